@@ -1,6 +1,6 @@
 """Behaviour cloning balances CartPole-v1 as an expert does: ``python examples/bc_cartpole.py --help`` lists options.
 
-No environment is acted in while learning: 20 episodes of an expert are all there is, and steps are updates.
+Learning uses 20 episodes of an expert and no environment; steps are updates.
 """
 
 import time
@@ -25,7 +25,7 @@ class Arguments:
     data: Path | None = None
     """A data set to learn from; 20 episodes of a linear controller are recorded into the run folder where left out."""
     seed: int = 1
-    """All randomness of the run follows from it, the recorded episodes too."""
+    """Seed of all random numbers of the run, and of the recorded episodes."""
     target_steps: int = 2_000
     """Updates to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -33,13 +33,13 @@ class Arguments:
     lr: float = 1e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     mini_batch_size: int = 256
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     test_every: int = 500
     """Updates between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path = Path("runs") / f"bc-{time.strftime('%Y%m%d-%H%M%S')}"
     """The run folder; a new one under runs/ where left out."""
 
@@ -51,7 +51,7 @@ def expert(observation: Any) -> Any:
 
 
 def compose(arguments: Arguments) -> prl.Scheme:
-    """Record the expert where that was not done yet, and make what learns from it."""
+    """Record the expert if that was not done yet, and make the scheme that learns from it."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     data = arguments.data or arguments.log_dir / "expert.npz"
     if not data.exists():
@@ -67,7 +67,7 @@ def compose(arguments: Arguments) -> prl.Scheme:
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     learner = prl.Learner(compose(arguments), arguments.target_steps, arguments.log_dir, log_to=arguments.log_to)
     learner.run()
     learner.close()

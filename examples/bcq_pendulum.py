@@ -1,7 +1,7 @@
 """BCQ swings up Pendulum-v1 by data of mixed quality: ``python examples/bcq_pendulum.py --help`` lists what can be set.
 
-No environment is acted in while learning: steps are updates. The data is of a controller with noise: none in a fifth of
-the episodes, in another so much that it hardly ever swings up.
+Learning uses no environment; steps are updates. The data is of a controller with noise, from none in a fifth of the
+episodes to so much in another that it hardly ever swings up.
 """
 
 import time
@@ -28,7 +28,7 @@ class Arguments:
     data: Path | None = None
     """A data set to learn from; 50 episodes of a controller are recorded into the run folder where left out."""
     seed: int = 1
-    """All randomness of the run follows from it, the recorded episodes too."""
+    """Seed of all random numbers of the run, and of the recorded episodes."""
     target_steps: int = 4_000
     """Updates to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -38,23 +38,23 @@ class Arguments:
     gamma: float = 0.99
     """Discount factor."""
     phi: float = 0.05
-    """The largest perturbation of an action like those of the data, in units of actions scaled to [-1, 1]."""
+    """Largest perturbation of a generated action, in units of actions scaled to [-1, 1]."""
     latent_clip: float = 0.2
-    """Bound of the latent numbers that actions are decoded from; a small one stays near what the data does most."""
+    """Clip range of the latents that actions are decoded from; a small one stays near the most frequent actions."""
     mini_batch_size: int = 256
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     test_every: int = 2_000
     """Updates between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path = Path("runs") / f"bcq-{time.strftime('%Y%m%d-%H%M%S')}"
     """The run folder; a new one under runs/ where left out."""
 
 
 def controller(seed: int) -> Callable[[Any], Any]:
-    """Swings the pendulum up by its energy and holds it there, with normal noise: more of it in each environment."""
+    """Make an energy controller that swings the pendulum up, with Gaussian noise that grows over environments."""
     random = np.random.default_rng(seed)
 
     def act(observation: Any) -> Any:
@@ -69,7 +69,7 @@ def controller(seed: int) -> Callable[[Any], Any]:
 
 
 def data_of(arguments: Arguments) -> Path:
-    """Where the data is, which is recorded where that was not done yet."""
+    """Return the path of the data set, which is recorded if it does not exist yet."""
     data = arguments.data or arguments.log_dir / "data.npz"
     if not data.exists():
         envs = prl.VecEnv.create_factory(arguments.env, num_envs=5)
@@ -78,12 +78,12 @@ def data_of(arguments: Arguments) -> Path:
 
 
 def behaviour_return(arguments: Arguments) -> float:
-    """Mean return of the data's episodes."""
+    """Return the mean return of the data's episodes."""
     return float(np.mean([return_of(episode) for episode in open_dataset(data_of(arguments))]))
 
 
 def compose(arguments: Arguments) -> prl.Scheme:
-    """Make what learns from the data."""
+    """Make the scheme that learns from the data."""
     lr = prl.LinearSchedule(arguments.lr, 0.0)
     algorithm = prl.BCQ.create_factory(
         lr_vae=lr,
@@ -102,7 +102,7 @@ def compose(arguments: Arguments) -> prl.Scheme:
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     learner = prl.Learner(compose(arguments), arguments.target_steps, arguments.log_dir, log_to=arguments.log_to)
     learner.run()
     learner.close()

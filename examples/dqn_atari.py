@@ -17,7 +17,7 @@ class Arguments:
     env: str = "PongNoFrameskip-v4"
     """A gymnasium id of Atari; actions of ids like ALE/Pong-v5 are sticky, those of PongNoFrameskip-v4 are not."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 200_000
     """Environment steps to train for, of 4 frames each."""
     num_envs: int = 1
@@ -29,31 +29,31 @@ class Arguments:
     gamma: float = 0.99
     """Discount factor."""
     exploration_steps: int = 100_000
-    """Steps over which the probability of a random action falls from 1 to 0.1; a million in the paper."""
+    """Steps over which epsilon falls from 1 to 0.1; a million in the paper."""
     start_steps: int = 10_000
     """Random steps before learning starts."""
     update_every: int = 4
     """Environment steps between updates."""
     mini_batch_size: int = 32
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     target_update_interval: int = 1_000
     """Updates between copies of the target network; 10,000 in the paper."""
     test_every: int = 50_000
     """Environment steps between evaluations, of whole games with their own rewards."""
     test_epsilon: float = 0.05
-    """Probability of a random action in evaluations, as in the paper."""
+    """Epsilon in evaluations, as in the paper."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     checkpoint_every: int = 10_000
-    """Environment steps between checkpoints; a run that is killed goes on from the last one."""
+    """Environment steps between checkpoints; a killed run resumes from the last one."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     name = f"dqn-{arguments.env.replace('/', '-')}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     preset = prl.DQN.nature(arguments.buffer_size, arguments.num_envs)
@@ -71,7 +71,7 @@ def train(arguments: Arguments) -> prl.Learner:
     scheme = prl.Scheme(
         algo_factory=prl.DQN.create_factory(**preset["algo_factory"].hyper_parameters | shorter),
         actor_factory=preset["actor_factory"],
-        # On disk too, so that checkpoints are small and hold no copy of it.
+        # On disk, so that checkpoints hold no copy of the transitions.
         storage_factory=prl.ReplayBuffer.create_factory(
             arguments.buffer_size // arguments.num_envs, directory=log_dir / "replay"
         ),

@@ -1,4 +1,4 @@
-"""DQN finds patterns of bits by hindsight: ``python examples/dqn_her_bitflipping.py --help`` lists what can be set."""
+"""DQN finds patterns of bits with HER: ``python examples/dqn_her_bitflipping.py --help`` lists what can be set."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Arguments:
     num_envs: int = 4
     """Environments stepped together."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 20_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (256,)
@@ -31,29 +31,29 @@ class Arguments:
     buffer_size: int = 20_000
     """Steps of each environment that the storage keeps."""
     her_ratio: float = 0.8
-    """Part of a batch that is given another goal; 0 is replay without hindsight."""
+    """Share of a batch whose goals are relabelled; 0 is replay without hindsight."""
     strategy: str = "future"
-    """Where such a goal comes from: future, final, episode, random."""
+    """How relabelled goals are chosen: future, final, episode, random."""
     n_step: int = 1
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     update_every: int = 4
     """Environment steps between updates."""
     mini_batch_size: int = 128
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     polyak: float = 0.95
-    """How much of the target network stays at each update."""
+    """Share of the target network's weights that is kept at each Polyak update."""
     test_every: int = 2_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, arguments.num_envs)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.HERBuffer.create_factory(

@@ -1,4 +1,4 @@
-"""DQN with a memory (R2D2's way of learning) balances CartPole's pole without seeing velocities.
+"""Recurrent DQN, trained as in R2D2, balances CartPole's pole without seeing velocities.
 
 ``python examples/dqn_memory_cartpole.py --help`` lists what can be set.
 """
@@ -21,23 +21,23 @@ class Arguments:
     env: str = "pytorchrl/CartPoleWithoutVelocities-v0"
     """A gymnasium id with discrete actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 80_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128,)
-    """Units of the hidden layers before the memory."""
+    """Units of the hidden layers before the recurrent layer."""
     memory: Literal["gru", "lstm"] | None = "gru"
-    """What the Q-function remembers with; None for nothing."""
+    """Recurrent layer of the Q-network; None for no memory."""
     memory_size: int = 128
-    """Features that the memory makes."""
+    """Units of the recurrent layer."""
     sequence_length: int = 32
-    """Steps of the sequences that are learnt from."""
+    """Steps of a training sequence."""
     burn_in: int = 8
-    """Steps before them that warm the memory up."""
+    """Steps before each sequence that initialise the recurrent state."""
     n_step: int = 3
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     reward_scale: float = 0.1
-    """What rewards are multiplied by in training; values, 1 / (1 - gamma) times as large, are found sooner."""
+    """Factor of rewards in training; values, 1 / (1 - gamma) times as large, are learnt sooner."""
     lr: float = 2e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
@@ -49,23 +49,23 @@ class Arguments:
     update_every: int = 4
     """Environment steps between updates."""
     mini_batch_size: int = 16
-    """Sequences of an update (transitions, without a memory)."""
+    """Sequences in a minibatch (transitions, without a memory)."""
     exploration_fraction: float = 0.2
-    """Part of the run in which the probability of a random action falls from 1 to 0.05."""
+    """Share of the run in which epsilon falls from 1 to 0.05."""
     polyak: float = 0.99
-    """How much of the target network stays at each update."""
+    """Share of the target network's weights that is kept at each Polyak update."""
     test_every: int = 5_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     scaled = ("ScaleReward", {"factor": arguments.reward_scale})
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
     test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)

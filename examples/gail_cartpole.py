@@ -1,6 +1,6 @@
 """GAIL balances CartPole-v1 as an expert does: ``python examples/gail_cartpole.py --help`` lists what can be set.
 
-The environment's rewards are not used: a discriminator pays for what looks like the expert's 20 episodes.
+The environment's rewards are not used: a discriminator rewards what looks like the expert's 20 episodes.
 """
 
 import time
@@ -25,7 +25,7 @@ class Arguments:
     data: Path | None = None
     """A data set of an expert; 20 episodes of a linear controller are recorded into the run folder where left out."""
     seed: int = 1
-    """All randomness of the run follows from it, the recorded episodes too."""
+    """Seed of all random numbers of the run, and of the recorded episodes."""
     target_steps: int = 100_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -33,13 +33,13 @@ class Arguments:
     gamma: float = 0.99
     """Discount factor."""
     gae_lambda: float = 0.95
-    """Of the advantages: 0 for one step, 1 for whole returns."""
+    """Lambda of GAE: 0 for one-step advantages, 1 for whole returns."""
     num_envs: int = 4
     """Copies of the environment."""
     rollout_steps: int = 500
     """Steps of each copy between updates."""
     max_kl: float = 0.01
-    """How far the policy may diverge in an update."""
+    """Largest KL divergence of the policy in an update."""
     lr_discriminator: float = 1e-3
     """Learning rate of the discriminator."""
     discriminator_epochs: int = 20
@@ -47,9 +47,9 @@ class Arguments:
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path = Path("runs") / f"gail-{time.strftime('%Y%m%d-%H%M%S')}"
     """The run folder; a new one under runs/ where left out."""
 
@@ -61,7 +61,7 @@ def expert(observation: Any) -> Any:
 
 
 def compose(arguments: Arguments) -> prl.Scheme:
-    """Record the expert where that was not done yet, and make what learns from it."""
+    """Record the expert if that was not done yet, and make the scheme that learns from it."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs)
     data = arguments.data or arguments.log_dir / "expert.npz"
     if not data.exists():
@@ -80,7 +80,7 @@ def compose(arguments: Arguments) -> prl.Scheme:
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     learner = prl.Learner(compose(arguments), arguments.target_steps, arguments.log_dir, log_to=arguments.log_to)
     learner.run()
     learner.close()

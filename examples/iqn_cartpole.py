@@ -18,19 +18,19 @@ class Arguments:
     env: str = "CartPole-v1"
     """A gymnasium id with discrete actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 60_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Units of the network's hidden layers."""
     num_quantiles: int = 16
-    """Quantiles of an action's return that are drawn for an update."""
+    """Quantile fractions that are sampled for an update."""
     num_action_quantiles: int = 32
-    """Quantiles that are drawn to choose an action."""
+    """Quantile fractions that are sampled to choose an action."""
     risk: Literal["neutral", "averse"] = "neutral"
-    """Whether actions are chosen by the expected return, or by the mean of the lowest quarter of returns."""
+    """Whether actions maximise the expected return, or the mean of the lowest quarter of returns (CVaR)."""
     kappa: float = 1.0
-    """Errors beyond it count linearly in the loss."""
+    """Threshold of the Huber loss, beyond which errors count linearly."""
     lr: float = 2e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
@@ -38,36 +38,36 @@ class Arguments:
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
     n_step: int = 3
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
     update_every: int = 2
     """Environment steps between updates."""
     mini_batch_size: int = 64
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     exploration_fraction: float = 0.2
-    """Part of the run in which the probability of a random action falls from 1 to 0.05."""
+    """Share of the run in which epsilon falls from 1 to 0.05."""
     polyak: float = 0.99
-    """How much of the target network stays at each update."""
+    """Share of the target network's weights that is kept at each Polyak update."""
     test_every: int = 5_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     checkpoint_every: int = 5_000
-    """Environment steps between checkpoints; a run that is killed goes on from the last one."""
+    """Environment steps between checkpoints; a killed run resumes from the last one."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     name = f"iqn-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
-    # On disk too, so that checkpoints are small and hold no copy of it.
+    # On disk, so that checkpoints hold no copy of the transitions.
     storage = prl.NStepReplayBuffer.create_factory(
         size=arguments.buffer_size, n_step=arguments.n_step, directory=log_dir / "replay"
     )

@@ -17,13 +17,13 @@ class Arguments:
     env: str = "Pendulum-v1"
     """A gymnasium id with bounded continuous actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 20_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers."""
     reward_scale: float = 0.1
-    """What rewards are multiplied by while it learns, so that values are soon found; those of Pendulum are costs."""
+    """Factor of rewards in training, so that values are learnt sooner; Pendulum's are costs."""
     lr: float = 1e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.98
@@ -35,23 +35,23 @@ class Arguments:
     update_every: int = 1
     """Environment steps between updates."""
     mini_batch_size: int = 128
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     polyak: float = 0.99
-    """How much of the target network stays at each update."""
+    """Share of the target network's weights that is kept at each Polyak update."""
     exploration_noise: float = 0.3
     """Standard deviation of the noise on actions, which reach from -1 to 1."""
     test_every: int = 1_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     scaled = ("ScaleReward", {"factor": arguments.reward_scale})
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
     test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)

@@ -19,7 +19,7 @@ class Arguments:
     num_envs: int = 8
     """Environments stepped together."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 100_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -27,31 +27,31 @@ class Arguments:
     lr: float = 1e-3
     """Learning rate at first; it falls to 0 over the run."""
     clip_param: float = 0.2
-    """How far a probability ratio may leave 1 at first; falls to 0 over the run."""
+    """Clip range of the probability ratio at first; it falls to 0 over the run."""
     gamma: float = 0.99
     """Discount factor."""
     gae_lambda: float = 0.95
-    """0 trusts the value function, 1 the rewards."""
+    """Lambda of GAE: 0 trusts the value function, 1 the rewards."""
     rollout_steps: int = 128
     """Steps of each environment between updates."""
     num_epochs: int = 10
-    """Times that a rollout is learnt from."""
+    """Passes over a rollout in an update."""
     num_mini_batch: int = 4
-    """Batches that a rollout is divided into."""
+    """Minibatches that a rollout is divided into."""
     entropy_coef: float = 0.0
-    """Weight of the policy's entropy."""
+    """Weight of the entropy bonus."""
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.GAEBuffer.create_factory(size=arguments.rollout_steps, gae_lambda=arguments.gae_lambda)

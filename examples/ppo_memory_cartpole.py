@@ -23,51 +23,51 @@ class Arguments:
     num_envs: int = 16
     """Environments stepped together."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 100_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64,)
-    """Units of the hidden layers before the memories."""
+    """Units of the hidden layers before the recurrent layers."""
     activation: Literal["relu", "tanh"] = "relu"
-    """What follows each of them."""
+    """Activation function after each hidden layer."""
     initialisation: Literal["orthogonal", "uniform"] = "uniform"
-    """Of their weights."""
+    """Initialisation of the hidden layers' weights."""
     memory: Literal["gru", "lstm"] | None = "lstm"
-    """What policy and value function remember with; None for nothing."""
+    """Recurrent layers of policy and value function; None for no memory."""
     memory_size: int = 64
-    """Features that a memory makes."""
+    """Units of each recurrent layer."""
     lr: float = 1e-3
     """Learning rate at first; it falls to 0 over the run."""
     clip_param: float = 0.2
-    """How far a probability ratio may leave 1."""
+    """Clip range of the probability ratio."""
     gamma: float = 0.98
     """Discount factor."""
     reward_scale: float = 0.02
-    """What rewards are multiplied by: with 1 - gamma, values lie below 1."""
+    """Factor of rewards in training; with 1 - gamma, values lie below 1."""
     gae_lambda: float = 0.9
-    """0 trusts the value function, 1 the rewards."""
+    """Lambda of GAE: 0 trusts the value function, 1 the rewards."""
     rollout_steps: int = 64
     """Steps of each environment between updates."""
     sequence_length: int = 32
-    """Steps of the sequences that are learnt from; divides ``rollout_steps``."""
+    """Steps of a training sequence; divides ``rollout_steps``."""
     num_epochs: int = 10
-    """Times that a rollout is learnt from."""
+    """Passes over a rollout in an update."""
     num_mini_batch: int = 2
-    """Batches that a rollout is divided into."""
+    """Minibatches that a rollout is divided into."""
     entropy_coef: float = 0.0
-    """Weight of the policy's entropy."""
+    """Weight of the entropy bonus."""
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     scaled = ("ScaleReward", {"factor": arguments.reward_scale})
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs, wrappers=[scaled])
     test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)

@@ -17,7 +17,7 @@ class Arguments:
     env: str = "pytorchrl/MinAtar-Breakout-v0"
     """A gymnasium id with discrete actions; MinAtar has Asterix, Freeway, Seaquest and SpaceInvaders too."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 300_000
     """Environment steps to train for."""
     num_envs: int = 1
@@ -29,27 +29,27 @@ class Arguments:
     gamma: float = 0.99
     """Discount factor."""
     n_step: int = 3
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     start_steps: int = 1_000
     """Steps before learning starts."""
     update_every: int = 4
     """Environment steps between updates."""
     mini_batch_size: int = 32
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     test_every: int = 25_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     checkpoint_every: int = 10_000
-    """Environment steps between checkpoints; a run that is killed goes on from the last one."""
+    """Environment steps between checkpoints; a killed run resumes from the last one."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     name = f"rainbow-{arguments.env.replace('/', '-')}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     preset = prl.Rainbow.small(arguments.buffer_size, arguments.num_envs)
@@ -61,7 +61,7 @@ def train(arguments: Arguments) -> prl.Learner:
         "mini_batch_size": arguments.mini_batch_size,
         "test_every": arguments.test_every,
     }
-    # On disk too, so that checkpoints are small and hold no copy of it.
+    # On disk, so that checkpoints hold no copy of the transitions.
     kept = {"n_step": arguments.n_step, "directory": log_dir / "replay"}
     scheme = prl.Scheme(
         algo_factory=prl.Rainbow.create_factory(**preset["algo_factory"].hyper_parameters | changed),

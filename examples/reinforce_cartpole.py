@@ -17,7 +17,7 @@ class Arguments:
     env: str = "CartPole-v1"
     """A gymnasium id."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 200_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -31,19 +31,19 @@ class Arguments:
     rollout_steps: int = 2_000
     """Environment steps after which there is an update in any case."""
     entropy_coef: float = 0.0
-    """Weight of the policy's entropy."""
+    """Weight of the entropy bonus."""
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.VanillaOnPolicyBuffer.create_factory(size=arguments.rollout_steps)

@@ -17,7 +17,7 @@ class Arguments:
     env: str = "CartPole-v1"
     """A gymnasium id with discrete actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 40_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -29,9 +29,9 @@ class Arguments:
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
     initial_alpha: float = 0.2
-    """What a nat of entropy is worth in reward at first."""
+    """Initial temperature: the reward of a nat of entropy."""
     target_entropy_share: float = 0.5
-    """Entropy that the temperature aims at at the start, as a share of that of uniform actions."""
+    """Target entropy at the start, as a share of that of uniform actions."""
     final_entropy_share: float = 0.01
     """The same at the end, so that the temperature does not outweigh small differences between actions."""
     gamma: float = 0.99
@@ -39,27 +39,27 @@ class Arguments:
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
     n_step: int = 3
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
     update_every: int = 2
     """Environment steps between updates."""
     mini_batch_size: int = 64
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     polyak: float = 0.99
-    """How much of the target critics stays at each update."""
+    """Share of the target critics' weights that is kept at each Polyak update."""
     test_every: int = 5_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.NStepReplayBuffer.create_factory(size=arguments.buffer_size, n_step=arguments.n_step)

@@ -1,4 +1,4 @@
-"""SAC finds its way through a maze by hindsight: ``python examples/sac_her_pointmaze.py --help`` lists what can be set.
+"""SAC finds its way through a maze with HER: ``python examples/sac_her_pointmaze.py --help`` lists what can be set.
 
 Needs ``pip install gymnasium-robotics``.
 """
@@ -31,7 +31,7 @@ class Arguments:
     num_envs: int = 8
     """Environments stepped together."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 50_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -43,39 +43,39 @@ class Arguments:
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
     initial_alpha: float = 0.1
-    """Temperature at first."""
+    """Initial temperature of the entropy."""
     gamma: float = 0.98
     """Discount factor."""
     buffer_size: int = 50_000
     """Steps of each environment that the storage keeps."""
     her_ratio: float = 0.8
-    """Part of a batch that is given another goal; 0 is replay without hindsight."""
+    """Share of a batch whose goals are relabelled; 0 is replay without hindsight."""
     strategy: str = "future"
-    """Where such a goal comes from: future, final, episode, random."""
+    """How relabelled goals are chosen: future, final, episode, random."""
     n_step: int = 3
-    """Rewards in a return."""
+    """Rewards in an n-step return."""
     start_steps: int = 2_000
     """Random steps before learning starts."""
     update_every: int = 8
     """Environment steps between updates."""
     mini_batch_size: int = 256
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     polyak: float = 0.98
-    """How much of the target critics stays at each update."""
+    """Share of the target critics' weights that is kept at each Polyak update."""
     test_every: int = 5_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, arguments.num_envs, env_kwargs={"maze_map": MAZE})
-    # An evaluation's episode ends with reward 1 where it reaches its goal: the mean return is the share that do.
+    # An evaluation's episode ends with reward 1 at its goal: the mean return is the success rate.
     test_envs = prl.VecEnv.create_factory(
         arguments.env, num_envs=20, env_kwargs={"maze_map": MAZE, "continuing_task": False}
     )

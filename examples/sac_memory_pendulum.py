@@ -21,19 +21,19 @@ class Arguments:
     env: str = "pytorchrl/PendulumWithoutVelocity-v0"
     """A gymnasium id with bounded continuous actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 15_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64,)
-    """Units of the hidden layers before the memories."""
+    """Units of the hidden layers before the recurrent layers."""
     memory: Literal["gru", "lstm"] | None = "gru"
-    """What policy and critics remember with; None for nothing."""
+    """Recurrent layers of policy and critics; None for no memory."""
     memory_size: int = 64
-    """Features that a memory makes."""
+    """Units of each recurrent layer."""
     sequence_length: int = 8
-    """Steps of the sequences that are learnt from."""
+    """Steps of a training sequence."""
     burn_in: int = 4
-    """Steps before them that warm the memories up."""
+    """Steps before each sequence that initialise the recurrent states."""
     lr_pi: float = 1e-3
     """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
     lr_q: float = 1e-3
@@ -41,11 +41,11 @@ class Arguments:
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
     initial_alpha: float = 0.02
-    """Temperature at first."""
+    """Initial temperature of the entropy."""
     gamma: float = 0.98
     """Discount factor."""
     reward_scale: float = 0.02
-    """What rewards are multiplied by, so that values are found soon."""
+    """Factor of rewards in training, so that values are learnt sooner."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
@@ -53,23 +53,23 @@ class Arguments:
     update_every: int = 1
     """Environment steps between updates."""
     mini_batch_size: int = 24
-    """Sequences of an update (transitions, without a memory)."""
+    """Sequences in a minibatch (transitions, without a memory)."""
     polyak: float = 0.99
-    """How much of the target critics stays at each update."""
+    """Share of the target critics' weights that is kept at each Polyak update."""
     num_critics: int = 2
-    """Critics; the smallest of their values counts."""
+    """Number of critics, of which the smallest value counts."""
     test_every: int = 2_500
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     scaled = ("ScaleReward", {"factor": arguments.reward_scale})
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
     test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)

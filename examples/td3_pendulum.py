@@ -17,7 +17,7 @@ class Arguments:
     env: str = "Pendulum-v1"
     """A gymnasium id with bounded continuous actions."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 15_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -35,31 +35,31 @@ class Arguments:
     update_every: int = 1
     """Environment steps between updates."""
     mini_batch_size: int = 128
-    """Transitions of an update."""
+    """Transitions in a minibatch."""
     num_critics: int = 2
-    """Critics; the smallest of their values counts."""
+    """Number of critics, of which the smallest value counts."""
     polyak: float = 0.99
-    """How much of the targets stays at each of their updates."""
+    """Share of the target networks' weights that is kept at each Polyak update."""
     policy_delay: int = 2
-    """Updates of the critics between those of the policy and of the targets."""
+    """Updates of the critics per update of the policy and the target networks."""
     exploration_noise: float = 0.3
     """Standard deviation of the noise on actions, which reach from -1 to 1."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target policy's actions."""
     target_noise_clip: float = 0.5
-    """The largest noise on the target policy's actions."""
+    """Clip range of the noise on the target policy's actions."""
     test_every: int = 1_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)

@@ -1,6 +1,6 @@
 """TRPO balances the pole of CartPole-v1: ``python examples/trpo_cartpole.py --help`` lists what can be set.
 
-``--env InvertedPendulum-v5`` balances one by continuous actions; it needs ``pip install gymnasium[mujoco]``.
+``--env InvertedPendulum-v5`` balances one with continuous actions; it needs ``pip install gymnasium[mujoco]``.
 """
 
 import time
@@ -22,7 +22,7 @@ class Arguments:
     num_envs: int = 4
     """Environments stepped together."""
     seed: int = 1
-    """All randomness of the run follows from it."""
+    """Seed of all random numbers of the run."""
     target_steps: int = 150_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -30,29 +30,29 @@ class Arguments:
     lr_value: float = 3e-3
     """Learning rate of the value function."""
     max_kl: float = 0.02
-    """How far the policy may diverge in an update at first; falls to 0 over the run."""
+    """Largest KL divergence of the policy in an update at first; it falls to 0 over the run."""
     damping: float = 0.1
     """Added to the diagonal of the Fisher information."""
     value_epochs: int = 40
-    """Steps of the value function in an update."""
+    """Epochs of the value function in an update."""
     gamma: float = 0.99
     """Discount factor."""
     gae_lambda: float = 0.95
-    """0 trusts the value function, 1 the rewards."""
+    """Lambda of GAE: 0 trusts the value function, 1 the rewards."""
     rollout_steps: int = 256
     """Steps of each environment between updates."""
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
-    """Where to compute."""
+    """Device to compute on: cpu or cuda."""
     log_to: tuple[str, ...] = ()
-    """Further places for metrics: wandb, tensorboard."""
+    """Further writers of metrics: wandb, tensorboard."""
     log_dir: Path | None = None
     """The run folder; a new one under runs/ where left out."""
 
 
 def train(arguments: Arguments) -> prl.Learner:
-    """Compose, train, and return the learner that did."""
+    """Compose and train the run, and return its learner."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.GAEBuffer.create_factory(size=arguments.rollout_steps, gae_lambda=arguments.gae_lambda)

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl``: train, continue and compare runs, look into what they learn from and into data sets."""
+"""``python -m pytorchrl``: train, resume and compare runs, and inspect their storages and data sets."""
 
 import functools
 import operator
@@ -28,7 +28,7 @@ def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> 
     Args:
         run: the run folder.
         target_steps: a new target, in environment transitions; the old one where left out.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     import_modules(imports)
     learner = Learner.resume(run, target_steps=target_steps)
@@ -41,7 +41,7 @@ def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> 
 
 
 def train(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
-    """Compose a run of classes by their names, and train it with some seeds; see `train --help`.
+    """Compose a run from classes given by name, and train it with one or more seeds; see `train --help`.
 
     Args:
         arguments: such as --algorithm sac --env Pendulum-v1 --storage per --storage.alpha 0.6 --seeds 1 2 3.
@@ -59,7 +59,7 @@ def sweep(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names; an error that says what to do needs no traceback."""
+    """Run the command named on the command line; expected errors end it with a message and no traceback."""
     data = tyro.conf.subcommand(
         "data", description="Make, collect, list, show, convert, merge, prune and split data sets."
     )
@@ -89,12 +89,12 @@ def main() -> None:
             print(f"pytorchrl {metadata.version('pytorchrl')}")
             return
         if sys.argv[1:2] in (["train"], ["sweep"]):
-            # Their options follow from the classes that are named.
+            # Their options depend on the classes that are named.
             (train if sys.argv[1] == "train" else sweep)(tuple(sys.argv[2:]))
             return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except (OSError, RuntimeError, ValueError) as error:
-        # What was noted at it says how to continue.
+        # The notes of the error say how to continue the run.
         raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error
 
 
@@ -103,7 +103,7 @@ def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:
 
 
 def _choice_of(commands: Sequence[Any]) -> Any:
-    """One of them, as tyro wants it said."""
+    """Return the union type of commands, of which tyro makes subcommands."""
     return functools.reduce(operator.or_, commands)
 
 

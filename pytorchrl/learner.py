@@ -1,4 +1,4 @@
-"""The loop a user starts, steps, stops and resumes."""
+"""The training loop: started, stepped, stopped and resumed by the user."""
 
 import os
 import time
@@ -31,42 +31,42 @@ from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
-"""Where it is not said in steps."""
+"""Used where no interval in steps is given."""
 
 
 class Learner:
-    """Trains a scheme to a number of steps, measures it, and keeps the run in a folder.
+    """Trains a scheme for a number of steps, logs metrics, and saves the run in a folder.
 
-    Steps are environment transitions; of a scheme that collects nothing, update phases.
+    Steps are environment transitions, or update phases where the scheme collects no experience.
 
     Args:
-        scheme: what collects and learns.
-        target_steps: to train for, those before a resume included.
-        log_dir: the run folder, which must not hold a run yet that was saved or has measured anything. Evaluations are
-            made in the scheme's test environments: a copy of those of training, where it was given no others.
-        log_to: where metrics go beside ``metrics.jsonl``: "wandb", "tensorboard".
+        scheme: collects experience and updates the networks.
+        target_steps: total number of training steps, including those before a resume.
+        log_dir: the run folder. It must not hold a run that has saved a checkpoint or logged metrics. Evaluations are
+            made in the scheme's test environments, by default a copy of the training environments.
+        log_to: loggers used in addition to ``metrics.jsonl``: "wandb", "tensorboard".
         log_every: steps between log records.
-        keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
-            goes on from the one before. Each takes as much room as networks and storage do.
-        callbacks: called at the moments of the run, in their order; see :class:`Callback`. A function is given the
-            learner after each step, and ends the run by returning something true, such as the reason.
-        overwrite: move a run that ``log_dir`` holds to a folder beside it; one that cannot be continued, because it
+        keep_checkpoints: how many of the newest checkpoints are kept; with more than one, a run whose newest checkpoint
+            is damaged resumes from the one before. Each takes as much disk space as the networks and the storage.
+        callbacks: called on the events of the run, in the given order; see :class:`Callback`. A function is called with
+            the learner after each step, and stops the run by returning a true value, such as the reason.
+        overwrite: move a run that ``log_dir`` holds to a folder beside it. A run that cannot be resumed, because it
             ended before its first checkpoint, is moved in any case.
 
     Raises:
-        FileExistsError: ``log_dir`` holds a run already that can be continued.
-        RunInUseError: another process trains the run in ``log_dir``.
+        FileExistsError: ``log_dir`` already holds a run that can be resumed.
+        RunInUseError: another process is training the run in ``log_dir``.
         ValueError: ``target_steps``, ``log_every`` or ``keep_checkpoints`` is not positive, or ``log_to`` names
-            something unknown.
+            an unknown logger.
     """
 
     _stop_reason: str | None
     """Why :meth:`stop` was called in this run."""
     _checkpoint_every: int | None
     _saved_time: float
-    """When the newest checkpoint was written, or the run began."""
+    """Monotonic time, in seconds, of the newest checkpoint, or of the start of the run."""
     _saved_at: int | None
-    """Steps at the newest checkpoint; None where there is none."""
+    """Steps at the newest checkpoint; None before the first."""
 
     def __init__(
         self,
@@ -104,25 +104,26 @@ class Learner:
         log_to: Sequence[str] | None = None,
         callbacks: Sequence[Callback | Callable[["Learner"], object]] | None = None,
     ) -> "Learner":
-        """A learner that continues from the newest checkpoint of a run folder that is whole.
+        """Return a learner that resumes from the newest undamaged checkpoint of a run folder.
 
-        What it does from there on is what the run would have done had it not been stopped, to the bit. Only where an
-        environment does not come back to where it was (see :class:`VecEnv`), its running episode counts as cut by a
-        limit, a new one begins, and that is printed and logged as "train/episodes_cut_by_resume".
+        With a reproducible scheme, the resumed run is bitwise identical to an uninterrupted one. Only where the state
+        of an environment cannot be restored (see :class:`VecEnv`), its running episode is treated as truncated and a
+        new one begins; this is printed, and logged as "train/episodes_cut_by_resume".
 
         Args:
             log_dir: the run folder.
-            scheme: made as it was; None makes it of ``config.json``, which is possible where the composition holds no
-                functions of the user's. The directory of its storage may be another: where that is now.
-            target_steps: a new target, kept from then on; None keeps the old one.
-            log_to: new places for metrics, kept from then on; None keeps the old ones.
-            callbacks: new ones, kept from then on; those that are made as before go on from their states. None makes
-                them of ``config.json``, which is possible where they hold no objects of the user's.
+            scheme: the same composition as before; None builds it from ``config.json``, which is possible where the
+                composition contains no user-defined functions. The storage's directory may differ, if it was moved.
+            target_steps: a new target, which replaces the old one in the run's settings; None keeps the old one.
+            log_to: new loggers, which replace the old ones in the run's settings; None keeps the old ones.
+            callbacks: new callbacks, which replace the old ones in the run's settings; those with the same arguments as
+                before restore their state. None builds them from ``config.json``, which is possible where they contain
+                no user-defined objects.
 
         Raises:
-            CheckpointError: there is no checkpoint, it is damaged, or of another composition.
-            CompositionError: the composition cannot be made of ``config.json`` alone.
-            RunInUseError: another process trains the run.
+            CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
+            CompositionError: the composition cannot be built from ``config.json`` alone.
+            RunInUseError: another process is training the run.
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
@@ -146,15 +147,16 @@ class Learner:
     # The loop
 
     def run(self, checkpoint_every: int | None = None) -> bool:
-        """Train to the target, showing progress where the output is a terminal; then draw the curve and save.
+        """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
-        Ctrl-C or SIGTERM ends it after the running step, or in an evaluation, saves a checkpoint and says how to
-        resume; a second Ctrl-C stops at once. An error saves as well, unless an update was being made: the run goes on
-        from before the step that failed, and notes at the error say how.
+        Progress is shown where the output is a terminal. Ctrl-C or SIGTERM ends training after the current step, or
+        during an evaluation, saves a checkpoint and prints how to resume; a second Ctrl-C stops at once. A checkpoint
+        is also saved after an exception, unless it was raised during an update: the resumed run then repeats the failed
+        step, and notes on the exception say how to resume.
 
         Args:
-            checkpoint_every: steps between checkpoints. None takes what it was before the run was resumed; where it
-                never was anything, one is saved every ten minutes and at the end.
+            checkpoint_every: steps between checkpoints. None keeps the interval of the run that was resumed; if there
+                is none, a checkpoint is saved every ten minutes and at the end.
 
         Returns:
             Whether the target was reached.
@@ -174,7 +176,7 @@ class Learner:
                 self._train()
                 self._callbacks.call("on_run_end", self)
             except Exception as error:
-                # Any error, since it is raised again: what was learnt is not to go with it.
+                # Any exception, since it is raised again: the training progress must not be lost.
                 self._save_despite(error)
                 raise
             self.save_checkpoint()
@@ -190,10 +192,10 @@ class Learner:
         return self.done()
 
     def step(self) -> None:
-        """Collect until an update is due, make it, and log and evaluate where their time has come.
+        """Collect until an update is due, make it, and log and evaluate if they are due.
 
-        Ctrl-C or SIGTERM during :meth:`run` leaves collecting at any environment step, and evaluating too; the next
-        call goes on with it.
+        Ctrl-C or SIGTERM during :meth:`run` interrupts collection and evaluation at any environment step; the next call
+        continues from there.
         """
         self._evaluate_if_due()
         if self._at.evaluation_is_due:
@@ -227,20 +229,20 @@ class Learner:
         self._callbacks.call("on_step", self)
 
     def stop(self, reason: str) -> None:
-        """End :meth:`run` after the running step, as a callback may wish; a checkpoint is saved.
+        """End :meth:`run` after the current step and save a checkpoint; for callbacks.
 
         Args:
-            reason: what is printed, a clause that follows on "because".
+            reason: printed after the word "because".
         """
         self._stop_reason = reason
 
     @property
     def stop_reason(self) -> str | None:
-        """Why a callback ended the last :meth:`run`; None where none did."""
+        """Why a callback stopped the last :meth:`run`; None where none did."""
         return self._stop_reason
 
     def is_interrupted(self) -> bool:
-        """Whether Ctrl-C or SIGTERM asks :meth:`run` to end."""
+        """Whether :meth:`run` was interrupted by Ctrl-C or SIGTERM."""
         return self._interruption.is_requested()
 
     def done(self) -> bool:
@@ -251,8 +253,8 @@ class Learner:
         """Run test episodes now and log their mean return.
 
         Args:
-            episodes: how many; None takes the algorithm's number of them. Of those evaluations alone, that with the
-                largest mean return leaves the actor's weights in ``best_weights.pt``.
+            episodes: how many; None uses the algorithm's ``num_test_episodes``. Only evaluations with None update
+                ``best_weights.pt``, which holds the actor's weights of the largest mean return.
 
         Raises:
             EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
@@ -269,27 +271,27 @@ class Learner:
         return evaluation
 
     def use_best_weights(self) -> None:
-        """Act and learn from now on with the actor of the best evaluation.
+        """Load the actor's weights of the best evaluation.
 
         Raises:
             CheckpointError: no evaluation was made yet, or the file is damaged.
         """
         self.scheme.algorithm.set_weights(checkpoint.load(self._folder.best_weights_file)["weights"])
 
-    # What came of it
+    # Results
 
     def get_metrics(self) -> dict[str, float]:
-        """The latest value of everything measured, and "steps" and "seconds"."""
+        """Return the latest value of each metric, and "steps" and "seconds"."""
         return dict(self._measurements.latest)
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Add numbers to those that the run measures, in ``metrics.jsonl`` and wherever else it logs.
+        """Log further metrics, in ``metrics.jsonl`` and all loggers of the run.
 
         Args:
-            metrics: names and values; a slash in a name makes a group: "mine/number".
+            metrics: values by name; a slash in a name makes a group: "mine/number".
 
         Raises:
-            ValueError: a value is no number, or a name is one that the run needs itself ("steps", "seconds").
+            ValueError: a value is not a number, or a name is reserved ("steps", "seconds").
         """
         for name, value in metrics.items():
             if name in ("steps", "seconds"):
@@ -299,20 +301,20 @@ class Learner:
         self._log(metrics)
 
     def log_histograms(self, values: Mapping[str, NDArray[Any]]) -> None:
-        """Show how values are distributed, wherever the run logs that shows it: TensorBoard and wandb."""
+        """Log histograms of values, in the loggers that support them: TensorBoard and wandb."""
         self._measurements.write_histograms(self.scheme.steps, values)
 
     def log_video(self, name: str, path: Path) -> None:
-        """Show a video, a file that ends in ".mp4" or ".gif", wherever the run logs that shows it: wandb."""
+        """Log a video, a file that ends in ".mp4" or ".gif", in the loggers that support it: wandb."""
         self._measurements.write_video(self.scheme.steps, name, path)
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:
-        """Seconds in this process: "collect", "update", "evaluate" and "save"."""
+        """Seconds that this process has spent in "collect", "update", "evaluate" and "save"."""
         return self._timer.seconds
 
     def print_info(self) -> None:
-        """Print where the run stands, in a line."""
+        """Print the run's progress and latest returns in one line."""
         metrics = self._measurements.latest
         shown = [f"{self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"]
         for name, label in (("train/return", "train return"), ("test/return", "test return")):
@@ -334,27 +336,27 @@ class Learner:
 
     @property
     def resume_command(self) -> str:
-        """What to type to continue the run in a new process.
+        """The shell command that resumes the run in a new process.
 
-        It imports the modules that define classes and environments of the composition. A composition with functions of
-        a script, which no module can be asked for, is continued by that script: ``Learner.resume(log_dir,
-        scheme=scheme)``.
+        It imports the modules that define the classes and environments of the composition. A composition with functions
+        that are defined in a script, and so cannot be imported, is resumed from that script:
+        ``Learner.resume(log_dir, scheme=scheme)``.
         """
         return resume_command(self._folder.path, modules_of(self.scheme.factories, self._callbacks.all) or ())
 
     def save_checkpoint(self) -> Path:
-        """Write everything to the run folder, whole or not at all; returns the file."""
+        """Write a checkpoint to the run folder atomically; returns the file."""
         with self._timer.part("save"):
             self._save()
         self._callbacks.call("on_checkpoint", self, self._folder.checkpoint_file)
         return self._folder.checkpoint_file
 
     def save_policy(self, path: Path, **told: float) -> Path:
-        """Write the policy alone, for :func:`load_policy`; returns the file.
+        """Save only the policy, for :func:`load_policy`; returns the file.
 
         Args:
-            path: the file, whose folder is made where it is not there.
-            told: further numbers that are kept in it.
+            path: the file; its folder is created if it does not exist.
+            told: further numbers saved with it.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         weights = self.scheme.algorithm.get_weights()
@@ -379,7 +381,7 @@ class Learner:
         self._saved_at, self._saved_time = self.scheme.steps, time.monotonic()
 
     def close(self) -> None:
-        """Close environments and logs, and let others have the run folder."""
+        """Close the environments and loggers, and release the lock of the run folder."""
         try:
             self.scheme.close()
             self._measurements.close()
@@ -410,7 +412,7 @@ class Learner:
         self._timer = LoopTimer()
         self._keep_checkpoints: int = config["keep_checkpoints"]
         for storage in scheme.storages.values():
-            # A checkpoint is replaced only when the next is whole.
+            # A checkpoint is replaced only when the next is complete.
             storage.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
         self._at = LoopState()
@@ -431,7 +433,7 @@ class Learner:
                 before = self.scheme.steps
                 self.step()
                 display.update(self.scheme.steps, self._measurements.latest)
-                # The last one is saved when all is measured.
+                # The last checkpoint is saved after the last evaluation.
                 every = self._checkpoint_every
                 if every is None:
                     is_time = time.monotonic() - self._saved_time > _SECONDS_BETWEEN_CHECKPOINTS
@@ -455,9 +457,9 @@ class Learner:
                 self._at.evaluation_is_due = False
 
     def _save_despite(self, error: Exception) -> None:
-        """Save before an error ends the run, where its state is whole, and add to the error how to continue.
+        """Save a checkpoint after an exception, where the state is consistent, and note on it how to resume.
 
-        Its traceback stays in the run folder, for a report.
+        The traceback is written to the run folder, for a report.
         """
         if self._is_updating:
             error.add_note("The update that was being made is half done; the run was not saved in the middle of it.")

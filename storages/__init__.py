@@ -1,7 +1,7 @@
-"""How experience is kept: storages that hold transitions as arrays and make batches of tensors of them.
+"""Replay buffers and rollout storages: they hold transitions as arrays and yield batches of tensors.
 
-Stands alone: numpy, numba, torch, zarr. Fields are named in :mod:`storages.transition`; the contract that all
-keep is :class:`Storage`.
+Depends on numpy, numba, torch and zarr alone. Field names are in :mod:`storages.transition`; the interface of all
+storages is :class:`Storage`.
 """
 
 from storages.component.factory import Component, Factory, FieldComponent

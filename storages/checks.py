@@ -1,4 +1,4 @@
-"""Checks of what storages are called with, and copies of the steps that they hold."""
+"""Argument checks of storages, and copies of stored steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,20 +16,20 @@ from storages.transition import DONE, ERRORS, Array, Batch
 
 
 def checked_gamma(gamma: Any, owner: str) -> float:
-    """Return an algorithm's discount factor of one step.
+    """Return an algorithm's per-step discount factor.
 
     Raises:
-        ValueError: it is no number from 0 to 1.
+        ValueError: it is not a number in [0, 1].
     """
     checked: float = conform_named(gamma, UnitInterval, f"{owner}: the algorithm's gamma")
     return checked
 
 
 def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: int, owner: str) -> None:
-    """Refuse arguments of ``generate_batches``.
+    """Refuse invalid counts passed to ``generate_batches``.
 
     Raises:
-        ValueError: one is no whole number from 1.
+        ValueError: one is not an integer of at least 1.
     """
     counts = {"num_mini_batch": num_mini_batch, "mini_batch_size": mini_batch_size, "num_epochs": num_epochs}
     for name, count in counts.items():
@@ -38,10 +38,10 @@ def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: 
 
 
 def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
-    """Refuse a state without all of some entries.
+    """Refuse a state that lacks required entries.
 
     Raises:
-        ValueError: the message names those that are missing.
+        ValueError: the message names the missing entries.
     """
     missing = [name for name in names if name not in state]
     if missing:
@@ -52,7 +52,7 @@ def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str
 
 
 def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owner: str) -> NDArray[np.floating] | None:
-    """Return the errors that came with a slice, one for each transition, (N,); None where there are none.
+    """Return the TD errors (N,) of a slice, one for each transition; None where it has none.
 
     Args:
         data: the slice.
@@ -60,7 +60,7 @@ def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owne
         owner: the storage's name.
 
     Raises:
-        ValueError: they are not one number for each transition, or not finite as float32.
+        ValueError: they are not one real number for each transition, or not finite as float32.
     """
     if ERRORS not in data:
         return None
@@ -77,7 +77,7 @@ def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owne
 
 
 def steps_of(ring: Ring, start: int, end: int, device: torch.device) -> Batch:
-    """Copy all fields of the steps from the ``start``-th oldest to before the ``end``-th, as tensors (steps, E, ...).
+    """Copy the steps [``start``, ``end``), counted from the oldest, as tensors (steps, E, ...).
 
     Raises:
         IndexError: the steps are not all stored.

@@ -1,4 +1,4 @@
-"""An episode as plain arrays, the unit of data sets."""
+"""An episode as arrays, the unit of data sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ Observations: TypeAlias = Array | Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Episode:
-    """The steps of one environment from a reset to an end, with each observation once.
+    """The steps of one environment from a reset to an end, with each observation stored once.
 
     Args:
         observations: (L + 1, *obs), or a dict of such: before each of the L steps, and after the last.
         fields: (L, ...), other fields of a step, under the names of :mod:`storages.transition`: ACT, REW, and others.
-        terminated: whether the environment ended it.
-        truncated: whether a limit cut it; if neither is true, the episode is unfinished.
-        facts: plain data about it, such as its seed and its number in its data set.
+        terminated: whether it ended in a terminal state.
+        truncated: whether it was truncated, for example by a time limit; if neither is true, it is unfinished.
+        facts: metadata, such as its seed and its number in its data set.
     """
 
     observations: Observations

@@ -1,17 +1,17 @@
-"""What can go wrong on disk."""
+"""Exceptions of persistence and data sets."""
 
 
 class PersistenceError(RuntimeError):
-    """Something cannot be written or read; the text names the file, what is safe, and the way out."""
+    """Data cannot be written or read; the message names the file, what is safe, and the way out."""
 
 
 class DamageError(PersistenceError):
-    """What was written is not what is read; nothing of it is taken for data."""
+    """Stored data is corrupt; none of it is used."""
 
 
 class DroppedError(PersistenceError):
-    """What is to be read was dropped by another process, which writes there."""
+    """Data to be read was dropped by the process that writes to the directory."""
 
 
 class DatasetError(PersistenceError):
-    """A data set that cannot be read, or cannot be written as it is asked for."""
+    """A data set cannot be read, or cannot be written as requested."""

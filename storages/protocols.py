@@ -1,4 +1,4 @@
-"""What a storage asks of the environments, the algorithm and the actor that it is made for, and of a log."""
+"""Protocols of the environments, algorithm, actor and log that a storage works with."""
 
 from typing import Any, Protocol
 
@@ -10,88 +10,88 @@ from storages.core.sampling.prioritized import Priorities
 
 
 class Environments(Protocol):
-    """What a storage reads of the environments.
+    """Attributes of the environments that a storage reads.
 
-    They may also have ``stacked_frames``, an int or a mapping from names of a dict observation's leaves to ints: how
-    many of the last frames an observation is a stack of (its first axis), the newest last; 0 where it is none. Then
-    each frame is kept once.
+    Optional: ``stacked_frames``, an int or a mapping from keys of a dict observation to ints: how many of the last
+    frames an observation stacks along its first axis, the newest last; 0 where it is no stack. Each frame is then
+    stored once. Also optional: ``skips_steps``, whether an environment makes no transition in the step that resets it.
     """
 
     @property
     def num_envs(self) -> int:
-        """How many transitions a step adds."""
+        """Number of environments, which is the number of transitions that a step adds."""
 
 
 class Discounting(Protocol):
-    """What a storage reads of the algorithm.
+    """Attributes of the algorithm that a storage reads.
 
-    One whose on-policy samples need not hold values may also have ``values_when_full``, a frozenset: those of VAL and
-    IVAL that the actor is asked for when a rollout is full, where samples do not hold them.
+    Optional, for on-policy algorithms whose samples need not hold values: ``values_when_full``, a frozenset of those of
+    VAL and IVAL that the actor evaluates when a rollout is full, where samples do not hold them.
     """
 
     @property
     def gamma(self) -> float:
-        """Discount factor of one step."""
+        """Per-step discount factor."""
 
 
 class Curiosity(Discounting, Protocol):
-    """What an on-policy storage reads of an algorithm that gives transitions intrinsic rewards."""
+    """Attributes of an algorithm with intrinsic rewards that an on-policy storage reads."""
 
     @property
     def intrinsic_gamma(self) -> float:
-        """Discount factor of one step of intrinsic rewards."""
+        """Per-step discount factor of intrinsic rewards."""
 
     @property
     def intrinsic_returns_end(self) -> bool:
-        """Whether intrinsic returns end with episodes, or reach into those that follow."""
+        """Whether intrinsic returns are episodic; otherwise they continue across the ends of episodes."""
 
 
 class ValueFunction(Protocol):
-    """What an on-policy storage asks of the actor."""
+    """Method of the actor with which an on-policy storage evaluates observations."""
 
     def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-        """(B, 1): the value of observations (B, *obs), on the storage's device, without a gradient."""
+        """Return the values (B, 1) of observations (B, *obs), on the storage's device, without gradients."""
 
 
 class IntrinsicValueFunction(ValueFunction, Protocol):
-    """What an on-policy storage of intrinsic rewards asks of the actor."""
+    """Methods of the actor that an on-policy storage with intrinsic rewards calls."""
 
     def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-        """(B, 1): as :meth:`value`, of intrinsic rewards."""
+        """Return the intrinsic values (B, 1), otherwise as :meth:`value`."""
 
 
 class PolicyEvaluation(ValueFunction, Protocol):
-    """What a storage that corrects for older policies asks of the actor."""
+    """Methods of the actor that off-policy corrections with state values (V-trace) need."""
 
     def evaluate_actions(
         self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
+        """Return log-probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
 
-        ``rhs`` (B, *hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
+        ``rhs`` (B, *hidden) is the recurrent state before the first step, None without one; ``done`` is (T, B, 1).
         """
 
 
 class ActionValueEvaluation(ValueFunction, Protocol):
-    """What a storage of returns of action values asks of the actor, whose ``value`` is their mean under the policy."""
+    """Methods of the actor that Retrace needs; ``value`` is the expected Q-value under the policy."""
 
     def evaluate_action_values(
         self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Log probabilities and values of actions, and values of observations, (T, B, 1) each.
+        """Return log-probabilities of actions, their Q-values, and values of observations, (T, B, 1) each.
 
-        Arguments are those of :meth:`PolicyEvaluation.evaluate_actions`.
+        The arguments are those of :meth:`PolicyEvaluation.evaluate_actions`.
         """
 
 
 class Loggable(Protocol):
-    """What a log asks of a storage."""
+    """Attributes of a storage that a log reads."""
 
     states_kept: int
-    """How many of the states that ``save`` returned stay loadable: the newest."""
+    """How many of the newest states returned by ``save`` stay loadable."""
 
     def extra_state(self) -> dict[str, Any]:
-        """State beside the rows, as JSON can keep it."""
+        """Return the state other than the rows, as JSON-serialisable data."""
 
     @property
     def priorities(self) -> Priorities | None:
@@ -99,7 +99,7 @@ class Loggable(Protocol):
 
 
 class StorageLog(RingObserver, Protocol):
-    """Keeps a storage outside of memory, so that the same storage is there again when it is made anew."""
+    """Persists a storage, so that a new instance restores the same contents."""
 
     @property
     def position(self) -> Any:
@@ -109,11 +109,11 @@ class StorageLog(RingObserver, Protocol):
         """Commit everything, and wait until it is written."""
 
     def roll_back(self, position: Any) -> dict[str, Any]:
-        """Restore the rows of a commit, drop later ones, and return the state that was saved beside the rows."""
+        """Restore the rows of a commit, drop later commits, and return the state saved beside the rows."""
         raise NotImplementedError
 
     def pin(self, storage: Loggable, position: Any) -> None:
-        """Keep what is needed to roll back to a commit."""
+        """Keep the data needed to roll back to a commit."""
 
     def close(self, storage: Loggable) -> None:
         """Commit everything and release the directory."""
@@ -123,5 +123,5 @@ class StorageLog(RingObserver, Protocol):
         raise NotImplementedError
 
     def refuse_other_fields(self, saved: Layout) -> None:
-        """Raise an error if rows of other fields were committed than those of a layout."""
+        """Raise an error if the committed rows have other fields than a layout."""
         return

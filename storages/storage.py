@@ -1,4 +1,4 @@
-"""The storage contract: what collectors, learners and checkpoints may ask of any storage."""
+"""The interface of storages for collectors, learners and checkpoints."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -30,12 +30,12 @@ P = ParamSpec("P")
 
 
 class EmptyStorageError(RuntimeError):
-    """A batch was asked of a storage that holds nothing."""
+    """A batch was requested from an empty storage."""
 
 
 @with_hyper_parameters
 class Storage(Component, ABC):
-    """Holds transitions and makes batches of them.
+    """Base class of storages, which hold transitions and yield batches of them.
 
     Args:
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
@@ -52,25 +52,25 @@ class Storage(Component, ABC):
     other_names = STORAGE_NAMES
     unchangeable = frozenset({"size"})
     on_policy: ClassVar[bool]
-    """Whether what it holds belongs to the current policy alone."""
+    """Whether it holds transitions of the current policy alone."""
     needs_log_probs: ClassVar[bool] = False
-    """Whether samples must hold LOGP, and the actor tell the log probabilities of actions anew."""
+    """Whether samples must hold LOGP, and the actor must re-evaluate log-probabilities of actions."""
     needs_action_values: ClassVar[bool] = False
-    """Whether the actor must tell the values of actions."""
+    """Whether the actor must evaluate Q-values of actions."""
     knows_next_actions: ClassVar[bool] = False
-    """Whether batches can hold the action after OBS2, where :meth:`include_next_actions` asks for it."""
+    """Whether :meth:`include_next_actions` is supported."""
     knows_newest_steps: ClassVar[bool] = False
-    """Whether :meth:`newest_steps` can be asked for."""
+    """Whether :meth:`newest_steps` is supported."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are computed of what is stored; samples must not have them."""
+    """Fields that the storage computes from stored ones; samples must not have them."""
     states_kept = 2
-    """With a directory, how many of the states that :meth:`state_dict` returned can be loaded: the newest."""
+    """With a directory, how many of the newest states returned by :meth:`state_dict` stay loadable."""
     stores_slices_whole: ClassVar[bool] = True
-    """Whether slices may be stored many steps at once, rather than each by :meth:`insert_transition`."""
+    """Whether one call may store many steps of a slice, instead of :meth:`insert_transition` for each."""
     stores_steps_in_part: ClassVar[bool] = True
     """Whether :meth:`insert_transition` takes ``envs``."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
-    """What a state that can be loaded has at least."""
+    """Entries that a state must have to be loaded."""
 
     if TYPE_CHECKING:
 
@@ -78,17 +78,17 @@ class Storage(Component, ABC):
         def create_factory(
             cls: Callable[Concatenate[Any, Any, Any, Any, P], T], *args: P.args, **kwargs: P.kwargs
         ) -> Factory[T]:
-            """Take the hyper-parameters alone, without the four parameters of the context."""
+            """Bind the hyper-parameters, without the four parameters of the context."""
             raise NotImplementedError
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already.
 
         Args:
-            device: where batches land.
+            device: device of the batches.
             actor: a :class:`ValueFunction` for storages that need one, else anything.
-            algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
-            envs: says how many environments a step has; the first sample says so where None.
+            algorithm: provides ``gamma``, which is read at each use, so that it may change.
+            envs: provide the number of environments; where None, it is that of the first sample.
         """
         if getattr(envs, "skips_steps", False) and not (self.on_policy or self.stores_steps_in_part):
             raise ValueError(
@@ -105,9 +105,9 @@ class Storage(Component, ABC):
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
         self._inserted = 0
-        """Transitions that were ever inserted."""
+        """Transitions inserted so far."""
         self._staging: Staging | None = None
-        """Transitions of environments that are ahead of others; None where there are none."""
+        """Buffer of incomplete steps, which some environments have not delivered yet; None where there are none."""
         self._log: StorageLog | None = None
         self._observers: list[RingObserver] = []
         self._find_overridden()
@@ -124,29 +124,29 @@ class Storage(Component, ABC):
             computed=self.computed_fields,
         )
 
-    # What the learner calls
+    # Calls of collectors and learners
 
     def init_tensors(self, sample: Sample) -> None:
-        """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
+        """Fix shapes and dtypes by a sample, without storing it; otherwise the first insertion fixes them."""
         self._ring.init_columns(sample)
 
     def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
         """Store one step, a transition for each environment.
 
-        Transitions of some environments alone wait until every environment has delivered as many: then the step is
-        stored, and can be drawn.
+        Transitions of a subset of the environments are buffered until every environment has delivered its own; only
+        then is the step stored, and can be drawn.
 
         Args:
             sample: arrays or tensors (E, ...) under the names of :mod:`storages.transition`, in any order.
-            envs: numbers of the environments whose transitions they are, (N, ...); all, in their order, where None.
+            envs: indices (N,) of the environments of a sample (N, ...); where None, it is of all, in their order.
 
         Raises:
             IndexError: there is no such environment, or it is named twice.
-            RuntimeError: ``envs`` is None while transitions of some environments wait, or one is too far ahead.
+            RuntimeError: ``envs`` is None while incomplete steps are buffered, or an environment is too far ahead.
             SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
                 or infinity. Nothing of the sample was stored.
-            RuntimeError: it is a rollout that is full and was not reset.
-            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
+            RuntimeError: the storage holds a full rollout and was not reset.
+            DeviceMemoryError: the fields kept on the device do not fit into its memory; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
         if envs is not None:
@@ -163,12 +163,12 @@ class Storage(Component, ABC):
     def insert_made(self, sample: Sample, made: NDArray[np.bool_]) -> None:
         """Store the transitions of those environments that made one, as :meth:`insert_transition` with ``envs``.
 
-        Where an environment is ahead of another by as many transitions as the storage holds steps, its episode ends
-        with the newest that is stored, as by a limit, and what it makes is left out until the other has caught up.
+        Where an environment is ahead of another by as many transitions as the storage holds steps, its episode is
+        truncated at its newest stored transition, and further ones are dropped until the other has caught up.
 
         Args:
             sample: a step of all environments, (E, ...).
-            made: (E,), which of them made a transition.
+            made: (E,), whether each environment made a transition.
         """
         if self._staging is not None:
             too_far = self._staging.ahead >= self._ring.size
@@ -180,13 +180,13 @@ class Storage(Component, ABC):
             self.insert_transition(nest({path: leaf[envs] for path, leaf in leaves(sample)}), envs.tolist())
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
-        """End the running episodes of environments, as a limit does: for environments that were reset by hand.
+        """Truncate the running episodes of environments, such as those that were reset by hand.
 
-        TRUNC2 of their newest transitions becomes 1; OBS2 keeps its value, and nothing joins the step that comes next.
-        An environment whose newest transition ended its episode already, or that has none, stays as it is.
+        TRUNC2 of their newest transitions becomes 1; OBS2 is still bootstrapped from, and the next step begins another
+        episode. An environment without a running episode stays as it is.
 
         Args:
-            envs: numbers of the environments; all where None.
+            envs: indices of the environments; all where None.
 
         Raises:
             IndexError: there is no such environment; nothing was changed.
@@ -202,10 +202,10 @@ class Storage(Component, ABC):
                 observer.after_end(self._ring, ended)
 
     def include_next_actions(self) -> None:
-        """Let batches hold what the actor did after OBS2, too; called where an algorithm needs it.
+        """Add ACT2 and TAKEN2, the next action, to batches; called for algorithms that need it.
 
         Raises:
-            NotImplementedError: the storage cannot say it.
+            NotImplementedError: the storage does not support it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} cannot say which action followed a transition; ReplayBuffer and those that extend "
@@ -213,56 +213,56 @@ class Storage(Component, ABC):
         )
 
     def newest_steps(self, steps: int) -> Batch:
-        """The newest steps of all environments, as a batch of sequences.
+        """Return the newest steps of all environments, as a batch of sequences.
 
         Raises:
-            NotImplementedError: the storage cannot say which these are.
+            NotImplementedError: the storage does not support it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} cannot say which steps are the newest; ReplayBuffer and those that extend it can"
         )
 
     def before_gradients(self) -> None:
-        """Called before an update phase: returns and advantages are made here."""
+        """Prepare an update phase; on-policy storages compute returns and advantages here."""
 
     @abstractmethod
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """Dicts of tensors on ``device``, each the caller's own.
+        """Return an iterator of batches: dicts of tensors on ``device``, owned by the caller.
 
         Raises:
             EmptyStorageError: nothing is stored yet; raised by the call, not by the first ``next``.
         """
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Called after each update with the batch and what the update said; returns that and what the storage says."""
+        """Process the result ``info`` of an update with a batch; return it with the storage's metrics added."""
         return dict(info)
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        """Set the progress of the run, in environment transitions, before an update phase; schedules follow it."""
         self._tell_of_change()
         self._progress = (steps, target_steps)
 
     def after_episodes(self, returns: Sequence[float]) -> None:
-        """Called when training episodes have ended, with the sums of their rewards."""
+        """Receive the undiscounted returns of training episodes that have ended."""
 
     def reset(self) -> None:
-        """Drop all transitions, and keep the memory."""
+        """Drop all transitions; keep the allocated memory."""
         self._tell_of_change(rows=True)
         self._stage(None)
         self._ring.reset()
         self._tell_of_changed_rows()
 
-    # The log
+    # Persistence
 
     def observe(self, observer: RingObserver) -> None:
-        """Let a part follow what happens to the ring, after those that follow it already."""
+        """Register an observer of the ring, to be called after those registered before."""
         self._observers.append(observer)
         self._find_overridden()
 
     def attach(self, log: StorageLog) -> None:
-        """Keep the storage in a log, which has restored what it held."""
+        """Attach a log that persists the storage and has restored its contents already."""
         self._log = log
         self.observe(log)
 
@@ -271,7 +271,7 @@ class Storage(Component, ABC):
         """The last commit, as plain data that :meth:`roll_back` takes; None without a directory.
 
         Raises:
-            PersistenceError: a commit that was begun could not be written.
+            PersistenceError: a pending commit could not be written.
         """
         return None if self._log is None else self._log.position
 
@@ -287,11 +287,10 @@ class Storage(Component, ABC):
     def roll_back(self, position: Any) -> None:
         """Restore a commit, and drop later ones.
 
-        Older commits are dropped with the steps that they hold, once these were overwritten, unless :meth:`pin` keeps
-        them.
+        A commit is lost when steps that it holds are overwritten, unless :meth:`pin` keeps it.
 
         Raises:
-            PersistenceError: the directory does not have it; nothing was changed.
+            PersistenceError: the directory does not have the commit; nothing was changed.
             ValueError: there is no directory.
         """
         log = self._log_to("roll back in")
@@ -300,13 +299,13 @@ class Storage(Component, ABC):
         self.load_extra_state(log.roll_back(position))
 
     def pin(self, position: Any) -> None:
-        """Keep what is needed to roll back to a commit, instead of what was pinned before.
+        """Keep the data needed to roll back to a commit, instead of that of the commits pinned before.
 
-        ``state_dict`` pins the commit that it refers to, and keeps those pinned that it referred to before, as many as
-        :attr:`states_kept` says.
+        ``state_dict`` pins the commit that it refers to; the commits of the newest :attr:`states_kept` states stay
+        pinned.
 
         Raises:
-            PersistenceError: the directory does not have it.
+            PersistenceError: the directory does not have the commit.
             ValueError: there is no directory.
         """
         self._log_to("pin in").pin(self, position)
@@ -329,14 +328,14 @@ class Storage(Component, ABC):
         if getattr(self, "_log", None) is not None:
             self.close()
 
-    # What workers send each other
+    # Transfer between workers
 
     def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
-        """Copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
+        """Return copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
         return steps_of(self._ring, 0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
 
     def get_data_slice(self, start: int, end: int) -> Batch:
-        """Copies of all fields of the steps from the ``start``-th oldest to before the ``end``-th oldest.
+        """Return copies of all fields of the steps [``start``, ``end``), counted from the oldest.
 
         Raises:
             IndexError: the steps are not all stored.
@@ -344,7 +343,7 @@ class Storage(Component, ABC):
         return steps_of(self._ring, start, end, self.device)
 
     def copy_single_tensor(self, key: str, position: int) -> Any:
-        """A copy of one field of the ``position``-th oldest step, (E, ...), or a dict of such.
+        """Return a copy of one field of the ``position``-th oldest step, (E, ...), or a dict of such.
 
         Raises:
             IndexError: the step is not stored.
@@ -357,22 +356,22 @@ class Storage(Component, ABC):
         return {name: leaf[0] for name, leaf in value.items()} if isinstance(value, dict) else value[0]
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
-        """Store steps (steps, E, ...) in their order, as :meth:`get_data_slice` gives them.
+        """Store consecutive steps (steps, E, ...), as returned by :meth:`get_data_slice`.
 
-        Fields that this storage computes are left out, and computed anew. A slice may have SKIPPED (steps, E, 1): what
-        is replayed is stored as :meth:`insert_made` does, without ERRORS.
-        Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
+        Fields that this storage computes are dropped and computed again. Off-policy storages store a slice with SKIPPED
+        (steps, E, 1) as :meth:`insert_made` does, and ignore its ERRORS. Where the slice does not continue the stored
+        steps, no episode spans the two.
 
-        A slice may have ERRORS (steps, E, 1), which its collector computed: a storage with priorities gives the
-        transitions these instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay",
-        arXiv 1803.00933, section 3), other storages leave them out.
+        A slice may have ERRORS (steps, E, 1), TD errors computed by its collector: a prioritised storage uses them
+        instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay", arXiv 1803.00933,
+        section 3), other storages ignore them.
 
         Raises:
             ValueError: fields have different numbers of steps, or errors are not one finite number for each
                 transition; nothing was stored.
-            SampleError: a field does not fit; the steps before the one that does not are stored.
-            RuntimeError: as of :meth:`insert_transition`, and so are the other errors there; the steps before the one
-                that is refused are stored.
+            SampleError: a field does not fit; the steps before the one refused are stored.
+            RuntimeError: as of :meth:`insert_transition`, as are the other errors there; the steps before the one
+                refused are stored.
         """
         arrays = {
             path: as_array(leaf, path, type(self).__name__)
@@ -395,22 +394,22 @@ class Storage(Component, ABC):
                 self._take_errors(first_step * self._ring.envs, errors[: stored * self._ring.envs])
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
-        """Replace one field's values in the steps from the ``start``-th oldest on; nothing else moves.
+        """Overwrite one field in the steps from the ``start``-th oldest on.
 
         Args:
-            key: any field but observations, hidden states and flags, whose neighbours depend on them.
+            key: any field but observations, hidden states and flags, on which neighbouring steps depend.
             values: (steps, E, ...).
             start: first step to replace, counted from the oldest.
 
         Raises:
-            SampleError: no such field, the values do not fit, or the steps are not all stored.
+            SampleError: there is no such field, the values do not fit, or the steps are not all stored.
         """
         self._tell_of_change(rows=True)
         self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
         self._tell_of_changed_rows()
         self.flush()
 
-    # What anyone may ask
+    # Hyper-parameters, state and size
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the storage is in use.
@@ -423,14 +422,15 @@ class Storage(Component, ABC):
         self._ring.allow_nonfinite = self.allow_nonfinite
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the random generator that chooses rows anew."""
+        """Seed the random generator that draws rows."""
         self._tell_of_change()
         self._generator = np.random.default_rng(seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch.
+        """Return the state, random generator included, as tensors and plain data.
 
-        With a directory, the position of a commit in it instead of the transitions.
+        A storage that loads it draws the same next batch. With a directory, the state holds the position of a commit
+        instead of the transitions.
         """
         staged = {} if self._staging is None else {"staged": self._staging.state_dict()}
         if self._log is not None:
@@ -438,7 +438,7 @@ class Storage(Component, ABC):
         return {"ring": self._ring.state_dict()} | self.state_without_contents() | staged
 
     def state_without_contents(self) -> dict[str, Any]:
-        """Return what :meth:`state_dict` does, without the transitions: for those that are kept elsewhere."""
+        """Return the state without the transitions, for callers that keep these elsewhere."""
         state, priorities = self.extra_state(), self.priorities
         return state if priorities is None else state | {"priorities": priorities.state_dict()}
 
@@ -447,7 +447,7 @@ class Storage(Component, ABC):
 
         Raises:
             ValueError: it is no such state, or was saved with another size or number of environments, or with a
-                directory.
+                directory while this storage has none.
             PersistenceError: the directory does not have the commit, or was made for other fields; nothing was changed.
         """
         if "position" in state:
@@ -476,12 +476,12 @@ class Storage(Component, ABC):
         self.flush()
 
     def load_state_without_contents(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_without_contents` returned; the same transitions are stored already."""
+        """Restore what :meth:`state_without_contents` returned; the transitions are stored already."""
         self._tell_of_change()
         self.load_extra_state(state)
 
     def extra_state(self) -> dict[str, Any]:
-        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        """Return the state other than transitions and their errors, as JSON-serialisable data."""
         state: dict[str, Any] = {"generator": self._generator.bit_generator.state}
         for observer in self._observers:
             if observer is not self._log:
@@ -500,12 +500,12 @@ class Storage(Component, ABC):
         return None
 
     def __len__(self) -> int:
-        """Transitions stored."""
+        """Number of stored transitions."""
         return self._ring.live_transitions
 
     @property
     def capacity(self) -> int:
-        """Transitions that fit; 0 before it is known, and ``sys.maxsize`` where storing more makes room for more."""
+        """Number of transitions that fit; 0 before it is known, ``sys.maxsize`` where the storage grows."""
         ring = self._ring
         if ring.grows:
             return sys.maxsize
@@ -513,17 +513,17 @@ class Storage(Component, ABC):
 
     @property
     def inserted(self) -> int:
-        """Transitions that were ever inserted."""
+        """Number of transitions inserted so far, including overwritten ones."""
         return self._inserted
 
     @property
     def num_envs(self) -> int:
-        """Transitions in a step; 0 before it is known."""
+        """Number of environments; 0 before it is known."""
         return self._ring.envs
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the stored fields and what follows them take, free room included."""
+        """Bytes of memory allocated for fields, incomplete steps and observers."""
         staged = 0 if self._staging is None else self._staging.nbytes
         return self._ring.columns.nbytes + staged + sum(observer.nbytes for observer in self._observers)
 
@@ -533,10 +533,10 @@ class Storage(Component, ABC):
 
     @property
     def ring(self) -> Ring:
-        """What holds the transitions; to be read, not written."""
+        """The ring buffer of the transitions; read-only."""
         return self._ring
 
-    # Inside
+    # Internals
 
     def _insert_in_part(self, sample: Sample, envs: Sequence[int]) -> None:
         """Store the transitions of some environments once every environment has delivered as many."""
@@ -548,7 +548,7 @@ class Storage(Component, ABC):
             self._stage(staging if len(staging) else None)
 
     def _insert_steps(self, arrays: Mapping[FieldKey, Array], steps: int) -> None:
-        """Store the steps of a slice, as many at once as its parts allow."""
+        """Store the steps of a slice, as many per call as the observers allow."""
         step, block = 0, None
         while step < steps:
             sample = nest({path: array[step] for path, array in arrays.items()})
@@ -571,7 +571,7 @@ class Storage(Component, ABC):
             step += stored
 
     def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Give the newest transitions errors (N,) that came with them, from number ``first`` on, if errors count."""
+        """Use TD errors (N,) that came with the newest transitions, from number ``first`` on; for subclasses."""
 
     def _load_staged(self, state: Mapping[str, Any]) -> None:
         staging = None
@@ -581,12 +581,12 @@ class Storage(Component, ABC):
         self._stage(staging)
 
     def _stage(self, staging: Staging | None) -> None:
-        """Set what waits; steps of all environments are refused while something does."""
+        """Set the buffer of incomplete steps; while there is one, steps of all environments are refused."""
         self._staging = staging
         self._find_overridden()
 
     def _find_overridden(self) -> None:
-        """Find the observers that follow insertions, so that the others take no time."""
+        """Collect the observers that override a method for insertions, so that the others cost no time."""
 
         def overridden(name: str) -> list[Callable[..., None]]:
             plain = getattr(RingObserver, name)
@@ -605,12 +605,12 @@ class Storage(Component, ABC):
             observer.after_change(self._ring)
 
     def _current(self, hyper_parameter: float | Schedule) -> float:
-        """What a hyper-parameter that may be a schedule is worth now."""
+        """Return the current value of a hyper-parameter that may be a schedule."""
         return value_at(hyper_parameter, *self._progress)
 
     @property
     def _gamma(self) -> float:
-        """The algorithm's discount factor of one step, as it is now."""
+        """The algorithm's current per-step discount factor."""
         return checked_gamma(self.algorithm.gamma, type(self).__name__)
 
     def _refuse_if_empty(self) -> None:

@@ -1,4 +1,4 @@
-"""Transforms of batches on the device: augmentation that leaves what is stored as it is."""
+"""Transforms of batches on the device, such as data augmentation; stored data stays as it is."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from storages.component.setting import Setting
 from storages.transition import BATCH_FIELDS, BURN_IN, LEAD_OUT, MASK, OBS, OBS2, RHS, RHS2, Batch
 
 Transform: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
-"""Returns what the rows of a batch become: ``(tensor, generator) -> tensor``, both (B, ...).
+"""Function of a field's rows: ``(tensor, generator) -> tensor``, both (B, ...).
 
-Of sequences and padded episodes a row is (T, ...), all of its steps; of packed episodes each step is a row. Random
-numbers come from the generator alone, which is on the tensor's device.
+A row of sequences or padded episodes is (T, ...), all of its steps; of packed episodes each step is a row. Random
+numbers must come from the generator, which is on the tensor's device.
 """
 Transforms: TypeAlias = Mapping[str, Transform | Mapping[str, Transform]]
-"""By field; of a field that is a dict, by its names. That of OBS is applied to OBS2 too, with other random numbers."""
+"""Transforms by field, or by key of a dict field. That of OBS also applies to OBS2, with other random numbers."""
 
 SEEDS = 2**63
-"""How many seeds the random generator of a batch's transforms may have."""
+"""Seeds of the random generator of a batch's transforms are drawn from [0, SEEDS)."""
 _WITHOUT = BATCH_FIELDS | {OBS2, RHS, RHS2}
 
 
 @dataclass(frozen=True)
 class RandomShift(Setting):
-    """Shifts each image by a random number of pixels each way, its border repeated (DrQ).
+    """Shifts each image randomly along both axes, with its border replicated (DrQ).
 
     Kostrikov et al., "Image Augmentation Is All You Need" (arXiv 2004.13649), section 3. The frames of a stack, and the
-    steps of a sequence, are shifted together. An episode that is packed is shifted step by step.
+    steps of a sequence, are shifted together; each step of a packed episode is shifted on its own.
 
     Args:
-        pixels: largest shift each way.
+        pixels: largest shift in each direction.
         channels_last: whether an image is (H, W, C), rather than (C, H, W) or (H, W).
     """
 
@@ -60,10 +60,10 @@ class RandomShift(Setting):
 
 
 def check_transforms(transforms: Mapping[str, Any] | None, owner: str) -> None:
-    """Refuse transforms of fields that have none.
+    """Refuse invalid transforms.
 
     Raises:
-        ValueError: a name or a transform is none.
+        ValueError: a field cannot have a transform, or a transform is not callable.
     """
     for field, given in (transforms or {}).items():
         if not isinstance(field, str) or field in _WITHOUT:
@@ -84,17 +84,17 @@ def transformed(batch: Batch, transforms: Transforms, seed: int, owner: str) -> 
     """Apply transforms to a batch on its device.
 
     Args:
-        batch: the caller's alone.
-        transforms: as :func:`check_transforms` admits.
-        seed: of the random numbers.
+        batch: changed in place.
+        transforms: as :func:`check_transforms` accepts them.
+        seed: of the random generator.
         owner: the storage's name, for errors.
 
     Raises:
-        ValueError: there is no such field, or a transform returns rows of another number.
+        ValueError: the batch has no such field, or a transform changes the number of rows.
     """
     generator: torch.Generator | None = None
     for key, transform in _by_leaf(batch, transforms, owner):
-        # Steps of a row before and after those that are learnt from belong to it.
+        # The burn-in and lead-out steps of a sequence belong to the same row as its training steps.
         parts = [part for part in (batch.get(BURN_IN, {}), batch, batch.get(LEAD_OUT, {})) if key[0] in part]
         holders = [part if len(key) == 1 else part[key[0]] for part in parts]
         pieces = [holder[key[-1]] for holder in holders]
@@ -107,7 +107,7 @@ def transformed(batch: Batch, transforms: Transforms, seed: int, owner: str) -> 
 
 
 def _by_leaf(batch: Batch, transforms: Transforms, owner: str) -> Iterator[tuple[tuple[str, ...], Transform]]:
-    """Return the keys of the leaves that are transformed, and what transforms each."""
+    """Yield the key and the transform of each leaf that has one."""
     for field, given in transforms.items():
         for key in (OBS, OBS2) if field == OBS else (field,):
             if key not in batch:

@@ -1,4 +1,4 @@
-"""Settings of what a batch holds instead of single transitions: sequences of steps, or whole episodes."""
+"""Settings for batches of sequences or episodes instead of single transitions."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from storages.component.setting import Setting
 
 @dataclass(frozen=True)
 class Sequences(Setting):
-    """How batches of sequences are made: Kapturowski et al., "Recurrent Experience Replay" (R2D2, ICLR 2019).
+    """Batches of fixed-length sequences: Kapturowski et al., "Recurrent Experience Replay" (R2D2, ICLR 2019).
 
     Args:
         length: steps of a sequence that are learnt from.
-        burn_in: steps before them that only warm the memory up.
-        overlap: steps that a sequence shares with the next one; None lets sequences begin anywhere.
-        across_episodes: whether a sequence goes on into the environment's next episode, instead of ending, filled up,
-            with its own.
-        eta: a sequence's priority is that of ``eta`` times its largest error and ``1 - eta`` times its mean error.
+        burn_in: preceding steps that only warm up the recurrent state.
+        overlap: steps that consecutive sequences share; None lets sequences begin at any step.
+        across_episodes: whether a sequence continues into the environment's next episode, instead of being padded from
+            the end of its own.
+        eta: weight of the largest TD error in a sequence's priority: ``eta * max + (1 - eta) * mean``.
 
     Raises:
         ValueError: a value is of a wrong type or outside its range, or the overlap is as long as a sequence.
@@ -35,28 +35,28 @@ class Sequences(Setting):
 
     @property
     def stride(self) -> int:
-        """Steps from where a sequence may begin to where the next may."""
+        """Steps between the starts of consecutive sequences."""
         return 1 if self.overlap is None else self.length - self.overlap
 
 
 @dataclass(frozen=True)
 class Episodes(Setting):
-    """How batches of episodes are made: Hausknecht and Stone, "Deep Recurrent Q-Learning" (arXiv 1507.06527).
+    """Batches of episodes: Hausknecht and Stone, "Deep Recurrent Q-Learning" (arXiv 1507.06527).
 
-    Each episode is as likely as any other, or its priority says how likely. It is whole where its first step is stored
-    (it has DONE) and an end of either kind; one that broke off, without an end, is not.
+    Episodes are drawn uniformly, or by priority. An episode is whole if its first step (DONE) and its end (termination
+    or truncation) are stored; one that was interrupted without an end is not.
 
     Args:
-        longest: longer episodes are cut into pieces of so many steps, which count as episodes: each is drawn by itself,
-            and is whole where all its steps are stored. Batches then have so many steps. None cuts nothing; a batch
-            has as many steps as its longest episode.
-        packed: leave out what fills shorter episodes up: steps lie one after the other as in a ``PackedSequence``.
-        whole: draw whole episodes alone; as long as there is none, what is stored of the running ones. False also draws
-            what is stored of episodes that are running, broke off, or were overwritten in part.
-        eta: an episode's priority is that of ``eta`` times its largest error and ``1 - eta`` times its mean error.
-        max_steps: of an episode that has more steps, take a random piece of so many consecutive ones, each as likely as
-            any other: the paper's random updates. Padded batches then have so many steps. INDICES name the episode,
-            whose priority follows the errors of the piece. None takes all steps.
+        longest: cut longer episodes into pieces of this many steps, which count as episodes: each is drawn on its own,
+            and is whole if all its steps are stored. Batches then have this many steps. None cuts nothing; a batch has
+            as many steps as its longest episode.
+        packed: omit the padding of shorter episodes: steps are concatenated as in a ``PackedSequence``.
+        whole: draw only whole episodes or, while there is none, the stored steps of running ones. False also draws the
+            stored steps of episodes that are running, interrupted, or partly overwritten.
+        eta: weight of the largest TD error in an episode's priority: ``eta * max + (1 - eta) * mean``.
+        max_steps: from a longer episode, take this many consecutive steps from a uniformly random start: the paper's
+            random updates. Padded batches then have this many steps. INDICES name the episode, whose priority is that
+            of the errors of the piece. None takes all steps.
 
     Raises:
         ValueError: a value is of a wrong type or outside its range, or there are both ``longest`` and ``max_steps``.
@@ -78,5 +78,5 @@ class Episodes(Setting):
 
     @property
     def in_pieces(self) -> bool:
-        """Whether a row may be a part of an episode whose steps go on after it."""
+        """Whether a row may be a piece of an episode that continues after it."""
         return self.longest is not None or self.max_steps is not None

@@ -19,7 +19,7 @@ _PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "DQN of stable-baselines3": (DQN, {}),
     "QRDQN of sb3-contrib": (QRDQN, {"n_quantiles": BREAKOUT_SETTINGS["num_quantiles"]}),
 }
-"""Their classes, and what their networks take beside the rest."""
+"""Their classes, and further arguments of their networks."""
 
 
 def train_peer(
@@ -29,9 +29,9 @@ def train_peer(
 
     Args:
         name: of the peer.
-        env: to train in.
-        seed: of all randomness.
-        target_steps: environment steps.
+        env: the environment to train in.
+        seed: of all random numbers.
+        target_steps: environment steps to train for.
         folder: where ``metrics.jsonl`` goes.
         steps_of_a_record: environment steps between its lines.
 

@@ -1,4 +1,4 @@
-"""What ``learning_collectors.py`` trains: the same compositions in one process, and with collectors in others."""
+"""Tasks of ``learning_collectors.py``: the same compositions in one process, and with collectors in others."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytorchrl as prl
 from benchmarks.learning.staged_runs import Stage, StagedPage, StagedTask
 
 _ENVIRONMENTS = 4
-"""Of all collectors of a run together."""
+"""Environments of all collectors of a run together."""
 
 _POLICY_LAG = 8
-"""Of overlapped runs of SAC, in update phases, of which every step of the environments makes one."""
+"""Policy lag of overlapped runs of SAC, in update phases, of which each step of the environments makes one."""
 
 Parts = Callable[[], Mapping[str, Any]]
 """An algorithm, an actor and a storage, as a scheme takes them."""
@@ -64,7 +64,7 @@ def _stages(
     slice_steps: int,
     overlapped: prl.Overlapped,
 ) -> tuple[Stage, ...]:
-    """One process; one beside which others act; 1, 2 and 4 collectors that are waited for; and 2 that are not."""
+    """Return stages: one process, overlapped, 1, 2 and 4 synchronous collectors, and 2 asynchronous ones."""
     name, parts = synchronous
     stages = [
         Stage(f"{name}, one process", steps, _composed(parts, env, None), "none"),

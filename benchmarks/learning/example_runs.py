@@ -1,4 +1,4 @@
-"""One run of an example: trained as its script trains it, and evaluated where no run has been before."""
+"""One run of an example: trained as by its script, and evaluated with seeds that training does not use."""
 
 import contextlib
 import importlib.util
@@ -43,13 +43,13 @@ ExampleName: TypeAlias = Literal[
 
 _NEEDS: Mapping[ExampleName, str] = {"sac_her_pointmaze": "gymnasium_robotics"}
 
-# Environments of the evaluation here follow from this and the run's seed, and from nothing that training used.
+# The evaluation's environments are seeded by this and the run's seed, independently of training.
 _EVALUATION_SEED = 20_000
 
 
 @dataclass(frozen=True)
 class Run:
-    """What to run."""
+    """A run of an example."""
 
     example: ExampleName
     seed: int
@@ -58,21 +58,21 @@ class Run:
     settings: Mapping[str, Any]
     """Hyper-parameters that differ from the example's own."""
     episodes: int
-    """Of the evaluation at the end."""
+    """Episodes of the evaluation at the end."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of it."""
+    """Result of a run."""
 
     env: str
     steps: int
     mean_return: float
-    """Of the evaluation's episodes."""
+    """Mean return of the evaluation's episodes."""
     seconds: float
     """From composition to curve, the run's own evaluations included."""
     steps_per_second: float
-    """Of training alone."""
+    """Environment steps per second of training alone."""
 
 
 def can_run(example: ExampleName) -> bool:
@@ -81,7 +81,7 @@ def can_run(example: ExampleName) -> bool:
 
 
 def results_of(runs: Sequence[Run], processes: int) -> Iterator[tuple[Run, Result]]:
-    """Make the runs, some at a time, each in a process of one thread; yields them as they finish."""
+    """Make the runs, some at a time, each in a process of one thread; yield them as they finish."""
     # Spawned, not forked: a fork of a process that has used torch's threads may hang.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -127,6 +127,6 @@ def _load(example: ExampleName) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[example] = module  # dataclasses look their module up
+    sys.modules[example] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module

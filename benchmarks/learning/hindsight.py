@@ -1,4 +1,4 @@
-"""What hindsight is worth: the examples that replay with it, with and without, in ``docs/hindsight.md``."""
+"""The gain of hindsight replay: the examples that use it, with and without, in ``docs/hindsight.md``."""
 
 import statistics
 import sys
@@ -30,16 +30,16 @@ class Arguments:
     """What to run."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
-    """Runs of each."""
+    """Seeds of the runs of each."""
     episodes: int = 20
-    """Of the evaluation at the end of each run."""
+    """Episodes of the evaluation at the end of each run."""
     processes: int = 2
     """Runs at a time, each on one thread."""
     output: Path = ROOT / "docs" / "hindsight.md"
     """The page to write."""
     runs: Path | None = None
-    """Where the run folders go; a new folder under runs/ where left out. Runs that are finished there are taken, those
-    of ``benchmarks/learning/learning.py`` too."""
+    """Where the run folders go; a new folder under runs/ where left out. Finished runs there are used, those of
+    ``benchmarks/learning/learning.py`` too."""
 
 
 def main(arguments: Arguments) -> None:

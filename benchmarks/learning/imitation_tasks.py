@@ -1,4 +1,4 @@
-"""What ``learning_imitation.py`` trains: experts, what learns from them, and the settings of each."""
+"""Tasks of ``learning_imitation.py``: experts, the algorithms that learn from them, and their settings."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from storages.component.factory import Factory
 
 
 def swing_up(seen: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Pendulum: bring its energy to that of standing upright, and balance it there."""
+    """Swing up and balance Pendulum, by an energy controller."""
     cosine, sine, velocity = seen.T
     angle = np.arctan2(sine, cosine)
     lacking = velocity**2 / 6 + 5 * (cosine - 1)
@@ -32,7 +32,7 @@ class AIRLOnPPO(prl.AIRLReward, prl.PPO):
 
 
 def _shown(folder: Path, name: str, expert: Any, env: str, episodes: int, seed: int) -> Path:
-    """A data set of an expert, made once."""
+    """Return the data set of an expert, which is recorded once."""
     path = folder / f"{name}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,14 +102,14 @@ def _dagger(episodes: int) -> Callable[[Path, int], prl.Scheme]:
     return compose
 
 
-# A reward that is learnt, and a policy that is trained on it anew
+# A learnt reward, and a new policy trained on it
 
 
 _SWINGING: Mapping[str, Any] = {
     "lr": 1e-3,
     "num_epochs": 10,
     "gamma": 0.9,
-    # The controller often acts at the bounds, where an unsquashed Gaussian has no density to speak of.
+    # The controller often acts at the bounds, where the density of an unsquashed Gaussian is negligible.
     "distribution": prl.heads.BetaPolicy(),
     "test_every": 0,
 }
@@ -131,7 +131,7 @@ def _pendulum(algorithm: Any) -> Callable[[Path, int], prl.Scheme]:
 
 
 def _anew(algorithm: Factory[Any], actor: Factory[Any], storage: Factory[Any], num_envs: int = 1) -> Any:
-    """Another algorithm on the reward that a run has learnt, frozen."""
+    """Return a stage that trains another algorithm on the learnt reward of a run, frozen."""
 
     def compose(folder: Path, seed: int) -> prl.Scheme:
         reward = prl.LearntReward(str(folder / _REWARDING))

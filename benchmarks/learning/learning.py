@@ -1,7 +1,7 @@
-"""What the examples learn: every example with three seeds, as a table and curves in ``docs/learning.md``.
+"""Returns of the examples: each with three seeds, as a table and curves in ``docs/learning.md``.
 
-The figures are means over episodes of an evaluation whose environments no run has met before, with the policy that a
-run ended with, acting as well as it can.
+The figures are means over episodes of an evaluation of the final policy with greedy actions, in environments with
+seeds that training does not use.
 """
 
 import statistics
@@ -28,18 +28,18 @@ class Entry:
 
     example: ExampleName
     threshold: float
-    """Mean return that every seed is to reach."""
+    """Mean return that every seed has to reach."""
     env: str | None = None
-    """In the place of the example's own; of MuJoCo."""
+    """Environment instead of the example's own; one of MuJoCo."""
 
     @property
     def name(self) -> str:
-        """In the table."""
+        """Name in the table."""
         return self.example if self.env is None else f"{self.example} --env {self.env}"
 
     @property
     def slug(self) -> str:
-        """In names of folders and files."""
+        """Name in folders and files."""
         return self.example if self.env is None else f"{self.example}-{self.env}"
 
     @property
@@ -74,19 +74,19 @@ class Arguments:
     """What to run."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
-    """Runs of each example."""
+    """Seeds of the runs of each example."""
     only: ExampleName | None = None
     """Run one example alone; the table will hold no other."""
     episodes: int = 20
-    """Of the evaluation at the end of each run."""
+    """Episodes of the evaluation at the end of each run."""
     target_steps: int | None = None
-    """Train for so many environment steps instead of the example's own number, to try the script out."""
+    """Environment steps instead of the example's own number, to try the script."""
     processes: int = 2
     """Runs at a time, each on one thread."""
     docs: Path = ROOT / "docs"
     """Where ``learning.md`` and the curves go."""
     runs: Path | None = None
-    """Where the run folders go; a new folder under runs/ where left out. Runs that are finished there are taken."""
+    """Where the run folders go; a new folder under runs/ where left out. Finished runs there are used."""
 
 
 def main(arguments: Arguments) -> None:
@@ -134,7 +134,7 @@ def _line(entry: Entry, seed: int, result: Result) -> str:
 
 
 def _shown(value: float, threshold: float) -> str:
-    """A return with as many decimals as mean something."""
+    """Format a return with as many decimals as are meaningful."""
     return f"{value:.{2 if abs(threshold) <= 1 else 1}f}"
 
 

@@ -1,4 +1,4 @@
-"""What is learnt with collectors in other processes, beside one process: tables in ``docs/collectors.md``.
+"""Returns with collectors in other processes, beside a single process: tables in ``docs/collectors.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, and says what was not run. Needs the extra

@@ -1,4 +1,4 @@
-"""What is learnt from experts: tables in ``docs/imitation.md``.
+"""Returns of imitation learning: tables in ``docs/imitation.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, and says what was not run.

@@ -1,4 +1,4 @@
-"""What policy gradients and actor-critics learn in MuJoCo, beside their peers: tables and curves in ``docs/mujoco.md``.
+"""Returns of policy gradients and actor-critics in MuJoCo, beside their peers, in ``docs/mujoco.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. All runs take about five hours of two cores.

@@ -1,7 +1,7 @@
-"""What algorithms learn from data, beside d3rlpy's with the same hyper-parameters: writes `offline-learning.md`.
+"""Scores of offline algorithms, beside d3rlpy's with the same hyper-parameters: writes `offline-learning.md`.
 
-The data is made by ``python -m pytorchrl data make``. What was stopped goes on by the same command: data where it was,
-runs here from their checkpoints, runs of d3rlpy from their beginning; what has finished is taken as it is.
+The data is made by ``python -m pytorchrl data make``. The same command continues what was stopped: data where
+it was, our runs from their checkpoints, runs of d3rlpy from the beginning; finished runs are used as they are.
 """
 
 import statistics
@@ -41,8 +41,8 @@ class Arguments:
     runs: Path = Path("runs/learning-offline")
     """Where data and runs go."""
     kept: Path = ROOT / "benchmarks" / "learning" / "finished" / "offline"
-    """Where finished runs are kept as small files, which outlast the run folders; a run that is to be made anew is
-    deleted there, too."""
+    """Where results of finished runs are kept as small files, without the run folders; to repeat a run, delete its file
+    there, too."""
 
 
 def jobs(name: str, arguments: Arguments) -> Iterator[Job]:
@@ -74,7 +74,7 @@ def main(arguments: Arguments) -> None:
 
 
 def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
-    """The page."""
+    """Return the text of the page."""
     begun = {name: of_task for name, of_task in by_task.items() if _begun(of_task)}
     missing = [name for name in by_task if name not in begun]
     lines = [
@@ -105,7 +105,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
 
 
 def draw(of_task: Sequence[Job], file: Path) -> None:
-    """A panel for each data set and algorithm: scores of all seeds, and their means."""
+    """Draw a panel for each data set and algorithm: scores of all seeds, and their means."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

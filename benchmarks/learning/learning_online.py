@@ -1,4 +1,4 @@
-"""What is gained by going on online after learning from data: tables in ``docs/offline-to-online.md``.
+"""Gains of online learning after offline learning: tables in ``docs/offline-to-online.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, and says what was not run.

@@ -1,4 +1,4 @@
-"""All pages that compare what algorithms learn, by the names of their files in ``docs``."""
+"""All pages that compare the returns of algorithms, by the names of their files in ``docs``."""
 
 from collections.abc import Mapping
 

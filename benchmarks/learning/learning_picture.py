@@ -1,4 +1,4 @@
-"""The learning curves of many algorithms in one picture."""
+"""Draw the learning curves of many algorithms in one figure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ _COLORS = 10
 def draw_curves(curves: Mapping[str, Sequence[Curve]], title: str, output: Path) -> None:
     """Draw the smoothed returns of training episodes into a PNG file, a line for each name.
 
-    It is the mean over its runs, with the 95% bootstrap interval.
+    A line is the mean over runs, with the 95% bootstrap interval.
 
     Args:
-        curves: one of each run, by the name in the legend; names without any are left out.
-        title: above it.
+        curves: one for each run, by the name in the legend; names without curves are left out.
+        title: of the figure.
         output: the file.
     """
     figure = Figure(figsize=(10, 5.6), dpi=130, layout="constrained")

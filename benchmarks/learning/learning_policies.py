@@ -1,4 +1,4 @@
-"""What policy gradients and actor-critics learn: tables and curves in ``docs/policy-learning.md``.
+"""Returns of policy gradients and actor-critics: tables and curves in ``docs/policy-learning.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, whichever command did it.

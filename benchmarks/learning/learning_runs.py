@@ -1,4 +1,4 @@
-"""One run of an algorithm or of a peer for a page that compares what they learn, and many of them in processes."""
+"""Runs of algorithms and peers for a page that compares their returns, in processes."""
 
 import contextlib
 import importlib.util
@@ -27,9 +27,9 @@ from pytorchrl.scheme import evaluate
 from storages.persistent.log.files import write_atomically
 
 FINAL_PART = 0.1
-"""Of a run; the training episodes that end in it are counted."""
+"""Last share of a run, whose training episodes are counted."""
 
-# Environments of the evaluation at the end follow from this and the run's seed, and from nothing that training used.
+# The evaluation's environments are seeded by this and the run's seed, independently of training.
 _EVALUATION_SEED = 20_000
 _SECONDS_BETWEEN_LOOKS = 1.0
 _RECORDS = 100
@@ -39,7 +39,7 @@ _KEPT_COLUMNS = ("steps", "train/return", "train/episodes")
 
 @dataclass(frozen=True)
 class Run:
-    """What to run."""
+    """A run of an algorithm or a peer."""
 
     page: str
     task_name: str
@@ -47,13 +47,13 @@ class Run:
     seed: int
     target_steps: int
     folder: Path
-    """The run folder. Where it holds a finished run, that one is taken; one that was stopped is continued."""
+    """The run folder. A finished run in it is used; one that was stopped is continued."""
     kept_file: Path
-    """What a finished run is known by when its folder is gone."""
+    """File with the result of a finished run, which is kept when the run folder is gone."""
 
     @property
     def task(self) -> Task:
-        """What it is a run of."""
+        """The task of the run."""
         return PAGES[self.page].tasks[self.task_name]
 
     @property
@@ -63,23 +63,23 @@ class Run:
 
     @property
     def name(self) -> str:
-        """In what is printed."""
+        """Name in printed texts."""
         return f"{self.task_name}, {self.algorithm}, seed {self.seed}"
 
     @property
     def missing_package(self) -> str | None:
-        """What it needs and is not installed."""
+        """The package that it needs and that is not installed."""
         needed = (self.task.package, self.task.peers.get(self.algorithm))
         return next((package for package in needed if package and importlib.util.find_spec(package) is None), None)
 
     @property
     def result_file(self) -> Path:
-        """Written when the run has finished."""
+        """File that is written when the run has finished."""
         return self.folder / "learning_run.json"
 
     @property
     def result(self) -> "Result | None":
-        """None while the run has not finished."""
+        """Result of the run; None while it has not finished."""
         if self.result_file.exists():
             return Result(**json.loads(self.result_file.read_text(encoding="utf-8")))
         if self.kept_file.exists():
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def records(self) -> list[dict[str, float]]:
-        """Returns of training, by environment steps."""
+        """Return records of training returns, by environment steps."""
         metrics = self.folder / "metrics.jsonl"
         if metrics.exists():
             return prl.read_metrics(metrics)
@@ -98,7 +98,7 @@ class Run:
         return []
 
     def keep(self) -> None:
-        """Write the result and the curve of a finished run where they outlast its folder."""
+        """Write the result and the curve of a finished run into its ``kept_file``."""
         if self.result is None or self.kept_file.exists():
             return
         rows = [[record[name] for name in _KEPT_COLUMNS] for record in self.records if "train/return" in record]
@@ -115,7 +115,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of it."""
+    """Result of a run."""
 
     steps: int
     greedy_return: float
@@ -129,13 +129,13 @@ class Result:
 def results_of(runs: Sequence[Run], processes: int, seconds_between_reports: float = 60.0) -> Iterator[Run]:
     """Make the runs, some at a time, each in a process of one thread.
 
-    Prints on the way how far those have come that are being made.
+    Prints the progress of running ones.
 
     Yields:
-        Each run when its process has ended. It has no result where an error ended it, which is printed there.
+        Each run when its process has ended. It has no result if an error ended it, which is printed.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C or SIGTERM; the runs that were being made have saved where they are.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the running ones have saved checkpoints.
     """
     # Spawned, not forked: a fork of a process that has used torch's threads may hang.
     context = multiprocessing.get_context("spawn")
@@ -169,7 +169,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _make_in_process(run: Run) -> None:
-    # Ctrl-C reaches the parent alone, which then asks each process once to save where it is.
+    # Ctrl-C reaches only the parent, which then asks each process once to save a checkpoint.
     os.setpgrp()
     # Several runs share one terminal, where one display would draw over the other.
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -177,7 +177,7 @@ def _make_in_process(run: Run) -> None:
 
 
 def make_run(run: Run) -> None:
-    """Train from where the run is, and write its result; nothing is written where it was stopped."""
+    """Train or resume a run, and write its result unless it was stopped."""
     torch.set_num_threads(1)
     train = _train_peer if run.algorithm in run.task.peers else _train
     trained = train(run)
@@ -196,7 +196,7 @@ def _train(run: Run) -> tuple[float, float | None] | None:
     if (run.folder / "checkpoint.pt").exists():
         learner = prl.Learner.resume(run.folder, scheme=scheme)
     else:
-        shutil.rmtree(run.folder, ignore_errors=True)  # what was killed before it had saved anything
+        shutil.rmtree(run.folder, ignore_errors=True)  # a run that was killed before its first checkpoint
         learner = prl.Learner(scheme, run.target_steps, run.folder, log_every=_steps_of_a_record(run))
     begun_at, begun = scheme.steps, time.process_time()
     finished = learner.run(checkpoint_every=_steps_of_a_record(run) * _RECORDS_OF_A_CHECKPOINT)
@@ -211,8 +211,8 @@ def _train(run: Run) -> tuple[float, float | None] | None:
 
 def _train_peer(run: Run) -> tuple[float, float | None]:
     task = run.task
-    train_peer = importlib.import_module(task.peer_module).train_peer  # needs packages that ours do without
-    shutil.rmtree(run.folder, ignore_errors=True)  # a peer does not continue where it was: it begins anew
+    train_peer = importlib.import_module(task.peer_module).train_peer  # needs further packages
+    shutil.rmtree(run.folder, ignore_errors=True)  # a peer cannot resume: it begins again
     run.folder.mkdir(parents=True)
     begun = time.process_time()
     env = gym.make(task.env, **task.env_kwargs)
@@ -226,7 +226,7 @@ def _train_peer(run: Run) -> tuple[float, float | None]:
 def _mean_return(
     policy: Callable[[NDArray[Any]], NDArray[Any]], envs: prl.VecEnv, seed: np.random.SeedSequence
 ) -> float:
-    """Over one episode of each environment."""
+    """Return the mean return over one episode of each environment."""
     returns = dict[int, float]()
     observation = envs.reset(seed)
     while len(returns) < envs.num_envs:
@@ -237,7 +237,7 @@ def _mean_return(
 
 
 def _training_return(run: Run) -> float | None:
-    """Mean over the episodes that ended in the final part; None where none did."""
+    """Return the mean return of episodes that ended in the final part; None where none did."""
     records = prl.read_metrics(run.folder / "metrics.jsonl")
     first = (1 - FINAL_PART) * run.target_steps
     final = [record for record in records if record["steps"] > first and record.get("train/episodes")]

@@ -1,4 +1,4 @@
-"""Pages that compare what algorithms learn: runs that are missing are made, and what has finished becomes a table."""
+"""Make the pages that compare returns of algorithms: make missing runs, and write tables of finished ones."""
 
 import statistics
 import time
@@ -22,9 +22,9 @@ class Arguments:
     algorithms: tuple[str, ...] = ()
     """Algorithms to run, as the tables name them; all where left out."""
     seeds: tuple[int, ...] = ()
-    """Seeds to run, others than the task's own too; those of each task where left out."""
+    """Seeds to run, which need not be the task's; those of each task where left out."""
     target_steps: int | None = None
-    """Train for so many environment steps instead of each task's own number, to try the script out."""
+    """Environment steps instead of each task's own number, to try the script."""
     processes: int = 2
     """Runs at a time, each on one thread; 0 runs nothing and writes the page."""
     docs: Path = ROOT / "docs"
@@ -32,8 +32,8 @@ class Arguments:
     runs: Path | None = None
     """Where the run folders go; a folder of the page's name under runs/ where left out."""
     kept: Path = ROOT / "benchmarks" / "learning" / "finished"
-    """Where finished runs are kept as small files, which outlast the run folders; a run that is to be made anew is
-    deleted there, too."""
+    """Where results of finished runs are kept as small files, without the run folders; to repeat a run, delete its file
+    there, too."""
 
 
 def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
@@ -80,7 +80,7 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
 
 
 def _make(runs: Sequence[Run], processes: int) -> bool:
-    """Make runs, and print what becomes of each; returns whether they were stopped."""
+    """Make runs, and print the result of each; return whether they were stopped."""
     begun = time.monotonic()
     try:
         for done, run in enumerate(results_of(runs, processes), start=1):
@@ -99,20 +99,20 @@ def runs_of(
     kept: Path | None = None,
     seeds: Sequence[int] = (),
 ) -> list[Run]:
-    """All runs of a task, seed by seed, so that each algorithm has one before any has two.
+    """Return all runs of a task, seed by seed, so that each algorithm has one before any has two.
 
-    They are those of the task's own seeds, of the seeds given, and of all others that runs of it were kept of.
+    The seeds are the task's own, the given ones, and those of all results that were kept.
 
     Args:
-        page: its name.
-        task_name: of one of its tasks.
+        page: name of the page.
+        task_name: name of one of its tasks.
         folder: that holds the run folders.
         target_steps: environment steps instead of the task's own number.
         kept: folder of the files of finished runs; the one of the run folders where left out.
-        seeds: beside the task's own.
+        seeds: further seeds beside the task's own.
     """
     task = PAGES[page].tasks[task_name]
-    # Runs of another length are others: none is taken for one of a task's own number of steps.
+    # Runs of another length have another name, and are not taken for those of the task's own number of steps.
     prefix = task_name if target_steps is None else f"{task_name}-{target_steps}-steps"
     steps = target_steps or task.target_steps
     kept_folder = (kept or folder) / page
@@ -181,7 +181,7 @@ def _table(task: Task, seeds: Sequence[int], by_algorithm: dict[str, list[Run]])
 
 
 def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> list[str]:
-    """The columns behind the seeds; nothing is summed up where nothing was found."""
+    """Return the summary columns, which follow those of the seeds; empty without results."""
     wanted = [] if threshold is None else [f"{threshold:g}"]
     if not found:
         return ["-", "-", "-", *wanted, *(["-"] if wanted else [])]
@@ -199,7 +199,7 @@ def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> 
 
 
 def _standard_error(returns: Sequence[float]) -> float:
-    """Of the mean."""
+    """Return the standard error of the mean."""
     return float(statistics.stdev(returns) / len(returns) ** 0.5)
 
 

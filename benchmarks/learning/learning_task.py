@@ -1,4 +1,4 @@
-"""What is compared in learning: tasks, what is trained in them, and the pages that show what came of it."""
+"""Tasks, the compositions that are trained in them, and the pages that show the results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,57 +11,57 @@ from storages.component.factory import Factory
 
 @dataclass(frozen=True)
 class Composition:
-    """What an algorithm is trained as."""
+    """The composition of an algorithm that is trained."""
 
     compose: Callable[[], Preset]
     num_envs: int = 1
-    """Of training."""
+    """Number of training environments."""
     threshold: float | None = None
-    """In place of the task's."""
+    """Threshold instead of the task's."""
     wrappers: tuple[Any, ...] = ()
-    """Of rewards, beside the task's."""
+    """Wrappers of rewards, beside the task's."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, and what is trained in it."""
+    """An environment, and the algorithms that are trained in it."""
 
     env: str
     target_steps: int
     seeds: tuple[int, ...]
     episodes: int
-    """Of the evaluation at the end of each run."""
+    """Episodes of the evaluation at the end of each run."""
     summary: Literal["mean", "median", "interval"]
-    """Of the seeds; an interval is the mean with its standard error."""
+    """Summary over the seeds; an interval is the mean with its standard error."""
     compositions: Mapping[str, Composition]
     peers: Mapping[str, str] = field(default_factory=dict)
-    """What is trained beside ours, and the package that it is of."""
+    """Peers that are trained beside ours, and their packages."""
     peer_module: str = ""
-    """Beside this one; its ``train_peer`` trains any of them."""
+    """Module beside this one, whose ``train_peer`` trains each peer."""
     threshold: float | None = None
-    """Of the summary."""
+    """Threshold of the summary."""
     settings: str = ""
-    """What all have in common, in words."""
+    """Settings that all have in common, in words."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``gymnasium.make``."""
     package: str | None = None
-    """That the environment needs."""
+    """Package that the environment needs."""
     wrappers: tuple[Any, ...] = ()
-    """Of rewards; returns are of the environment itself."""
+    """Wrappers of rewards; returns are of the unwrapped environment."""
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Ours and the peers."""
+        """Names of our algorithms and the peers."""
         return *self.compositions, *self.peers
 
     def threshold_of(self, algorithm: str) -> float | None:
-        """What the summary of an algorithm is to reach."""
+        """Return the threshold that the summary of an algorithm has to reach."""
         composition = self.compositions.get(algorithm)
         own = None if composition is None else composition.threshold
         return self.threshold if own is None else own
 
     def envs(self, num_envs: int, wrappers: tuple[Any, ...] = ()) -> Factory[prl.VecEnv]:
-        """Copies of the environment, with further wrappers."""
+        """Return a factory of copies of the environment, with further wrappers."""
         return prl.VecEnv.create_factory(
             self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=[*self.wrappers, *wrappers]
         )
@@ -75,7 +75,7 @@ class Page:
     script: str
     """The command, beside this file."""
     target: str
-    """Of make."""
+    """Target of the Makefile."""
     compositions: str
     """The file with the settings, beside this one."""
     tasks: Mapping[str, Task]

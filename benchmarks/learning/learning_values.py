@@ -1,4 +1,4 @@
-"""What the value-based algorithms learn, beside their peers: tables and curves in ``docs/values.md``.
+"""Returns of value-based algorithms, beside their peers: tables and curves in ``docs/values.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, whichever command did it.

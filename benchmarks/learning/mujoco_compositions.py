@@ -14,13 +14,13 @@ OFF_POLICY: dict[str, Any] = {
     "buffer_size": 100_000,
     "tau": 0.005,
 }
-"""Of SAC, TD3 and DDPG: the defaults of stable-baselines3, and the random steps before learning of its zoo. The buffer
-holds everything."""
+"""Settings of SAC, TD3 and DDPG: the defaults of stable-baselines3, with the random steps before learning of its zoo.
+The buffer holds all transitions."""
 SAC: dict[str, Any] = {"lr": 3e-4, "hidden_sizes": (256, 256)}
 TD3: dict[str, Any] = {"lr": 1e-3, "hidden_sizes": (400, 300), "noise": 0.1}
-"""Of DDPG too."""
+"""Further settings of TD3 and DDPG."""
 TQC: dict[str, Any] = {"num_critics": 2, "num_quantiles": 25, "num_dropped": 2}
-"""Beside SAC's."""
+"""Settings of TQC, beside SAC's."""
 CROSSQ: dict[str, Any] = {"lr": 1e-3, "hidden_sizes": (256, 256), "policy_delay": 3}
 ON_POLICY: dict[str, Any] = {"gamma": 0.99, "gae_lambda": 0.95, "rollout_steps": 2_048, "hidden_sizes": (64, 64)}
 PPO: dict[str, Any] = {"lr": 3e-4, "clip": 0.2, "epochs": 10, "mini_batch_size": 64, "max_grad_norm": 0.5}
@@ -43,7 +43,7 @@ _SETTINGS = (
 
 
 def _off_policy(algorithm: type[prl.OffPolicyAlgorithm], own: Mapping[str, Any], **settings: Any) -> Composition:
-    """An algorithm that learns from one batch after every step."""
+    """Return the composition of an algorithm with one update after every step."""
 
     def compose() -> Preset:
         shared = {
@@ -65,7 +65,7 @@ def _off_policy(algorithm: type[prl.OffPolicyAlgorithm], own: Mapping[str, Any],
 
 
 def _on_policy(algorithm: type[prl.PolicyGradient], **settings: Any) -> Composition:
-    """An algorithm that learns from rollouts of one environment."""
+    """Return the composition of an algorithm that learns from rollouts of one environment."""
 
     def compose() -> Preset:
         return Preset(
@@ -97,7 +97,7 @@ _COMPOSITIONS: Mapping[str, Composition] = {
 
 
 def _trpo(action_size: int) -> Composition:
-    """TRPO with sb3-contrib's trust region, whose divergence is the mean over an action's components."""
+    """Return TRPO with sb3-contrib's trust region, whose divergence is the mean over an action's components."""
     return _on_policy(
         prl.TRPO,
         **TRPO | {"max_kl": action_size * TRPO["max_kl"], "damping": action_size * TRPO["damping"]},

@@ -35,9 +35,9 @@ def train_peer(
 
     Args:
         name: of the peer.
-        env: to train in.
-        seed: of all randomness.
-        target_steps: environment steps.
+        env: the environment to train in.
+        seed: of all random numbers.
+        target_steps: environment steps to train for.
         folder: where ``metrics.jsonl`` goes.
         steps_of_a_record: environment steps between its lines.
 

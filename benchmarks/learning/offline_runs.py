@@ -1,4 +1,4 @@
-"""One run from data, here or of d3rlpy, and what is kept of it once it has finished."""
+"""One offline run, ours or of d3rlpy, and the result that is kept of it."""
 
 import json
 import subprocess
@@ -23,20 +23,20 @@ _EVALUATIONS = 10
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a run."""
+    """Result of a finished run."""
 
     transitions: int
-    """Of its data."""
+    """Number of transitions of its data."""
     data_score: float
     """Mean normalised return of its data's episodes."""
     updates: tuple[int, ...]
     scores: tuple[float, ...]
-    """Normalised, of the policy after each of those numbers of updates."""
+    """Normalised scores of the policy after each of those numbers of updates."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run, here and of the peer."""
+    """A run of ours and of the peer."""
 
     task: OfflineTask
     kind: Kind
@@ -46,7 +46,7 @@ class Job:
     folder: Path
     """Where data and runs are."""
     kept: Path
-    """Where finished runs are kept as small files, which outlast the run folders."""
+    """Where results of finished runs are kept as small files, without the run folders."""
 
     @property
     def data(self) -> Path:
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Of all runs that differ by nothing else than their seed."""
+        """Name of all runs that differ only in their seed."""
         return f"{self.task.env}-{self.kind}-{self.compared.name}-{self.updates}-updates"
 
     def place(self, of: Library) -> Path:
@@ -67,7 +67,7 @@ class Job:
         return self.kept / f"{self.name}-{of}-{self.seed}.json"
 
     def finished(self, of: Library) -> Finished | None:
-        """None where the run has not finished."""
+        """Return the result; None where the run has not finished."""
         file = self.kept_file(of)
         if not file.exists():
             return None
@@ -75,27 +75,27 @@ class Job:
         return Finished(**saved | {name: tuple(saved[name]) for name in ("updates", "scores")})
 
     def run(self) -> None:
-        """Train here to the end, or go on, unless that was done.
+        """Train ours to the end, or resume it, unless it has finished.
 
         Raises:
-            KeyboardInterrupt: the run was stopped, and saved where it is.
+            KeyboardInterrupt: the run was stopped, and saved a checkpoint.
         """
         if self.finished("ours") is None:
             self._make_data()
             self._keep("ours", self._train())
 
     def run_peer(self, interpreter: Path) -> None:
-        """Let d3rlpy train, unless it has.
+        """Let d3rlpy train, unless it has finished.
 
         Args:
-            interpreter: of an environment with d3rlpy.
+            interpreter: a Python interpreter with d3rlpy.
         """
         if self.finished("d3rlpy") is None:
             self._make_data()
             self._keep("d3rlpy", self._train_peer(interpreter))
 
     def _make_data(self) -> None:
-        """Make the data set, or go on with it, unless it is there."""
+        """Make the data set, or resume making it, unless it exists."""
         if not self.data.exists():
             prl.make_dataset(
                 self.task.env,
@@ -107,7 +107,7 @@ class Job:
             )
 
     def _keep(self, of: Library, returns: Mapping[int, float]) -> None:
-        """Write the file of a run that has finished; returns are by updates."""
+        """Write the result of a finished run, with returns by updates."""
         episodes = open_dataset(self.data)
         references = references_of(episodes.about)
         assert references is not None, "data that is made says its references"

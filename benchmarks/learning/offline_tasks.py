@@ -1,4 +1,4 @@
-"""What `learning_offline.py` compares: data sets, algorithms, and their hyper-parameters."""
+"""Tasks of `learning_offline.py`: data sets, algorithms, and their hyper-parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ SEEDS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Compared:
-    """An algorithm here and its peer in d3rlpy, with hyper-parameters that mean the same."""
+    """An algorithm of ours and its peer in d3rlpy, with equivalent hyper-parameters."""
 
     name: str
-    """Of the class here."""
+    """Name of our class."""
     ours: Mapping[str, Any]
     peer: str
-    """Of the configuration's class in d3rlpy."""
+    """Name of the configuration class in d3rlpy."""
     theirs: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class OfflineTask:
-    """An environment, the data that is made of it, and what learns from the data."""
+    """An environment, the data sets made of it, and the algorithms that learn from them."""
 
     env: str
     kinds: Sequence[Kind]
@@ -31,7 +31,7 @@ class OfflineTask:
     hidden_sizes: tuple[int, int] = (256, 256)
     transitions: int = 100_000
     train_steps: int | None = None
-    """Of the agent that the data is recorded of; those of `data make` where None."""
+    """Training steps of the agent that is recorded; the default of `data make` where None."""
     seeds: Sequence[int] = field(default=SEEDS)
 
 

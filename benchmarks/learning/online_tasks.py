@@ -1,4 +1,4 @@
-"""What ``learning_online.py`` trains: from data, by experience, and by both, and the settings of each."""
+"""Tasks of ``learning_online.py``: offline, online, and offline-to-online learning, with their settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from benchmarks.learning.staged_runs import Stage, StagedPage, StagedTask
 
 @dataclass(frozen=True)
 class _Halves:
-    """An environment, its data, and how long each half takes."""
+    """An environment, its data, and the lengths of the offline and the online half."""
 
     env: str
     train_steps: int
-    """Of the agent that the data is recorded of."""
+    """Training steps of the agent that is recorded."""
     transitions: int
     updates: int
-    """Of the half that learns from the data."""
+    """Updates of the offline half."""
     steps: int
-    """Of the half that learns by experience, with an update each."""
+    """Environment steps of the online half, with an update each."""
     random_steps: int
-    """That a run begins with which has learnt nothing before."""
+    """Random steps at the beginning of a run without an offline half."""
     gamma: float
     hidden_sizes: tuple[int, ...]
     settings: Mapping[str, Any]
-    """Of all algorithms."""
+    """Settings of all algorithms."""
 
     def data_in(self, folder: Path) -> Path:
-        """The data set, made once for all seeds."""
+        """Return the data set, which is made once for all seeds."""
         path = folder / f"{self.env}-medium.npz"
         if not path.exists():
             prl.make_dataset(
@@ -43,7 +43,7 @@ class _Halves:
         return path
 
     def offline(self, folder: Path, seed: int) -> prl.Scheme:
-        """IQL from the data."""
+        """Return IQL on the data."""
         envs = prl.VecEnv.create_factory(self.env)
         return prl.Scheme(
             self._algorithm(prl.IQL), self._actor(), self._filled(folder), test_envs_factory=envs, seed=seed
@@ -52,12 +52,12 @@ class _Halves:
     def online(
         self, algorithm: type[prl.Algorithm], with_data: bool = False, begins_with: str | None = None
     ) -> Callable[[Path, int], prl.Scheme]:
-        """An algorithm by experience.
+        """Return a scheme of an algorithm that learns online.
 
         Args:
             algorithm: its class.
-            with_data: take half of each batch of the data.
-            begins_with: the stage whose networks it begins with.
+            with_data: draw half of each batch from the data.
+            begins_with: the stage whose networks it starts from.
         """
 
         def compose(folder: Path, seed: int) -> prl.Scheme:

@@ -16,7 +16,7 @@ import torch
 
 
 def main(job: dict[str, Any]) -> None:
-    """Train as a job says, and write the results that its file is to have."""
+    """Train as a job says, and write its results."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     d3rlpy.seed(job["seed"])
@@ -52,13 +52,13 @@ def main(job: dict[str, Any]) -> None:
 
 
 def _episodes(path: Path) -> Any:
-    """The episodes of a file as `write_dataset` makes it."""
+    """Return the episodes of a file written by `write_dataset`."""
     with np.load(path) as arrays:
         fields = {name: arrays[name] for name in ("Observation", "Action", "Reward", "Length", "Terminated")}
     begin = 0
     for number, length in enumerate(fields["Length"]):
         rows = slice(begin, begin + length)
-        # Each episode has an observation more than steps.
+        # Each episode has one more observation than steps.
         seen = fields["Observation"][begin + number : begin + number + length]
         yield d3rlpy.dataset.Episode(
             seen.astype(np.float32),

@@ -1,4 +1,4 @@
-"""Returns of stable-baselines3's training, written as ours are."""
+"""Write the training returns of stable-baselines3 in the format of ours."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ class Records(BaseCallback):  # type: ignore[misc]
     """Writes the mean return of the episodes that ended since the last line.
 
     Args:
-        file: of lines of JSON.
+        file: of JSON lines.
         every: environment steps between lines.
     """
 

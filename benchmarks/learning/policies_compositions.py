@@ -15,7 +15,7 @@ _SEVERAL_UPDATES: dict[str, Any] = {"num_mini_batch": 4, "policy_delay": 4}
 
 
 def _falling(lr: float) -> prl.LinearSchedule:
-    """A learning rate that falls to 0, so that the policy settles."""
+    """Return a learning rate that falls to 0, so that the policy settles."""
     return prl.LinearSchedule(lr, 0.0)
 
 
@@ -58,7 +58,7 @@ def _pendulum(
 
 
 def _segments() -> Factory[Storage]:
-    """A replay of 50,000 steps of 4 environments, in segments of 20 that go on from one episode to the next."""
+    """Return a replay of 50,000 steps of 4 environments, in segments of 20 steps that span episodes."""
     return prl.ReplayBuffer.create_factory(size=12_500, sequences=prl.Sequences(20, across_episodes=True))
 
 
@@ -123,7 +123,7 @@ _PENDULUM: Mapping[str, Composition] = {
         scaled=True,
         mini_batch_size=64,
         initial_eta=0.3,
-        # With the default, a tenth of it, and rates that do not fall, the median of three seeds was -203.
+        # With the default, a tenth of it, and constant rates, the median of three seeds was -203.
         epsilon_covariance=5e-3,
     ),
 }

@@ -1,7 +1,7 @@
-"""How soon DQN learns CartPole from plain replay, and from prioritised replay of 3 steps: ``docs/prioritised.md``.
+"""Steps until DQN learns CartPole, with uniform and with prioritised 3-step replay: ``docs/prioritised.md``.
 
-The same network, batches and schedule of updates for both, those of ``examples/dqn_cartpole.py``; what is counted are
-environment steps until the mean return of an evaluation first reaches 450.
+The same network, batches and schedule of updates for both, those of ``examples/dqn_cartpole.py``; the figure is the
+number of environment steps until the mean return of an evaluation first reaches 450.
 """
 
 import contextlib
@@ -43,13 +43,13 @@ class Arguments:
     """What to run."""
 
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
-    """Runs of each storage."""
+    """Seeds of the runs of each storage."""
     target_steps: int = 60_000
-    """Environment steps after which a run that has not reached the return is given up."""
+    """Environment steps after which a run that has not reached the return is ended."""
     test_every: int = 1_000
     """Environment steps between evaluations."""
     episodes: int = 20
-    """Of an evaluation."""
+    """Episodes of an evaluation."""
     processes: int = 2
     """Runs at a time, each on one thread."""
     output: Path = _ROOT / "docs" / "prioritised.md"
@@ -74,7 +74,7 @@ def main(arguments: Arguments) -> None:
 
 
 def _steps_until_learnt(name: str, seed: int, arguments: Arguments) -> int | None:
-    """Environment steps until an evaluation reaches the threshold; None where none does."""
+    """Return the environment steps until an evaluation reaches the threshold; None where none does."""
     torch.set_num_threads(1)
     scheme = prl.Scheme(
         prl.DQN.create_factory(

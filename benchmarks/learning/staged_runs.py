@@ -1,4 +1,4 @@
-"""Pages of tasks whose runs build on each other: what is missing is made, what has finished becomes a table."""
+"""Make the pages of tasks whose runs build on each other: make missing runs, and write a table."""
 
 import json
 import re
@@ -19,36 +19,36 @@ from storages.persistent.log.files import write_atomically
 ROOT = Path(__file__).parents[2]
 
 _RESULT = "staged_run.json"
-"""In the folder of a run that has finished."""
+"""File in the folder of a finished run."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of a task; those before it have finished."""
+    """A run of a task, which may use the finished runs of the stages before it."""
 
     name: str
     target_steps: int
     compose: Callable[[Path, int], prl.Scheme]
-    """Of the folder with the runs of one seed, and the seed."""
+    """Composes from the folder with the runs of one seed, and the seed."""
     data: str
-    """What it learns from beside its own experience."""
+    """Data that it learns from beside its own transitions, in words."""
 
 
 @dataclass(frozen=True)
 class StagedTask:
-    """Runs that are compared, and what is asked of them."""
+    """Runs that are compared, and how they are evaluated."""
 
     title: str
     env: str
     question: str
     stages: tuple[Stage, ...]
     random_return: float
-    """Mean return of random actions, which counts as 0 in shares of the expert."""
+    """Mean return of random actions, which is 0 in shares of the expert's return."""
     expert_return: float | None = None
-    """Mean return of the expert; None takes that of the stage "expert", and of none there is no share."""
+    """Mean return of the expert; None takes that of the stage "expert", without which there are no shares."""
     seeds: tuple[int, ...] = (1, 2, 3)
     episodes: int = 20
-    """Of the evaluation at the end of each run."""
+    """Episodes of the evaluation at the end of each run."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class StagedPage:
     """Tasks that a command runs, and a page that shows them."""
 
     name: str
-    """Of the page's file."""
+    """Name of the page's file."""
     title: str
     script: str
     """The command, beside this file."""
@@ -67,12 +67,12 @@ class StagedPage:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run ended with."""
+    """Result of a run."""
 
     mean_return: float
     steps: int
     seconds: float
-    """Of processor time, since the run was last continued."""
+    """Seconds of processor time, since the run was last resumed."""
 
 
 @dataclass
@@ -80,16 +80,15 @@ class Arguments:
     """What to run."""
 
     seeds: tuple[int, ...] = ()
-    """Those of the task where left out; parts of them may be run side by side."""
+    """Seeds to run; those of the task where left out. Different seeds may be run in parallel."""
     runs: Path | None = None
     """Where the run folders are; a folder of the page's name under runs/ where left out."""
     docs: Path = ROOT / "docs"
     """Where the page goes."""
     steps: int | None = None
-    """Of each run, in place of the task's own, to try the command; such runs want other ``runs`` and ``kept``."""
+    """Steps of each run instead of the task's own, to try the command; needs other ``runs`` and ``kept``."""
     kept: Path = ROOT / "benchmarks" / "learning" / "finished"
-    """Where results are kept as small files, which outlast the run folders; a run that is to be made anew is deleted
-    there, too."""
+    """Where results are kept as small files, without the run folders; to repeat a run, delete its file there, too."""
 
 
 def make_page(page: StagedPage, only: Sequence[str], arguments: Arguments) -> None:
@@ -114,9 +113,9 @@ def make_page(page: StagedPage, only: Sequence[str], arguments: Arguments) -> No
 
 
 def _make_missing(name: str, task: StagedTask, seed: int, runs: Path, kept: Path, steps: int | None) -> None:
-    """Make all runs of a seed whose folders are gone or not finished, if the result of any was not kept.
+    """Make all runs of a seed whose folders are missing or not finished, unless all their results were kept.
 
-    Those whose result was kept are made again, too, because others begin with what they have learnt; the result stays.
+    Runs whose result was kept are made again, too, because others start from their networks; the result stays.
     """
     files = {stage.name: result_file(kept, name, seed, stage) for stage in task.stages}
     if all(file.exists() for file in files.values()):
@@ -133,11 +132,11 @@ def _make_missing(name: str, task: StagedTask, seed: int, runs: Path, kept: Path
 
 
 def result_file(kept: Path, task: str, seed: int, stage: Stage) -> Path:
-    """Where the result of a stage is kept.
+    """Return the file of the result of a stage.
 
     Args:
         kept: the folder of the page's results.
-        task: its name.
+        task: name of the task.
         seed: of the run.
         stage: of the task.
     """
@@ -146,7 +145,7 @@ def result_file(kept: Path, task: str, seed: int, stage: Stage) -> Path:
 
 
 def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | None = None) -> Result:
-    """Make a run, or go on with it, and evaluate it.
+    """Make a run, or resume it, and evaluate it.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; the run is saved.
@@ -168,7 +167,7 @@ def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | N
 
 
 def result_of(file: Path) -> Result | None:
-    """None where the run has not finished."""
+    """Read the result of a run; None where it has not finished."""
     return Result(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
@@ -177,7 +176,7 @@ def _write(result: Result, file: Path) -> None:
 
 
 def page_text(page: StagedPage, kept: Path) -> str:
-    """What has finished, as Markdown."""
+    """Return the results of finished runs as Markdown."""
     how = (
         "Figures are mean returns of the policy that a run ended with, acting as well as it can, in environments "
         "seeded apart from training. `share` is how far the mean of the seeds has come from random actions, at 0%, to "

@@ -12,9 +12,9 @@ _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 """Learning rates fall to 0, so that policies settle."""
 _CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
 _CARTPOLE_SIZES = (128, 128)
-# Of a reward of 1 for each step, discounted by 0.99.
+# The range of returns with a reward of 1 per step and a discount factor of 0.99.
 _CARTPOLE_RETURNS: dict[str, Any] = {"v_min": 0.0, "v_max": 100.0}
-# At the rate of all, the quantiles had reached 70% of the return after 60,000 steps.
+# At the common learning rate, the quantiles had reached 70% of the return after 60,000 steps.
 _CARTPOLE_FRACTIONS: dict[str, Any] = {
     "num_quantiles": 16,
     "num_target_quantiles": 16,
@@ -67,12 +67,12 @@ def cartpole(
     layer_norm: bool = False,
     **settings: Any,
 ) -> Composition:
-    """An algorithm that learns from replayed transitions, with settings that differ from those of all.
+    """Return an algorithm that learns from replayed transitions, with settings that differ from the common ones.
 
     Args:
-        algorithm: its class.
+        algorithm: class of the algorithm.
         rates: names of its learning rates.
-        buffer_size: transitions that are kept.
+        buffer_size: transitions in the replay buffer.
         layer_norm: normalise the network's layers.
         settings: further hyper-parameters.
     """
@@ -89,7 +89,7 @@ def cartpole(
 
 
 def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: int, **settings: Any) -> Composition:
-    """An algorithm that learns from segments of so many steps of each environment."""
+    """Return an algorithm that learns from segments of ``size`` steps of each environment."""
 
     def compose() -> Preset:
         return Preset(
@@ -108,7 +108,7 @@ def preset(
     actor_factory: prl.Factory[prl.Actor] | None = None,
     **settings: Any,
 ) -> Composition:
-    """A preset of an algorithm, with an actor and settings of the algorithm that differ from it."""
+    """Return a preset of an algorithm, with another actor and other settings of the algorithm."""
 
     def compose() -> Preset:
         made = make(num_envs=num_envs)
@@ -121,7 +121,7 @@ def preset(
 
 
 def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
-    """An algorithm of real actions."""
+    """Return an algorithm for continuous actions."""
 
     def compose() -> Preset:
         return Preset(
@@ -136,7 +136,7 @@ def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Compos
 
 
 def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
-    """An algorithm that is a DQN, with settings that differ from those of all."""
+    """Return a variant of DQN, with settings that differ from the common ones."""
 
     def compose() -> Preset:
         shared = BREAKOUT_SETTINGS
@@ -168,7 +168,7 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
-    # It values what the policy did, which is to be nearly the present and the greedy one's.
+    # It evaluates the behaviour policy, which should be close to the current greedy one.
     "SARSA": cartpole(prl.SARSA, buffer_size=10_000, epsilon=prl.LinearSchedule(1.0, 0.02, fraction=0.2)),
     "ResidualDQN": cartpole(prl.ResidualDQN),
     # Gaps reach a third of the largest return. Without normalised layers, values of the few steps that end an episode,
@@ -184,7 +184,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
-    # It learns of each step once, and without a replay's mixture of steps: layers are normalised.
+    # It uses each step once, without the mixing of a replay buffer: layers are normalised.
     "NStepQLearning": cartpole_on_policy(
         prl.NStepQLearning,
         num_envs=4,
@@ -194,7 +194,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     ),
     "Rainbow": preset(prl.Rainbow.small),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
-    # Of two actions, an entropy near that of a coin would have the better one taken little more often.
+    # With two actions, a target entropy near that of a coin would make the better one hardly more frequent.
     "SACDiscrete": cartpole(
         prl.SACDiscrete, rates=("lr_pi", "lr_q"), polyak=0.99, initial_alpha=0.2, target_entropy_share=0.3
     ),

@@ -1,4 +1,4 @@
-"""What the storages of ``persistence.py`` are filled with: numbers, CartPole, and frames of something like Pong."""
+"""Contents of the storages of ``persistence.py``: random numbers, CartPole, and frames like Pong's."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from benchmarks.storages.replay_content import ACTION, FRAMES, OBSERVATION, Cont
 _SEED = 1
 _EPISODE = 1_000
 _CIRCLE = 20_000
-"""Steps after which numbers repeat: more than lie together on disk, so that no compression finds out."""
+"""Steps after which numbers repeat: more than are compressed together, so that no compression finds out."""
 
 
 def numbers(transitions: int, environments: int = 1) -> Content:
-    """Random numbers, which nothing compresses; episodes of 1,000 steps that end by turns."""
+    """Return incompressible random numbers; episodes of 1,000 steps that end at different steps."""
     generator = np.random.default_rng(_SEED)
     steps = min(_CIRCLE, max(_EPISODE, transitions // environments)) // _EPISODE * _EPISODE
     shape = (steps, environments)
@@ -36,12 +36,12 @@ def numbers(transitions: int, environments: int = 1) -> Content:
 
 
 def cartpole(transitions: int) -> Content:
-    """CartPole-v1, pushed at random."""
+    """Return transitions of CartPole-v1 with random actions."""
     return _played(gym.make("CartPole-v1"), transitions)
 
 
 def pong(transitions: int) -> Content:
-    """Stacks of four frames of something like Pong, played at random."""
+    """Return stacks of four frames like Pong's, with random actions."""
     return _played(gym.wrappers.FrameStackObservation(PongLike(), FRAMES), transitions)
 
 

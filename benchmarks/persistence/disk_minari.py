@@ -1,6 +1,6 @@
 """Minari's data sets, which are written an episode at a time: HDF5, and Arrow.
 
-Episodes are handed to it as arrays: what it takes to gather steps, which its collector does in memory, is not timed.
+Episodes are passed to it as arrays: gathering steps, which its collector does in memory, is not timed.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class _Peer:
         return call
 
     def fill(self, content: Content, folder: Path) -> None:
-        """All episodes in one call."""
+        """Write all episodes in one call."""
         self._made(content, folder).update_episodes(_episodes(content))
 
     def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
@@ -63,7 +63,7 @@ def _space(array: Array) -> gym.Space[Array]:
 
 
 def _episodes(content: Content) -> Iterator[EpisodeBuffer]:
-    """All steps, an environment's after the other's; what is left of the last episode is one, too."""
+    """Yield the episodes of one environment after the other; the last may be incomplete."""
     circle = len(content.observation)
     for env in range(content.environments):
         ends = np.flatnonzero(content.done[:, env, 0]) + 1

@@ -1,4 +1,4 @@
-"""Our storages behind the calls that ``persistence.py`` times, and what every library has to offer for it."""
+"""Our storages behind the calls that ``persistence.py`` times, and the interface of all libraries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ from benchmarks.storages.replay_ours import ALGORITHM, ALPHA, samples_of, slices
 from storages import PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Storage
 
 Close: TypeAlias = Callable[[], object]
-"""Lets go of files; is not timed."""
+"""Closes files; is not timed."""
 
 
 class Opened(NamedTuple):
-    """A storage that was made of what is on disk."""
+    """A storage that was opened from disk."""
 
     transitions: int
-    """How many it has."""
+    """Number of transitions in it."""
     read_all: Callable[[], object]
-    """Brings all of them into memory, where they are not."""
+    """Reads all transitions into memory, where they are not yet."""
     close: Close
 
 
 class Keeper(Protocol):
-    """What is timed of a way to keep transitions on disk."""
+    """Interface of a way to keep transitions on disk, of which the calls are timed."""
 
     name: str
     promise: str
-    """What of a process that is killed is there again, in few words."""
+    """What is recovered after a process was killed, in few words."""
     opens: str
-    """What is there once it was opened, in few words."""
+    """What is available once it is open, in few words."""
     opens_lazily: bool
     """Whether transitions are read later."""
     share_of_storing: int
-    """How many times fewer transitions it is given to store, where as many would take minutes."""
+    """Divisor of the number of transitions to store, where all would take minutes."""
     share_of_filling: int
-    """As much, of what it is to open; 0 where that is not measured."""
+    """Divisor of the number of transitions to open; 0 where opening is not measured."""
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
-        """Stores all transitions into a folder that is not there, a step at a time, until the disk has them."""
+        """Store all transitions into a new folder, a step at a time, until they are on disk."""
 
     def fill(self, content: Content, folder: Path) -> None:
-        """As much, in the quickest way, and ends as a run would that is to go on."""
+        """Store all transitions in the quickest way, and close as a run would that is to be resumed."""
 
     def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
-        """Opens what :meth:`fill` wrote."""
+        """Open what :meth:`fill` wrote."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Ours:
 
     Args:
         name: of the row.
-        storage_class: which.
+        storage_class: its class.
         hyper_parameters: beside size and directory.
         on_disk: whether it has a directory.
-        steps_a_call: how many it is handed at once.
+        steps_a_call: steps that are inserted at once.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Ours:
     share_of_filling: int = 1
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
-        """Inserts, and flushes."""
+        """Insert and flush."""
         storage: Any = self._made(content, folder)
         samples = samples_of(content)
         storage.insert_transition(samples[0])
         if self.storage_class is PERBuffer:
-            # Priorities are kept from when they are first asked for.
+            # Priorities are kept from the first batch on.
             next(iter(storage.generate_batches(1, 1)))
         if self.steps_a_call == 1:
             handed = islice(cycle(samples[1:] + samples[:1]), content.steps - 1)
@@ -100,11 +100,11 @@ class Ours:
         return call
 
     def fill(self, content: Content, folder: Path) -> None:
-        """Inserts, and closes."""
+        """Insert and close."""
         self.storing(content, folder)()()
 
     def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
-        """Makes the storage again."""
+        """Open the storage again."""
 
         def call() -> Opened:
             storage: Any = self._made(content, folder)
@@ -114,7 +114,7 @@ class Ours:
 
     @property
     def keeps_episodes(self) -> bool:
-        """Whether what it keeps are whole episodes."""
+        """Whether it keeps whole episodes."""
         return self.storage_class is PersistentEpisodicBuffer
 
     def _made(self, content: Content, folder: Path) -> Storage:

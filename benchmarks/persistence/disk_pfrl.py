@@ -14,7 +14,7 @@ from benchmarks.persistence.disk_ours import Close, Keeper, Opened
 from benchmarks.storages.replay_content import Content
 
 with contextlib.redirect_stderr(io.StringIO()):
-    # It imports gym, which speaks of its successor.
+    # It imports gym, which warns of its successor.
     from pfrl.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
 
 
@@ -53,7 +53,7 @@ class _Peer:
 
 
 def _transitions(content: Content) -> Iterator[dict[str, Any]]:
-    """All of them as its agents append them, those of a step one after the other."""
+    """Yield all transitions as its agents append them, one environment after the other."""
     circle = [
         {
             "state": content.observation[step, env],
@@ -73,7 +73,7 @@ def _transitions(content: Content) -> Iterator[dict[str, Any]]:
 class _EpisodicPeer(_Peer):
     name = "PFRL, episodes"
     promise = "episodes that have ended; each transition twice"
-    share_of_storing = 2  # so that few belong to episodes that have not ended, which it does not write
+    share_of_storing = 2  # so that few belong to unfinished episodes, which it does not write
     share_of_filling = 0
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:

@@ -1,4 +1,4 @@
-"""What many do who have no storage on disk: a list of transitions, pickled, with whose bytes ours are compared."""
+"""A pickled list of transitions, the common way without a storage on disk, whose size ours is compared with."""
 
 import pickle
 from pathlib import Path
@@ -7,7 +7,7 @@ from benchmarks.storages.replay_content import Content
 
 
 class PickledList:
-    """A dict for each transition, arrays as the environment gave them, each observation once: pickle knows it again."""
+    """A dict for each transition with the environment's arrays; pickle writes each shared observation once."""
 
     name = "pickled list"
     share_of_filling = 1

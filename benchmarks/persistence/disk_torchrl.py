@@ -1,4 +1,4 @@
-"""torchrl's memory-mapped storage: tensors that are files, of which a dump alone says how full they are."""
+"""torchrl's memory-mapped storage: tensors in files, whose number of transitions only a dump records."""
 
 import logging
 import warnings
@@ -42,7 +42,7 @@ class _Peer:
         return call
 
     def fill(self, content: Content, folder: Path) -> None:
-        """Many steps at once, and dumps."""
+        """Insert many steps at once, and dump."""
         buffer = self._made(content, folder)
         for first in range(0, content.steps, len(content.observation)):
             count = min(len(content.observation), content.steps - first)
@@ -64,7 +64,7 @@ class _Peer:
 
 
 def _transitions(content: Content, steps: slice) -> Any:
-    """Those of some steps."""
+    """Return the transitions of some steps."""
     fields = {
         "observation": content.observation,
         "action": content.action,

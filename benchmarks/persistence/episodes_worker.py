@@ -28,14 +28,14 @@ WAYS: dict[str, tuple[Sequences | Episodes | None, int]] = {
     "sequences of 20 steps": (Sequences(20), 64),
     "whole episodes": (Episodes(), 16),
 }
-"""What batches are made of, and of how many."""
+"""Contents and sizes of the batches."""
 _OBSERVATION, _ACTION = 17, 6
 _LENGTHS = (50, 350)
 _WARM_UP_STEPS, _WARM_UP_BYTES = 20_000, 2 << 20
 
 
 def bytes_of_a_step() -> int:
-    """Of observation, action, reward and three flags."""
+    """Return the bytes of observation, action, reward and three flags."""
     return 4 * (_OBSERVATION + _ACTION + 1) + 3
 
 
@@ -60,7 +60,7 @@ def _made(directory: Path, sequences: Sequences | Episodes | None, memory_bytes:
 
 
 def _serve(directory: Path, way: str, memory_bytes: int, slack_bytes: int | None) -> None:
-    """Draw as many batches as each line of the input says, and tell how long it took."""
+    """Draw as many batches as each line of the input says, and print the time."""
     torch.set_num_threads(1)
     sequences, batch_size = WAYS[way]
     with tempfile.TemporaryDirectory() as warm:
@@ -86,13 +86,13 @@ def _serve(directory: Path, way: str, memory_bytes: int, slack_bytes: int | None
 
 
 def _status(name: str) -> int:
-    """Bytes, as the kernel counts them."""
+    """Return a figure of the process's memory in bytes, as the kernel counts it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
 
 
 def _forget_files(directory: Path) -> None:
-    """What is read is to come from the disk."""
+    """Drop the files from the page cache, so that they are read from the disk."""
     for path in directory.rglob("c.*"):
         file = os.open(path, os.O_RDONLY)
         os.fsync(file)

@@ -1,4 +1,4 @@
-"""What it costs that data is four times as large as memory may be: batches from disk beside the same ones from memory.
+"""Cost of data four times as large as the memory budget: batches from disk beside the same from memory.
 
 ``PersistentEpisodicBuffer`` draws transitions, sequences and whole episodes from a directory: once within a budget of a
 quarter of the data, in a process that the kernel refuses more private memory than that and a slack, once with all of it
@@ -29,7 +29,7 @@ _ON_DISK, _IN_MEMORY = "a quarter in memory", "all in memory"
 _TARGET = Target(at_least=1 / 3, other=_IN_MEMORY)
 _TIMES_THE_BUDGET = 4
 _SLACK_BYTES = 32 << 20
-"""Of private memory that is not the storage's: batches, threads, what the allocator does not give back."""
+"""Private memory that is not the storage's: batches, threads, what the allocator does not return."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def main(arguments: Arguments) -> None:
 
 
 def _measured(directory: Path, way: str, budget: int, repetitions: int, count: int) -> tuple[Contest, str]:
-    """A contest, and how the limit held, in words."""
+    """Return a contest, and whether the limit was kept, in words."""
     workers = {
         _ON_DISK: _Worker(directory, way, budget, _SLACK_BYTES),
         _IN_MEMORY: _Worker(directory, way, 16 * budget, None),
@@ -96,13 +96,13 @@ def _measured(directory: Path, way: str, budget: int, repetitions: int, count: i
 
 
 class _Worker:
-    """A process that draws.
+    """A process that draws batches.
 
     Args:
-        directory: what from.
+        directory: of the data.
         way: one of ``WAYS``.
-        memory_bytes: what the storage may take.
-        slack_bytes: what the process may take beside; None for no limit.
+        memory_bytes: memory budget of the storage.
+        slack_bytes: further memory that the process may take; None for no limit.
     """
 
     def __init__(self, directory: Path, way: str, memory_bytes: int, slack_bytes: int | None) -> None:
@@ -119,7 +119,7 @@ class _Worker:
         self.most_private = self.most_bytes = 0
 
     def microseconds(self, batches: int) -> float:
-        """Of a batch, in a block of so many."""
+        """Return the microseconds per batch, over a block of batches."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{batches}\n")
         self._process.stdin.flush()
@@ -137,7 +137,7 @@ class _Worker:
         return facts
 
     def end(self) -> None:
-        """Have the process end."""
+        """End the process."""
         self._process.communicate()
 
 

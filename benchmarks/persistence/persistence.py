@@ -1,8 +1,8 @@
-"""What it costs to keep experience on disk: ours beside PFRL, torchrl and Minari, in one run on one torch thread.
+"""Cost of keeping experience on disk: ours beside PFRL, torchrl and Minari, in one run on one torch thread.
 
-Transitions a second until they are on disk; what a directory costs a training loop; seconds until a million transitions
-are there again; bytes on disk of the same CartPole and Pong. Repetitions alternate between the libraries; ratios are
-medians of those of neighbouring repetitions. What is written is in the page cache when it is read, for all alike.
+Transitions per second until they are on disk; the cost of a directory in a training loop; seconds to reopen a million
+transitions; bytes on disk of the same CartPole and Pong. Repetitions alternate between the libraries; ratios are
+medians of those of neighbouring repetitions. Files are in the page cache when they are read, for all libraries.
 Libraries that are not installed are left out (``pip install -c constraints.txt -e ".[bench,data]"`` installs them all).
 """
 
@@ -114,7 +114,7 @@ def _wal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[Rou
         keepers: list[Keeper] = [*OURS, DURABLE, AT_ONCE, *peers, IN_MEMORY]
         work = {keeper.name: _storing(keeper, sizes, environments, folder) for keeper in keepers}
         for keeper in keepers:
-            # What is compiled is compiled before.
+            # Compiles what is compiled, before the clock starts.
             _storing(keeper, _QUICK, environments, folder)()
         measured = Rounds(
             f"Transitions a second until they are on disk, {environments} environment{'s' * (environments > 1)} "
@@ -136,7 +136,7 @@ def _wal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[Rou
 
 
 def _storing(keeper: Keeper, sizes: Sizes, environments: int, folder: Path | None) -> Callable[[], float]:
-    """Seconds a transition."""
+    """Return a function that measures the seconds per transition."""
     content = numbers(sizes.journalled // keeper.share_of_storing, environments)
 
     def call() -> float:
@@ -175,7 +175,7 @@ def _training(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterabl
 
 
 def _interval(values: list[float]) -> tuple[float, float]:
-    """The 95% confidence interval of the median for any distribution: two of the values."""
+    """Return the distribution-free 95% confidence interval of the median: two of the values."""
     rank = max(0, floor(len(values) / 2 - 0.98 * sqrt(len(values))))
     return values[rank], values[-1 - rank]
 

@@ -1,4 +1,4 @@
-"""What a directory costs a training loop: SAC on Pendulum-v1 as ``examples/sac_pendulum.py`` has it, with and without.
+"""Cost of a directory in a training loop: SAC on Pendulum-v1 as in ``examples/sac_pendulum.py``, with and without.
 
 Both learners are in one process and take turns, block by block. Every block of the one with a directory holds a commit,
 more often than by default, and ends when that is on disk.
@@ -13,11 +13,11 @@ import pytorchrl as prl
 WITHOUT, WITH = "without", "with directory="
 _START_STEPS = 1_000
 _WARM_UP_STEPS = 20
-"""After which what is compiled is compiled."""
+"""Steps after which all kernels are compiled."""
 
 
 def learners(folder: Path, block_steps: int, quick: bool) -> Mapping[str, prl.Learner]:
-    """Both, where learning has just begun.
+    """Make both learners, and train them until learning has begun.
 
     Args:
         folder: for runs and experience.
@@ -38,13 +38,13 @@ def learners(folder: Path, block_steps: int, quick: bool) -> Mapping[str, prl.Le
 
 
 def block(learner: prl.Learner, steps: int) -> Callable[[], float]:
-    """Trains for so many environment steps; returns seconds a step."""
+    """Return a function that trains for a number of environment steps, and returns seconds per step."""
 
     def call() -> float:
         begun, started = learner.scheme.steps, time.perf_counter()
         while learner.scheme.steps < begun + steps:
             learner.step()
-        # Asking for it waits for what is on its way.
+        # Reading the position waits for pending commits.
         _ = learner.scheme.storage.position
         return (time.perf_counter() - started) / (learner.scheme.steps - begun)
 

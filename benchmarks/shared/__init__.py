@@ -1,1 +1,1 @@
-"""What several benchmarks need: rounds, targets, tables, a description of the machine."""
+"""Shared parts of benchmarks: rounds, targets, tables, a description of the machine."""

@@ -1,4 +1,4 @@
-"""Timing the same work of several libraries in turn, so that a machine that slows down or is shared meets them all."""
+"""Time the same work of several libraries in turn, so that changes of the machine's load affect all alike."""
 
 import gc
 import statistics
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from rich.table import Table
 
 _WARM_UP_CALLS = 5
-"""Before each block: the caches still hold what the last library left there."""
+"""Before each block, since the caches still hold the data of the previous library."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the first of a contest's rows, ours, is to reach beside another."""
+    """The speed that our library, the first row of a contest, has to reach."""
 
     at_least: float
-    """How many times as fast as the other it is to be; below 1 where it may be slower."""
+    """Speed relative to the other row; below 1 where ours may be slower."""
     other: str | None = None
-    """The name of the other's row; the fastest peer's where None."""
+    """The name of the other row; None for the fastest peer."""
 
 
 @dataclass
 class Contest:
-    """Microseconds a call of the same work, by library: ours first, an entry for each repetition.
+    """Microseconds per call of the same work, by library: ours first, one entry per repetition.
 
     Args:
         title: what the work is.
         microseconds: a row's name, and its times.
         peers: names of the rows that ours is compared with.
-        targets: what ours is to reach.
+        targets: speeds that ours has to reach.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Contest:
 
     @property
     def ours(self) -> str:
-        """Our row's name."""
+        """The name of our row."""
         return next(iter(self.microseconds))
 
     @property
@@ -49,21 +49,21 @@ class Contest:
         return min(self.peers, key=self.median, default=None)
 
     def median(self, name: str) -> float:
-        """A row's microseconds a call."""
+        """Return the median microseconds per call of a row."""
         return statistics.median(self.microseconds[name])
 
     def speed(self, name: str, other: str) -> float:
-        """How many times as fast a row is as another: the median over repetitions that followed each other."""
+        """Return the speed of a row relative to another: the median of the ratios of neighbouring repetitions."""
         pairs = zip(self.microseconds[name], self.microseconds[other], strict=True)
         return statistics.median(theirs / ours for ours, theirs in pairs)
 
     def reached(self, target: Target) -> float | None:
-        """How many times as fast as the target's other row ours is; None where there is no such row."""
+        """Return our speed relative to the other row of a target; None where there is no such row."""
         other = target.other or self.fastest_peer
         return self.speed(self.ours, other) if other in self.microseconds else None
 
     def table(self) -> Table:
-        """A row for each library, and ours beside the targets below."""
+        """Return a row for each library, with our targets below."""
         fastest = self.fastest_peer
         table = Table(title=self.title, title_justify="left", caption=self._verdicts(), caption_justify="left")
         table.add_column("", no_wrap=True)
@@ -79,7 +79,7 @@ class Contest:
         return table
 
     def figures(self) -> dict[str, object]:
-        """All of it, for a file."""
+        """Return all figures, for a file."""
         return {
             "microseconds": self.microseconds,
             "fastest_peer": self.fastest_peer,
@@ -109,7 +109,7 @@ class Contest:
 
 
 def measure(work: Mapping[str, Callable[[], object]], repetitions: int, calls: int) -> dict[str, list[float]]:
-    """Microseconds a call of each, in blocks of ``calls`` calls that alternate between them."""
+    """Return the microseconds per call of each work, timed in alternating blocks of ``calls`` calls."""
     microseconds: dict[str, list[float]] = {name: [] for name in work}
     for call in work.values():
         call()

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark depend on besides the code."""
+"""The machine and the versions that the figures of a benchmark depend on."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import torch
 
 
 def machine(*packages: str) -> dict[str, str]:
-    """The machine and what it was doing, and the versions of some packages."""
+    """Return the machine, its load, and the versions of some packages."""
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return {
         "torch threads": str(torch.get_num_threads()),
@@ -20,7 +20,7 @@ def machine(*packages: str) -> dict[str, str]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Python's version, and those of some packages."""
+    """Return the versions of Python and of some packages."""
     return {"Python": platform.python_version(), **dict(_versions(packages))}
 
 

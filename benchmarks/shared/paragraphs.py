@@ -4,5 +4,5 @@ import textwrap
 
 
 def paragraphs(text: str) -> list[str]:
-    """A paragraph as lines of at most 120 characters, in whole words."""
+    """Wrap a text at 120 characters, between words."""
     return textwrap.fill(text, 120, break_on_hyphens=False).split("\n")

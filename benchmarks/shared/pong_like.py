@@ -1,7 +1,6 @@
-"""Frames as Atari's Pong shows them once they are grey and 84 x 84: a background that stays, two paddles, a ball.
+"""Frames like those of Atari's Pong in grey and 84 x 84: a constant background, two paddles, a ball.
 
-How many bytes frames take on disk depends on what is seen in them, and this is there without a game's ROM, and the same
-for everybody.
+The compressed size of frames depends on their content; these need no ROM, and are the same on every machine.
 """
 
 from typing import Any
@@ -33,7 +32,7 @@ class PongLike(gym.Env[NDArray[np.uint8], int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin at 0 to 0."""
+        """Begin a game at 0 to 0."""
         super().reset(seed=seed)
         self._points = [0, 0]
         self._paddles = np.full(2, (_TOP + _BOTTOM - _PADDLE) // 2)

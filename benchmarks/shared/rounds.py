@@ -1,4 +1,4 @@
-"""Measurements that take turns, so that a machine that slows down or is shared meets them all, and what they show."""
+"""Measurements in turn, so that changes of the machine's load affect all alike, and their results."""
 
 import gc
 import statistics
@@ -11,12 +11,12 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached, and what was.
+    """A target, and the figure that was measured for it.
 
     Args:
-        target: in words, whose figure and what it is to be.
+        target: the figure and its target, in words.
         reached: the figure, in words.
-        met: whether that is enough.
+        met: whether the target is met.
     """
 
     target: str
@@ -29,16 +29,16 @@ class Goal:
 
 @dataclass
 class Rounds:
-    """A figure of each row for each round, and what rows are to reach.
+    """Figures of each row, one per round, and their goals.
 
     Args:
         title: what was measured.
         heading: of the column of medians.
-        shown: how a figure is written there.
+        shown: formats a figure of that column.
         rows: figures, by name.
         remarks_on: heading of the column of remarks; None for no such column.
-        remarks: what there is to know of a row, by name.
-        goals: what is to be reached.
+        remarks: remarks on rows, by name.
+        goals: the goals, with what was measured.
     """
 
     title: str
@@ -50,26 +50,26 @@ class Rounds:
     goals: list[Goal] = field(default_factory=list)
 
     def median(self, name: str) -> float:
-        """Of a row."""
+        """Return the median figure of a row."""
         return statistics.median(self.rows[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """How many times another's figure a row's is: the median over rounds, as in each both met the same machine."""
+        """Return the median over rounds of the ratio of two rows, which met the same load in each round."""
         return statistics.median(self.ratios(name, other))
 
     def ratios(self, name: str, other: str) -> list[float]:
-        """Those of all rounds, from the smallest."""
+        """Return the ratios of all rounds, sorted."""
         return sorted(one / two for one, two in zip(self.rows[name], self.rows[other], strict=True))
 
     def print(self, console: Console) -> None:
-        """The title, a table, the goals."""
+        """Print the title, the table and the goals."""
         console.print(self.title, style="italic", highlight=False)
         console.print(self.table(), highlight=False)
         for goal in self.goals:
             console.print(str(goal), highlight=False)
 
     def table(self) -> Table:
-        """A row for each."""
+        """Return the table of all rows."""
         table = Table()
         table.add_column("")
         several = any(len(figures) > 1 for figures in self.rows.values())
@@ -87,12 +87,12 @@ class Rounds:
         return table
 
     def figures(self) -> dict[str, object]:
-        """All of it, for a file."""
+        """Return all figures, for a file."""
         return {"unit": self.heading, "rows": self.rows, "goals": [asdict(goal) for goal in self.goals]}
 
 
 def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """The figures of so many rounds, in each of which every row is measured once."""
+    """Return the figures of some rounds, in each of which every row is measured once."""
     rows: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, measure in work.items():

@@ -1,1 +1,1 @@
-"""Microseconds of a batch, an insertion and the parts of both."""
+"""Microseconds of sampling a batch, of an insertion, and of the parts of both."""

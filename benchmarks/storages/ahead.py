@@ -1,8 +1,8 @@
-"""Updates per second of SAC with each way of batches to the learner: when asked for, ahead, from the device.
+"""Updates per second of SAC with batches sampled on request, prefetched, or kept on the device.
 
-The same scheme throughout; all ways take turns phase by phase, so that a machine that is shared meets them all, and
-what is shown is the median of the ratios of phases that followed each other. On a CUDA device, where there is one, an
-update phase ends when the device has done all of it. "elsewhere" is a learner that needs 5 ms for an update and no
+The same scheme throughout; all ways take turns phase by phase, so that the machine's load affects all alike, and the
+median of the ratios of neighbouring phases is shown. On a CUDA device, where there is one, an
+update phase ends when the device has finished it. "elsewhere" is a learner that needs 5 ms for an update and no
 processor, with batches of 256: what batches ahead are worth beside it does not depend on what else the machine does.
 """
 
@@ -41,17 +41,17 @@ class Arguments:
     observations: tuple[Literal["numbers", "pixels"], ...] = ("numbers", "pixels")
     """17 numbers in batches of 256, 3 channels of 84 x 84 pixels in batches of 32."""
     storages: tuple[Literal["uniform", "priority"], ...] = ("uniform", "priority")
-    """How rows are chosen."""
+    """How transitions are sampled."""
     devices: tuple[str, ...] = field(
         default_factory=lambda: ("cpu", _ELSEWHERE, *(("cuda",) if torch.cuda.is_available() else ()))
     )
-    """Where the algorithm computes."""
+    """Devices of the algorithm."""
     updates: int = 50
-    """In an update phase."""
+    """Updates in an update phase."""
     phases: int = 21
-    """Of each way."""
+    """Update phases of each way."""
     threads: int = 1
-    """Of torch; a machine needs one processor more for what is done ahead."""
+    """Threads of torch; prefetching needs one more processor."""
 
 
 def main(arguments: Arguments) -> None:
@@ -155,7 +155,7 @@ class _Anything(gym.Env[Any, Any]):
         return self._seen[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Show something else."""
+        """Return a random observation."""
         self._step += 1
         return self._seen[self._step % 16], float(action[0]), False, self._step == 200, {}
 

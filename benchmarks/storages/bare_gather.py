@@ -1,4 +1,4 @@
-"""What copying a batch out of plain arrays takes, and nothing else: no storage is faster than that for long."""
+"""Time of copying a batch out of plain arrays, a lower bound for every storage."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,19 +12,19 @@ from benchmarks.storages.replay_content import Content
 from storages.core.kernels.memory import prefetch
 
 _ROW_CHOICES = 2_048
-"""Batches of rows that are drawn beforehand; far more rows than a cache holds."""
+"""Batches of rows drawn beforehand; far more rows than a cache holds."""
 _CACHE_LINE_BYTES, _LARGEST_PREFETCHED_BYTES = 64, 1_024
 
 
 def bare_gather(
     content: Content, batch_size: int, *, ask_ahead: bool = False
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """Copies the rows of a batch, next observations from an array of their own, out of content kept as it came.
+    """Return a function that copies the rows of a batch out of arrays, next observations from an array of their own.
 
     Args:
         content: what to copy from.
-        batch_size: rows of a batch; which, was drawn before.
-        ask_ahead: ask the memory for all rows of an array before the first is copied, as our kernels do.
+        batch_size: rows of a batch, drawn beforehand.
+        ask_ahead: prefetch all rows of an array into the cache before the first is copied, as our kernels do.
     """
     generator = np.random.default_rng(1)
     choices = [generator.integers(0, content.transitions, batch_size) for _ in range(_ROW_CHOICES)]
@@ -49,7 +49,7 @@ def bare_gather(
 
 
 def _transitions(content: Content, array: NDArray[Any]) -> NDArray[Any]:
-    """All transitions of an array (steps, environments, ...), as (transitions, numbers)."""
+    """Return the transitions of an array (steps, environments, ...) as (transitions, numbers)."""
     return np.resize(array, (content.steps, *array.shape[1:])).reshape(content.transitions, -1)
 
 

@@ -1,7 +1,7 @@
 """Our storages beside cpprb, rlox, torchrl, tianshou and stable-baselines3, in one run on one torch thread.
 
-What is compared is what a training loop waits for: a batch as torch tensors (observations, actions, rewards, next
-observations, ends) out of a million transitions, by priority too; inserting a step; stacks of frames; advantages.
+Compared are the parts that a training loop waits for: a batch as torch tensors (observations, actions, rewards, next
+observations, ends) out of a million transitions, also by priority; inserting a step; stacks of frames; advantages.
 Repetitions alternate between the libraries; a ratio is the median of those of neighbouring repetitions. Libraries that
 are not installed are left out (``pip install -c constraints.txt -e ".[bench]"`` installs them all).
 """
@@ -183,7 +183,7 @@ _POINTS: Mapping[PointName, Callable[[list[Library], Sizes], Contest]] = {
 
 
 def _limits(content: Content, batch_size: int) -> dict[str, Callable[[], object]]:
-    """The machine's own."""
+    """Return the lower bounds of the machine: copies out of plain arrays."""
     return {
         _BARE: bare_gather(content, batch_size),
         _BARE_AHEAD: bare_gather(content, batch_size, ask_ahead=True),

@@ -1,6 +1,6 @@
-"""Every test and benchmark that needs a GPU, in one table; without one, a line that says so.
+"""Run every test and benchmark that needs a GPU, and print a table; without a GPU, print a line that says so.
 
-The tests are those marked ``gpu``. The benchmark is of batches on their way to the device (`ahead.py`).
+The tests are those marked ``gpu``. The benchmark is that of transferring batches to the device (`ahead.py`).
 """
 
 import os
@@ -21,7 +21,7 @@ _OUTCOMES = ("passed", "failed", "skipped")
 
 
 def main() -> int:
-    """Run and print; returns the exit status: 0 where all tests passed, and where there is no GPU to run them on."""
+    """Run and print; return the exit status, 0 where all tests passed or where there is no GPU."""
     if not torch.cuda.is_available():
         why = "built without CUDA" if torch.version.cuda is None else "which finds none"
         print(f"There is no GPU here (torch {torch.__version__}, {why}): no test and no benchmark was run.")
@@ -40,10 +40,10 @@ def main() -> int:
 
 
 def table_of(report: Path) -> Table:
-    """The outcomes of each test function, over all its parameters.
+    """Return the outcomes of each test function, over all its parameters.
 
     Args:
-        report: pytest's, in the format of JUnit.
+        report: pytest's report in JUnit format.
     """
     outcomes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     seconds: dict[tuple[str, str], float] = defaultdict(float)

@@ -51,7 +51,7 @@ class _Peer:
         buffer = buffer_class(content.transitions, _cpprb_fields(content), **options)
         for length in content.episodes():
             values = _cpprb_values(content, (slice(length), 0))
-            # Where it sums n rewards, it does so in the array that it was given.
+            # Where it sums n rewards, it does so in place, in the array that it was given.
             buffer.add(**{key: array.copy() for key, array in values.items()})
             buffer.on_episode_end()
         return buffer

@@ -47,7 +47,7 @@ class _Peer:
         return lambda: buffer.add(*next(steps))
 
     def advantages(self, rollout: Rollout) -> Work:
-        """It knows terminations alone, which is all that the rollout holds."""
+        """Compute GAE; it supports only terminations, which are all that the rollout holds."""
         steps, environments = rollout.rewards.shape
         box = Box(-1, 1, (1,))
         buffer = RolloutBuffer(steps, box, box, "cpu", GAE_LAMBDA, GAMMA, environments)

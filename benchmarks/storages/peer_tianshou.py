@@ -34,7 +34,7 @@ class _Peer:
         followed: list[torch.Tensor] = []
 
         def target(buffer: Any, indices: np.ndarray) -> torch.Tensor:
-            # Where a network's target is computed; what it would be computed from is fetched, as for the others.
+            # The target network would run here; its inputs are fetched, as for the other libraries.
             followed[:] = torch.from_numpy(buffer.obs_next[indices]), torch.from_numpy(buffer.terminated[indices])
             return nothing
 

@@ -28,9 +28,9 @@ from benchmarks.storages.replay_ours import (
 
 
 def _load_trees() -> tuple[bool, str]:
-    """Make its C++ part loadable, before torchrl is; says whether that went well, and what there is to remark.
+    """Make its C++ extension loadable before torchrl is imported; return whether that succeeded, and a remark.
 
-    A wheel that was made for another torch holds its sources too. To build them takes half a minute, once.
+    A wheel that was built for another torch contains the sources too; building them takes half a minute, once.
     """
     spec = find_spec("torchrl")
     if spec is None or spec.origin is None:
@@ -50,7 +50,7 @@ def _load_trees() -> tuple[bool, str]:
             extra_cflags=["-O3"],
             extra_include_paths=[str(sources)],
         )
-    except Exception as error:  # No compiler, no ninja, no sources: only its trees are missing then.
+    except Exception as error:  # Without a compiler, ninja or sources, only its trees are missing.
         reason = str(error).strip().partition("\n")[0]
         return False, f"{does_not_load}, nor could it be built here, so its prioritised replay is left out: {reason}"
     return True, f"{does_not_load}; it was built here from the sources that its wheel holds."
@@ -115,7 +115,7 @@ class _Peer:
         return call
 
     def advantages(self, rollout: Rollout) -> Work:
-        """Environments first and a trailing axis of one, as its collectors give them."""
+        """Compute GAE with environments first and a trailing axis of one, as its collectors give them."""
         values, next_values, rewards, ends, terminated = (
             torch.from_numpy(np.ascontiguousarray(array.T))[..., None]
             for array in (rollout.values, rollout.next_values, rollout.rewards, rollout.ends, rollout.terminated)
@@ -134,7 +134,7 @@ class _Peer:
         return buffer
 
     def _flat(self, content: Content, which: Any) -> Any:
-        """Some transitions (count, ...) as one dict, the quickest for it to index."""
+        """Return transitions (count, ...) as one flat dict, which it indexes fastest."""
         observation = torch.from_numpy(content.observation[which])
         fields = {
             "observation": observation,
@@ -146,7 +146,7 @@ class _Peer:
         return TensorDict(fields, [len(observation)])
 
     def _nested(self, content: Content, which: Any) -> Any:
-        """Some transitions (count, ...) as its environments give them and its transforms expect them."""
+        """Return transitions (count, ...) as its environments give them and its transforms expect them."""
         flat = self._flat(content, which)
         following = {
             "observation": flat.pop("next_observation"),

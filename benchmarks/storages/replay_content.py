@@ -1,8 +1,8 @@
 """The content of the storages in ``beside_peers.py``: the same steps for every library.
 
-The steps of a :class:`Content` follow each other in a circle, the first after the last, so that any number of them can
-be inserted without a break. What the numbers are does not matter for time; where episodes end does, because some
-libraries keep observations once and ends aside.
+The steps of a :class:`Content` are cyclic, the first follows the last, so that any number of them can be inserted. The
+values do not matter for the time; the ends of episodes do, because some libraries store each observation once and final
+observations apart.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FRAMES, SIDE = 4, 84  # Atari
 GAMMA = 0.99
 _EPISODE = 1_000
 _TRANSITIONS_AT_HAND = 4_000
-"""What environments give has just been made, and lies in a cache: so many transitions, half a megabyte, do."""
+"""Few enough to stay in a cache, half a megabyte, as new transitions of an environment do."""
 _SEED = 1
 
 
@@ -35,21 +35,21 @@ class Content:
     terminated: Array
     truncated: Array
     stacked_frames: int = 0
-    """How many of the last frames an observation is."""
+    """Number of frames that an observation stacks."""
 
     @property
     def environments(self) -> int:
-        """Transitions in a step."""
+        """Number of environments, which is that of transitions in a step."""
         return self.observation.shape[1]
 
     @property
     def steps(self) -> int:
-        """How often all environments step until the transitions are there."""
+        """Number of steps of all environments."""
         return self.transitions // self.environments
 
     @property
     def done(self) -> Array:
-        """(steps, environments, 1): the episode ended, of either cause."""
+        """(steps, environments, 1): the episode was terminated or truncated."""
         return self.terminated | self.truncated
 
     @property
@@ -58,21 +58,21 @@ class Content:
         return np.roll(self.done, 1, axis=0)
 
     def stream(self, array: Array) -> Array:
-        """All transitions of an array of one environment's steps: (transitions, ...)."""
+        """Return all transitions of an array of a single environment: (transitions, ...)."""
         assert self.environments == 1
         return np.resize(array[:, 0], (self.transitions, *array.shape[2:]))
 
     def episodes(self) -> Iterator[int]:
-        """Of one environment: how many steps of the circle to take, again and again, until all transitions are there.
+        """Yield the numbers of steps to take from the cycle until there are all transitions of one environment.
 
-        Each time but the last, that is an episode.
+        Each but the last is an episode.
         """
         for first in range(0, self.transitions, len(self.observation)):
             yield min(len(self.observation), self.transitions - first)
 
 
 def states(transitions: int, environments: int = 1) -> Content:
-    """Transitions of vectors of numbers; episodes of a thousand steps, whose ends do not fall together."""
+    """Return transitions of vectors of numbers; episodes of a thousand steps, which end at different steps."""
     generator = np.random.default_rng(_SEED)
     shape = (min(_EPISODE, _TRANSITIONS_AT_HAND // environments), environments)
     done = _ends(environments)[: shape[0]]
@@ -90,7 +90,7 @@ def states(transitions: int, environments: int = 1) -> Content:
 
 
 def stacks(transitions: int) -> Content:
-    """Transitions of one environment whose observation is the last four frames, at first the first one four times."""
+    """Return transitions of one environment whose observation is the last four frames, padded by the first."""
     generator = np.random.default_rng(_SEED)
     frames = generator.integers(0, 256, (_EPISODE + FRAMES, SIDE, SIDE), np.uint8)
     frames[: FRAMES - 1] = frames[FRAMES - 1]
@@ -108,19 +108,19 @@ def stacks(transitions: int) -> Content:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What advantages are made of, each array (steps, environments), float32 and bool."""
+    """Inputs of advantages, each array (steps, environments), float32 or bool."""
 
     rewards: Array
     values: Array
     next_values: Array
-    """The next step's value; where an episode was cut, that of its last observation; 0 where it terminated."""
+    """Value of the next observation; of the final one where an episode was truncated; 0 where it terminated."""
     terminated: Array
     ends: Array
-    """Where the next step is of another episode."""
+    """Whether the next step belongs to another episode."""
 
 
 def rollout(steps: int, environments: int) -> Rollout:
-    """A rollout with an end every thousand steps, all of them terminations, as some libraries know nothing else."""
+    """Return a rollout with a termination every thousand steps; some libraries support no truncation."""
     generator = np.random.default_rng(_SEED)
     values = generator.standard_normal((steps + 1, environments), np.float32)
     ends = np.resize(_ends(environments)[..., 0], (steps, environments))
@@ -139,6 +139,6 @@ def _ends(environments: int) -> Array:
 
 
 def _causes(done: Array) -> tuple[Array, Array]:
-    """Every second environment's episodes terminate, the others are cut."""
+    """Split ends into terminations, in every second environment, and truncations, in the others."""
     even = (np.arange(done.shape[1]) % 2 == 0)[None, :, None]
     return done & even, done & ~even

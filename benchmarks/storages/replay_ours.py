@@ -34,34 +34,34 @@ ALPHA, BETA, GAE_LAMBDA = 0.6, 0.4, 0.95
 
 
 class Library(Protocol):
-    """What is timed of a library; None where it does not have it. Filling is not timed."""
+    """The calls of a library that are timed; None where it lacks one. Filling is not timed."""
 
     name: str
 
     def uniform(self, content: Content, batch_size: int) -> Sampling | None:
-        """Draws a batch, all transitions alike."""
+        """Draw a batch uniformly."""
 
     def n_step(self, content: Content, batch_size: int, n: int) -> Sampling | None:
-        """Draws a batch of sums of ``n`` rewards, and what followed the last."""
+        """Draw a batch of n-step transitions."""
 
     def prioritized(self, content: Content, batch_size: int) -> Sampling | None:
-        """Draws a batch by priority, with its importance weights, and gives its transitions new priorities."""
+        """Draw a batch by priority, with importance weights, and update the priorities of its transitions."""
 
     def insertion(self, content: Content) -> Work | None:
-        """Stores the next step of all environments in a storage that is full."""
+        """Store the next step of all environments in a full storage."""
 
     def advantages(self, rollout: Rollout) -> Work | None:
-        """Makes generalized advantages and returns."""
+        """Compute generalized advantages and returns."""
 
 
 def error_batches(batch_size: int) -> "cycle[torch.Tensor]":
-    """Errors (batch_size,) as an update gives them, always others."""
+    """Return TD errors (batch_size,) as an update gives them, different for each batch."""
     generator = torch.Generator().manual_seed(1)
     return cycle(torch.randn(64, batch_size, generator=generator).abs().unbind())
 
 
 def first_errors(transitions: int) -> torch.Tensor:
-    """Errors (transitions,) that all transitions have before anything is timed."""
+    """Return the initial TD errors (transitions,) of all transitions."""
     return torch.randn(transitions, generator=torch.Generator().manual_seed(2)).abs()
 
 
@@ -79,7 +79,7 @@ class Ours:
         return _sampling(_filled(NStepReplayBuffer, content, n_step=n), batch_size)
 
     def prioritized(self, content: Content, batch_size: int) -> Sampling:
-        """From a :class:`PERBuffer`; what its ``after_gradients`` reports is made too."""
+        """From a :class:`PERBuffer`; computing the metrics of ``after_gradients`` is included."""
         storage = _filled(PERBuffer, content, alpha=ALPHA, beta=BETA)
         next(iter(storage.generate_batches(1, 1)))
         numbers, errors = torch.arange(content.transitions)[:, None], first_errors(content.transitions)[:, None]
@@ -121,7 +121,7 @@ class Ours:
         return call
 
     def whole_update_phase(self, rollout: Rollout) -> Work:
-        """All of a :class:`GAEBuffer`'s ``before_gradients``, with an actor that answers at once."""
+        """All of a :class:`GAEBuffer`'s ``before_gradients``, with an actor that takes no time."""
         actor = SimpleNamespace(value=lambda obs, rhs, done: torch.zeros(len(obs), 1))
         steps, environments = rollout.rewards.shape
         storage = GAEBuffer.create_factory(size=steps, gae_lambda=GAE_LAMBDA)("cpu", actor, ALGORITHM, None)
@@ -154,13 +154,13 @@ def _filled(storage_class: type[Storage], content: Content, **hyper_parameters: 
 
 
 def samples_of(content: Content) -> list[Mapping[str, np.ndarray]]:
-    """What our storages are given, a sample for each step of the circle."""
+    """Return the samples that are inserted into our storages, one for each step of the cycle."""
     fields = _fields_of(content)
     return [{key: array[step] for key, array in fields.items()} for step in range(len(content.observation))]
 
 
 def slices_of(content: Content, steps: int) -> list[Mapping[str, np.ndarray]]:
-    """The same, so many steps at a time."""
+    """Return the same in slices of a number of steps."""
     fields, firsts = _fields_of(content), range(0, len(content.observation), steps)
     return [{key: array[first : first + steps] for key, array in fields.items()} for first in firsts]
 

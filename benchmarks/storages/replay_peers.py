@@ -19,10 +19,10 @@ PEERS_ON_DISK = {
 
 
 def load_peers(modules: Mapping[str, str]) -> tuple[list[Any], list[str]]:
-    """The libraries that are here, and for each that is not, or not whole, a sentence why.
+    """Return the libraries that are installed, and a sentence for each that is not, or only in part.
 
     Args:
-        modules: in which the peers are, by the libraries' names.
+        modules: the modules of the peers, by the libraries' names.
     """
     peers: list[Any] = []
     remarks: list[str] = []

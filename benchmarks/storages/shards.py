@@ -4,12 +4,12 @@ Prioritised replay of transitions of 17 numbers. A learner that computes nothing
 
 - "in process": one storage, in this process.
 - "one shard": the same transitions in a process of Ray, which serves them through Ray's object store.
-- "shared memory": the same shard in a plain process, which writes batches into memory that both share, and learns by a
-  pipe which pieces are free; what Ray's object store is beside the least there can be.
+- "shared memory": the same shard in a plain process, which writes batches into shared memory, and is told by a pipe
+  which pieces are free; a lower bound for Ray's object store.
 - "all shards": several such shards of Ray, each as large, behind one source.
 
-All take turns, so that a machine that is shared meets all of them; what is shown are medians, and the median of ratios
-of turns that followed each other.
+All take turns, so that the machine's load affects all alike; medians are shown, and the median of the ratios of
+neighbouring turns.
 """
 
 import statistics
@@ -52,17 +52,17 @@ class Arguments:
     """What to measure."""
 
     transitions: int = 1_000_000
-    """In each shard."""
+    """Transitions in each shard."""
     shards: int = 4
-    """Of the largest replay."""
+    """Shards of the largest replay."""
     batch_size: int = 256
     """Rows of a batch."""
     batches: int = 1_000
-    """Of each in a turn."""
+    """Batches of each in a turn."""
     rounds: int = 9
     """Turns."""
     batches_at_once: int = 32
-    """Of a round of messages."""
+    """Batches of a round of messages."""
 
 
 def main(arguments: Arguments) -> None:
@@ -172,10 +172,10 @@ def _slice(random: np.random.Generator) -> dict[str, Any]:
 
 
 class _SharedMemoryShard(ShardGroup):
-    """One shard in another process; batches come through memory that both processes share.
+    """One shard in another process; batches are passed through shared memory.
 
     Args:
-        maker: of the storage.
+        maker: makes the storage.
     """
 
     def __init__(self, maker: Callable[[], ReplayBuffer]) -> None:
@@ -213,7 +213,7 @@ class _SharedMemoryShard(ShardGroup):
             piece.unlink()
 
     def hear(self, number: int) -> Any:
-        """The answer to a message; those before it are kept."""
+        """Return the answer to a message; earlier answers are kept."""
         while self._heard < number:
             self._heard += 1
             self._answers[self._heard] = self._pipe.recv()
@@ -251,7 +251,7 @@ def _serve(maker: Callable[[], ReplayBuffer], pipe: Connection, names: list[str]
 
 
 def _records_in(memory: memoryview, kinds: list[tuple[int, np.dtype[Any]]]) -> PackedBatches:
-    """Arrays of records, of a length and a dtype each, one after the other in shared memory."""
+    """Return arrays of records, each with a length and a dtype, consecutively in shared memory."""
     found, begin = [], 0
     for length, dtype in kinds:
         found.append(np.ndarray((length,), dtype, memory, begin))

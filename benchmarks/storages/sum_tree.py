@@ -2,11 +2,10 @@
 
     python benchmarks/storages/sum_tree.py
 
-The other arrangements are what ours was chosen from. All keep sums and minima, in plain levels: two or eight children
-to a node; one leaf after another or the whole batch level by level; with or without asking for the lines of the next
-level ahead. (Ours goes level by level and asks ahead; it keeps the extremes of blocks of 64 leaves, and refuses masses
-and indices that are none.) One thread; repetitions alternate between the trees, so that a machine that slows down meets
-them all; medians.
+Ours was chosen from these arrangements. All keep sums and minima in plain levels: two or eight children per node; one
+leaf after another or the whole batch level by level; with or without prefetching the cache lines of the next level.
+(Ours goes level by level and prefetches; it keeps the extremes of blocks of 64 leaves, and refuses invalid masses and
+indices.) One thread; repetitions alternate between the trees, so that the machine's load affects all alike; medians.
 """
 
 import math
@@ -43,20 +42,20 @@ class Arguments:
     """What to measure."""
 
     sizes: tuple[int, ...] = (10_000, 1_000_000, 10_000_000)
-    """Leaves."""
+    """Numbers of leaves."""
     batch_size: int = 256
     """Leaves drawn and set at a time."""
     repetitions: int = 15
-    """Of each tree."""
+    """Repetitions of each tree."""
     calls: int = 200
-    """In a repetition."""
+    """Calls in a repetition."""
 
 
 class Tree(Protocol):
-    """What is compared."""
+    """Interface of the trees that are compared."""
 
     def sample(self, uniforms: Floats) -> Integers:
-        """Draw a leaf for each random number in [0, 1), one in each stratum of the mass."""
+        """Draw a leaf for each random number in [0, 1), one from each stratum of the mass."""
 
     def set(self, leaves: Integers, masses: Floats) -> None:
         """Give leaves new masses."""
@@ -81,7 +80,7 @@ def main(arguments: Arguments) -> None:
 
 
 def arrangements() -> dict[str, Callable[[Floats], Tree]]:
-    """Ways to lay out and walk a tree, ours first; each is made of its leaves."""
+    """Return ways to lay out and descend a tree, ours first; each is made from its leaves."""
     trees: dict[str, Callable[[Floats], Tree]] = {OURS: _Ours}
     for fan_out in (2, 8):
         for order, by_level, ahead in (
@@ -146,8 +145,8 @@ class _Plain:
 
     Args:
         leaves: (n,), masses.
-        draw: a kernel of ``_plain_kernels``.
-        update: the other.
+        draw: the drawing kernel of ``_plain_kernels``.
+        update: the updating kernel.
         fan_out: children of a node.
     """
 
@@ -193,7 +192,7 @@ def _plain_kernels(fan_out: int, by_level: bool, ahead: bool) -> tuple[Any, Any,
 
     @numba.njit(nogil=True)
     def child_of(sums: Floats, first: Any, mass: float) -> Any:
-        """The child that a mass falls into, and what is left of the mass; the last one alive where none is left."""
+        """Return the child that a mass falls into and the remaining mass; else the last child with a positive sum."""
         before, chosen, total = 0.0, zero, 0.0
         for child in range(children):
             if (sums[first + child] > 0.0) & (total <= mass):

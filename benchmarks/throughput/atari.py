@@ -1,7 +1,7 @@
 """Atari: environment steps per second beside stable-baselines3 and CleanRL, and the memory of stored stacks of frames.
 
 Repetitions alternate between the libraries; a ratio is the median of those of neighbouring repetitions. All run in one
-process on one thread of torch, and what is counted is processor time, so that other programs count less. The
+process on one thread of torch, and times are processor times, which other programs affect less. The
 preprocessing is the same (no-ops, frame skip, lives, fire, clipped rewards, stacks of 4 frames), and so are network,
 batches, updates and exploration of DQN. CleanRL's loop is that of ``peer_cleanrl.py``.
 """
@@ -42,13 +42,13 @@ class Arguments:
     """What to measure."""
 
     repetitions: int = 5
-    """Of each library."""
+    """Repetitions of each library."""
     env_steps: int = 2_000
-    """Of each copy, timed, of environments alone."""
+    """Timed steps of each copy, where only environments are measured."""
     training_steps: int = 600
-    """Timed, of DQN."""
+    """Timed steps of DQN."""
     stacks: int = 100_000
-    """Whose memory is measured."""
+    """Stacks of frames whose memory is measured."""
     json: Path | None = None
     """Write the figures here too."""
 
@@ -92,16 +92,16 @@ def main(arguments: Arguments) -> None:
 
 
 def stack_bytes(stacks: int) -> float:
-    """By how many bytes the process grows for each stack that a storage keeps.
+    """Return the bytes by which the process grows for each stack that a storage keeps.
 
-    A small storage is filled before: what is loaded once is not of the stacks.
+    A small storage is filled before, so that what is loaded once is not counted.
     """
     _bytes_of(1_000)
     return _bytes_of(stacks) / stacks
 
 
 def _bytes_of(stacks: int) -> int:
-    """By how many bytes the process grows while a new run, whose networks are there, collects so many stacks."""
+    """Return the bytes by which the process grows while a new run, with its networks made, collects stacks."""
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=stacks + 1, update_every=100, test_every=0),
         prl.OffPolicyActor.create_factory(),
@@ -244,7 +244,7 @@ def _speed(work: Callable[[], Any], steps: int) -> float:
 
 
 def _resident_bytes() -> int:
-    """Of this process, as Linux counts them."""
+    """Return the resident memory of this process, as Linux counts it."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

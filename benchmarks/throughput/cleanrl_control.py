@@ -1,7 +1,7 @@
 """SAC, TD3 and PPO as CleanRL's scripts have them: the same networks, buffers and loops, as functions to be timed.
 
 CleanRL is scripts, not a library: its package on PyPI holds older ones, which need the gym before gymnasium. Each
-function returns what trains for a number of environment steps; a second call goes on.
+function returns another one that trains for a number of environment steps; a second call continues.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ def _follow(targets: Iterable[nn.Module], networks: Iterable[nn.Module], tau: fl
 
 
 class _Gaussian(nn.Module):
-    """A squashed normal of a state-dependent deviation."""
+    """A squashed Gaussian policy with a state-dependent deviation."""
 
     def __init__(self, size: int, actions: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Gaussian(nn.Module):
         self.mean, self.log_std = nn.Linear(hidden[-1], actions), nn.Linear(hidden[-1], actions)
 
     def sample(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions within -1 and 1 and their log probabilities, of which gradients pass through the drawing."""
+        """Sample actions within -1 and 1 by reparameterisation; return them with their log-probabilities."""
         features = self.body(observation)
         log_std = -5 + 0.5 * 7 * (torch.tanh(self.log_std(features)) + 1)
         normal = Normal(self.mean(features), log_std.exp())
@@ -60,7 +60,7 @@ class _Gaussian(nn.Module):
 
 
 class _Collector:
-    """One environment of real actions within -1 and 1, and a buffer of its transitions."""
+    """One environment with continuous actions within -1 and 1, and a buffer of its transitions."""
 
     def __init__(self, env: str, seed: int, buffer_size: int) -> None:
         self.envs = _envs(env)

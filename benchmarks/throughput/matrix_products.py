@@ -1,4 +1,4 @@
-"""How far an update of SAC is from its matrix products alone, which no other arrangement of the work does without."""
+"""Time of an update of SAC relative to its matrix products alone, which are a lower bound."""
 
 import itertools
 import statistics
@@ -28,15 +28,15 @@ class Floor:
     update_us: float
     """``SAC.update(batch)``: gradients, the optimisers' steps, the targets' update."""
     products_us: float
-    """The matrix products that it needs, into memory that is there already."""
+    """The matrix products that it needs, into preallocated memory."""
     products: int
-    """How many these are."""
+    """Number of matrix products."""
     gflop: float
-    """Their multiplications and additions, in thousand millions."""
+    """Their multiplications and additions, in billions."""
 
     @property
     def ratio(self) -> float:
-        """The update over its products; 1 would be nothing but products."""
+        """The time of the update over that of its products, of which 1 is the minimum."""
         return self.update_us / self.products_us
 
 
@@ -59,7 +59,7 @@ def measure_floor(blocks: int, calls: int) -> Floor:
 
 
 def update_products() -> list[Product]:
-    """The matrix products of one update, in the order in which it needs them."""
+    """Return the matrix products of one update, in their order."""
     policy = _Network((_OBSERVATION, *SAC_HIDDEN_SIZES, 2 * _ACTION))
     critic_sizes = (_OBSERVATION + _ACTION, *SAC_HIDDEN_SIZES, 1)
     critics = [_Network(critic_sizes) for _ in range(SAC_CRITICS)]

@@ -1,9 +1,9 @@
-"""Updates per second from data beside d3rlpy's, and what share of an update it takes to draw its batch.
+"""Updates per second of offline algorithms beside d3rlpy's, and the share of an update that sampling takes.
 
-The same algorithms with the same networks, batches, learning rates and numbers of drawn actions, on the same data, on
-one torch thread each. d3rlpy is a process of another interpreter (``--d3rlpy``), with which blocks of updates take
-turns; without it our figures alone are measured. A ratio is the median of those of neighbouring blocks, by the time of
-the processor, which others on the machine change less than that of the clock; both are told.
+The same algorithms with the same networks, batches, learning rates and numbers of sampled actions, on the same data,
+on one torch thread each. d3rlpy runs in a process of another interpreter (``--d3rlpy``), with which blocks of updates
+alternate; without it only our figures are measured. A ratio is the median of those of neighbouring blocks, by processor
+time, which other programs affect less than wall-clock time; both are shown.
 
 Our updates are those of a learner, its metrics included. Batches are drawn from memory, and from a directory of which a
 quarter may be in memory.
@@ -45,13 +45,13 @@ class Task:
     """One algorithm, composed twice."""
 
     ours: Any
-    """The class."""
+    """The class of ours."""
     settings: dict[str, Any]
-    """Of ours."""
+    """Hyper-parameters of ours."""
     theirs: dict[str, Any]
-    """Of d3rlpy's configuration."""
+    """Arguments of d3rlpy's configuration."""
     updates: int
-    """In a block."""
+    """Updates in a block."""
 
 
 _RATES = {"lr_pi": 3e-4, "lr_q": 3e-4}
@@ -156,7 +156,7 @@ def _report(console: Console, name: str, cpu: Any, wall: Any, shares: Any) -> di
 
 
 def write_data(folder: Path, episodes: int) -> None:
-    """The same random numbers as a data set of ours and as arrays of d3rlpy's."""
+    """Write the same random numbers as a data set of ours and as arrays for d3rlpy."""
     random = np.random.default_rng(0)
     obs = random.standard_normal((episodes, EPISODE + 1, OBSERVATION)).astype(np.float32)
     actions = random.uniform(-1, 1, (episodes, EPISODE, ACTION)).astype(np.float32)
@@ -211,7 +211,7 @@ class Ours:
         return time.process_time() - cpu, time.perf_counter() - wall
 
     def draw(self, batches: int) -> float:
-        """Seconds of the processor for so many batches alone."""
+        """Return the processor seconds of sampling a number of batches alone."""
         started = time.process_time()
         for _ in self._learner.scheme.storage.generate_batches(batches, BATCH):
             pass
@@ -249,7 +249,7 @@ class Peer:
         return facts["cpu"], facts["wall"]
 
     def close(self) -> None:
-        """Have the process end."""
+        """End the process."""
         self._process.communicate()
 
     def _heard(self) -> dict[str, Any]:

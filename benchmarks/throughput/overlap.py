@@ -1,4 +1,4 @@
-"""Collecting while learning beside collecting in between, with an environment whose step is as dear as an update.
+"""Overlapped beside alternating collection, with an environment whose step costs as much as an update.
 
 Repetitions alternate between the two; a ratio is the median of those of neighbouring repetitions. A step of the
 environment takes a fixed processor time, found by timing updates first. Seconds count where two cores are free for it;
@@ -41,13 +41,13 @@ class Arguments:
     """What to measure."""
 
     algorithms: tuple[str, ...] = ("DQN", "SAC")
-    """Of these two."""
+    """Algorithms to measure, of these two."""
     repetitions: int = 7
-    """Of each way to collect."""
+    """Repetitions of each way to collect."""
     steps: int = 1_000
-    """Timed, of each repetition."""
+    """Timed steps of each repetition."""
     max_policy_lag: int = 8
-    """Update phases by which the acting weights may be older."""
+    """Update phases by which the weights of the acting policy may lag."""
     json: Path | None = None
     """Write the figures here too."""
 
@@ -63,10 +63,10 @@ class Run(NamedTuple):
 
 
 class TakesTime(gym.Wrapper[Any, Any, Any, Any]):
-    """Computes for a while in each step.
+    """Uses processor time in each step.
 
     Args:
-        env: what is stepped.
+        env: the environment.
         milliseconds: processor time.
     """
 
@@ -91,7 +91,7 @@ def main(arguments: Arguments) -> None:
     console.print(f"load of the machine: {os.getloadavg()[0]:.1f} programs on {os.cpu_count()} cores", highlight=False)
     figures: dict[str, dict[str, list[Run]]] = {}
     for name in arguments.algorithms:
-        # What a step takes without the environment, nearly all of it the update.
+        # The time of a step without the environment, nearly all of it the update.
         update = run(name, None, 0.0, arguments.steps).learner
         runs: dict[str, list[Run]] = {"in between": [], "overlapped": []}
         for _ in range(arguments.repetitions):
@@ -130,7 +130,7 @@ def run(name: str, collection: prl.Overlapped | None, milliseconds: float, steps
 
 
 def _children() -> list[int]:
-    """The processes that this one has started."""
+    """Return the ids of the child processes of this one."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return [int(child) for child in children.split()]
 

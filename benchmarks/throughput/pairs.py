@@ -1,9 +1,8 @@
 """The compositions that are compared: the same task in pytorchrl and in stable-baselines3.
 
-What differs between the two halves of a pair is the library alone: networks, batches, schedule of updates, kind and
-learning rate of the optimiser, gradient clipping, exploration and the target networks' updates are the same. Each
-library does it as it comes: Adam's fused step is what pytorchrl always takes, for instance, and not what
-stable-baselines3 does by default.
+The two halves of a pair differ only in the library: networks, batches, schedule of updates, kind and learning rate of
+the optimiser, gradient clipping, exploration and the target networks' updates are the same. Each library has its
+defaults otherwise: pytorchrl always uses Adam's fused step, for instance, and stable-baselines3 does not.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,11 +37,11 @@ class Pair:
     title: str
     """What is compared, for a table."""
     target_ratio: float
-    """How many times as fast as stable-baselines3 pytorchrl is to be."""
+    """Speed that pytorchrl has to reach, relative to stable-baselines3."""
     warm_up_steps: int
     """Environment steps before the clock starts: random actions, compilation, first updates."""
     steps: int
-    """Environment steps that are timed; both counts end where an update phase does."""
+    """Environment steps that are timed; both numbers end with an update phase."""
     quick_steps: int
     """As ``steps``, for profiles and for a run that only shows that everything works."""
     ours: Callable[[int], prl.Scheme]
@@ -50,7 +49,7 @@ class Pair:
     theirs: Callable[[int], BaseAlgorithm]
     """Makes stable-baselines3's half from a seed."""
     cleanrl: Callable[[int], Train] | None = None
-    """Makes from a seed what trains as CleanRL's script does."""
+    """Makes from a seed the function that trains as CleanRL's script does."""
 
 
 # DQN: the target network is copied every 500 environment steps, that is every 125 updates. Not double, since

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 
 def cleanrl_envs(env: str, num_envs: int) -> gym.vector.SyncVectorEnv:
-    """The vector of environments."""
+    """Return the vector environment of the script."""
     return gym.vector.SyncVectorEnv(
         [lambda: _wrapped(env)] * num_envs, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
     )
@@ -32,7 +32,7 @@ def cleanrl_envs(env: str, num_envs: int) -> gym.vector.SyncVectorEnv:
 def cleanrl_dqn(
     env: str, seed: int, *, lr: float, buffer_size: int, epsilon: float, train_every: int, target_every: int
 ) -> Callable[[int, bool], None]:
-    """What trains for a number of steps, with updates or without; a second call goes on."""
+    """Return a function that trains for a number of steps, with updates or without; a second call continues."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
     envs = cleanrl_envs(env, 1)

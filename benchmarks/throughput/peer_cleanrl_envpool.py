@@ -18,7 +18,7 @@ from torch.distributions import Categorical
 
 @dataclass(frozen=True)
 class Settings:
-    """Of CleanRL's ``ppo_atari_envpool.py``, but for the number of threads."""
+    """Settings of CleanRL's ``ppo_atari_envpool.py``, except for the number of threads."""
 
     num_envs: int = 8
     num_steps: int = 128
@@ -35,12 +35,12 @@ class Settings:
 
 
 def pool_settings(settings: Settings) -> dict[str, Any]:
-    """What the script makes its pool with."""
+    """Return the arguments with which the script makes its pool."""
     return {"episodic_life": True, "reward_clip": True, "num_threads": settings.num_threads}
 
 
 def cleanrl_ppo_envpool(env: str, seed: int, settings: Settings) -> Callable[[int], None]:
-    """What trains for a number of environment steps; a second call goes on."""
+    """Return a function that trains for a number of environment steps; a second call continues."""
     torch.manual_seed(seed)
     pool: Any = envpool.make(
         env, env_type="gymnasium", num_envs=settings.num_envs, seed=seed, **pool_settings(settings)

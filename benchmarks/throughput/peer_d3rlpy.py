@@ -33,7 +33,7 @@ def serve(name: str, data: str, settings: dict[str, Any]) -> None:
     for line in sys.stdin:
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(int(line)):
-            # What a step of `fit` is, without its logger and its bar of progress.
+            # A step of `fit`, without its logger and its progress bar.
             algorithm.update(dataset.sample_transition_batch(settings["batch_size"]))
         _say({"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall})
 
@@ -44,6 +44,6 @@ def _say(facts: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    # d3rlpy logs where its facts are expected.
+    # d3rlpy logs to the standard output, which is the channel of the figures.
     sys.stdout = sys.stderr
     serve(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes in pytorchrl: by stage, by function, and by operator of torch."""
+"""Profile a training step of pytorchrl: by stage, by function, and by torch operator."""
 
 import cProfile
 import os
@@ -25,9 +25,9 @@ _MOST_ROWS = 10
 
 
 def print_profile(console: Console, pair: Pair) -> None:
-    """Train three times for the pair's ``quick_steps``, each with another instrument, and print what they saw.
+    """Train three times for the pair's ``quick_steps``, each with another profiler, and print the results.
 
-    One instrument at a time: a profiler slows the calls of Python down, and would shift the shares of the stages.
+    One profiler at a time: each slows Python calls down, and would shift the shares of the stages.
     """
     for heading, instrument in (
         ("stages", _stages),
@@ -41,7 +41,7 @@ def print_profile(console: Console, pair: Pair) -> None:
 
 
 def _stages(pair: Pair, steps: int, folder: Path) -> Table:
-    """The methods that collecting and updating are made of, each under a stopwatch."""
+    """Time the methods that collect and update."""
     learner = warm_learner(pair, 1, steps, folder)
     scheme = learner.scheme
     seconds: dict[str, float] = {}
@@ -72,7 +72,7 @@ def _stages(pair: Pair, steps: int, folder: Path) -> Table:
 
 
 def _functions(pair: Pair, steps: int, folder: Path) -> Table:
-    """The functions that most time is spent in, by cProfile, those they call left out."""
+    """Return the functions with the largest own time, by cProfile."""
     learner = warm_learner(pair, 1, steps, folder)
     profiler = cProfile.Profile()
     profiler.enable()
@@ -91,9 +91,9 @@ def _functions(pair: Pair, steps: int, folder: Path) -> Table:
 
 
 def _operators(pair: Pair, steps: int, folder: Path) -> Table:
-    """The operators that most time is spent in, by torch.profiler, those they call left out."""
+    """Return the operators with the largest own time, by torch.profiler."""
     learner = warm_learner(pair, 1, steps, folder)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler announces itself between the tables
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler logs between the tables
     with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:
         _finish(learner)
     learner.close()
@@ -134,7 +134,7 @@ def _timed(call: Callable[..., T], stage: str, seconds: dict[str, float]) -> Cal
 def _timed_iterator(
     call: Callable[..., Iterator[T]], stage: str, seconds: dict[str, float]
 ) -> Callable[..., Iterator[T]]:
-    """As :func:`_timed`, for what does its work when the next item is asked for."""
+    """Time an iterator, which does its work when the next item is asked for; see :func:`_timed`."""
 
     def timed(*args: Any, **kwargs: Any) -> Iterator[T]:
         items = call(*args, **kwargs)

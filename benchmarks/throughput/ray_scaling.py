@@ -1,4 +1,4 @@
-"""Collectors in many processes: how they scale where environments wait, and what a transition costs on its way.
+"""Collectors in many processes: scaling where environments wait, and the cost of sending a transition.
 
 The first table moves slices of 1,000 transitions of 17 floats, which are ready, from a collector's process into the
 learner's storage, beside RLlib's episodes on their way from an environment runner. The second collects as many with a
@@ -51,7 +51,7 @@ class Cheap(gym.Env[Any, Any]):
         return self.observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Wait, if there is to be waited."""
+        """Wait for ``seconds``, and step."""
         if self.seconds:
             time.sleep(self.seconds)
         self.steps += 1
@@ -59,7 +59,7 @@ class Cheap(gym.Env[Any, Any]):
 
 
 def parts(seconds: float) -> dict[str, Any]:
-    """What collects and never learns."""
+    """Return the parts of a scheme that collects and never learns."""
     return {
         "algo_factory": prl.DQN.create_factory(start_steps=0, update_every=1_000_000_000, epsilon=1.0, test_every=0),
         "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -69,7 +69,7 @@ def parts(seconds: float) -> dict[str, Any]:
 
 
 def transitions_per_second(scheme: prl.Scheme, seconds: float) -> float:
-    """Of collecting for so long, after the first slices."""
+    """Return the transitions collected per second, after the first slices."""
     scheme.collect(scheme.steps + 1)
     before, started = scheme.steps, time.perf_counter()
     while time.perf_counter() - started < seconds:
@@ -78,7 +78,7 @@ def transitions_per_second(scheme: prl.Scheme, seconds: float) -> float:
 
 
 def scaling(rounds: int, seconds: float, collectors: int) -> Rounds:
-    """One collector and many, waited for and not."""
+    """Measure one and many collectors, synchronous and asynchronous."""
     schemes = {
         f"{number} {communication}": prl.RayScheme(
             **parts(WAIT_SECONDS),
@@ -107,7 +107,7 @@ def scaling(rounds: int, seconds: float, collectors: int) -> Rounds:
 
 
 def ways(rounds: int, slices: int) -> tuple[Rounds, Rounds]:
-    """What a transition costs on its way to the learner, and all of it, in microseconds."""
+    """Measure the microseconds of sending a transition to the learner, and of collecting and sending it."""
     remote = prl.RayScheme(**parts(0.0), slice_steps=SLICE, resources={"collector": {"num_cpus": 0.01}})
     remote.collect(remote.steps + 1)
     sent = {"pytorchrl": lambda: remote.storage.insert_data_slice(remote.ask_worker(0, resend))}
@@ -154,7 +154,7 @@ def _ways(what: str, work: Mapping[str, Callable[[], Any]], rounds: int, slices:
 
 
 def resend(worker: CollectionWorker) -> Arrays:
-    """The slice that a collector has sent already, copied out of its storage as each is."""
+    """Copy a slice that was sent already out of the collector's storage again."""
     return arrays_of(worker.storage, SLICE)
 
 
@@ -192,7 +192,7 @@ def rllib() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], None]]:
 
 
 def seconds_of(work: Callable[[], Any], times: int) -> float:
-    """That so many calls take."""
+    """Return the seconds that a number of calls take."""
     started = time.perf_counter()
     for _ in range(times):
         work()

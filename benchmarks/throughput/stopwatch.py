@@ -1,4 +1,4 @@
-"""Environment steps per second of training, and nothing else: what comes before learning is not on the clock."""
+"""Environment steps per second of training alone: the steps before learning are not timed."""
 
 import gc
 import tempfile
@@ -26,7 +26,7 @@ def our_speed(pair: Pair, seed: int, steps: int) -> float:
 
 
 def warm_learner(pair: Pair, seed: int, steps: int, folder: Path) -> prl.Learner:
-    """A learner that has done the pair's warm-up, with ``steps`` environment steps before it."""
+    """Return a learner after the pair's warm-up, with ``steps`` environment steps left to train."""
     learner = prl.Learner(pair.ours(seed), pair.warm_up_steps + steps, folder / "run")
     while learner.scheme.steps < pair.warm_up_steps:
         learner.step()
@@ -46,7 +46,7 @@ def their_speed(pair: Pair, seed: int, steps: int) -> float:
 
 
 def cleanrl_speed(train: Train, warm_up_steps: int, steps: int) -> float:
-    """Steps per second of what trains as a script of CleanRL does."""
+    """Return the steps per second of a function that trains as a script of CleanRL does."""
     train(warm_up_steps)
     gc.collect()
     started = time.perf_counter()
@@ -55,7 +55,7 @@ def cleanrl_speed(train: Train, warm_up_steps: int, steps: int) -> float:
 
 
 class _Clock(BaseCallback):
-    """Starts after the warm-up, between an update and the next rollout; stands where an empty callback would.
+    """Starts the clock after the warm-up, between an update and the next rollout.
 
     Args:
         warm_up_steps: environment steps that are not timed.

@@ -1,9 +1,8 @@
 """Environment steps per second of pytorchrl beside stable-baselines3 and CleanRL, in one run on one torch thread.
 
-Repetitions alternate between the libraries, so that a machine that slows down or is shared meets both; the ratio is the
-median of those of neighbouring repetitions, to the faster of both. Only training is timed: no evaluation, no drawing,
-no checkpoint; what is compiled is compiled before. See ``pairs.py`` for what is the same in both, and
-``cleanrl_control.py`` for CleanRL.
+Repetitions alternate between the libraries, so that changes of the machine's load affect both; the ratio is the median
+of those of neighbouring repetitions, to the faster of both. Only training is timed: no evaluation, no plots, no
+checkpoint and no compilation. See ``pairs.py`` for what is the same in both, and ``cleanrl_control.py`` for CleanRL.
 """
 
 import json
@@ -58,17 +57,17 @@ class Comparison:
     ours: list[float]
     theirs: list[float]
     cleanrl: list[float]
-    """Empty where the pair has none."""
+    """Empty where the pair has no such script."""
 
     @property
     def ratios(self) -> list[float]:
-        """Of the repetitions that followed each other, from the smallest."""
+        """Return the ratios of neighbouring repetitions, sorted."""
         fastest = [max(speeds) for speeds in zip(self.theirs, self.cleanrl or self.theirs, strict=True)]
         return sorted(ours / theirs for ours, theirs in zip(self.ours, fastest, strict=True))
 
     @property
     def ratio(self) -> float:
-        """The median of the ratios: that of the medians may pair a fast minute of the machine with a slow one."""
+        """The median of the ratios; a ratio of medians may pair a fast minute of the machine with a slow one."""
         return statistics.median(self.ratios)
 
     @property
@@ -154,7 +153,7 @@ def _sentence(floor: Floor) -> str:
 
 
 def _machine() -> dict[str, str]:
-    """What the figures depend on besides the code."""
+    """Return the machine and the versions that the figures depend on."""
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     packages = {name: version(name) for name in ("torch", "stable-baselines3", "gymnasium", "numpy")}
     return {
@@ -168,7 +167,7 @@ def _machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The model's name, which Linux alone tells without asking a program."""
+    """Return the name of the processor, which only Linux tells without another program."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

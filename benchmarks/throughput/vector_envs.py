@@ -1,11 +1,11 @@
-"""PPO with vector environments that step many of themselves: beside stable-baselines3 and rlox, and CleanRL on Atari.
+"""PPO with native vector environments: beside stable-baselines3 and rlox, and beside CleanRL on Atari.
 
-CartPole: 64 of gymnasium's own vector environment, 128 steps, 4 epochs of 4 batches, layers of 64 units; what the
-update takes alone is measured in the same runs. stable-baselines3 has 64 Python environments, as its package makes
+CartPole: 64 of gymnasium's own vector environment, 128 steps, 4 epochs of 4 batches, layers of 64 units; the
+update alone is timed in the same runs, too. stable-baselines3 has 64 Python environments, as its package makes
 them; rlox has its environments in Rust. Atari: Breakout in EnvPool, at the settings of CleanRL's script.
 
-Everything has one torch thread, and repetitions alternate. Times are those of the processor, in all threads, so that
-other work on the machine counts less; with one thread, nothing else would run meanwhile.
+Everything has one torch thread, and repetitions alternate. Times are processor times of all threads, which other work
+on the machine affects less.
 """
 
 import gc
@@ -42,11 +42,11 @@ class Arguments:
     only: Literal["cartpole", "atari"] | None = None
     """Measure one task alone."""
     repetitions: int = 5
-    """Of each library."""
+    """Repetitions of each library."""
     rollouts: int = 12
-    """Of CartPole, that are timed in each repetition."""
+    """Rollouts of CartPole that are timed in each repetition."""
     atari_rollouts: int = 2
-    """Of Breakout, that are timed in each repetition."""
+    """Rollouts of Breakout that are timed in each repetition."""
     json: Path | None = None
     """Write the figures here too."""
 
@@ -128,7 +128,7 @@ def _atari(arguments: Arguments) -> Rounds:
 
 
 def _ours(make: Callable[[], prl.Scheme], rollouts: int, alone: list[float]) -> float:
-    """Microseconds a transition; what updates take of it is added to ``alone``."""
+    """Return microseconds per transition; the part of updates is appended to ``alone``."""
     scheme = make()
 
     def train() -> float:

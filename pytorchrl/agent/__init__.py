@@ -1,1 +1,1 @@
-"""Environments, actors, algorithms and storages: what a user composes."""
+"""The parts of an agent: environments, actors, algorithms and storages."""

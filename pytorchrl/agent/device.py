@@ -1,17 +1,17 @@
-"""The device that a name means on this machine."""
+"""Torch devices by name, and random generators on them."""
 
 import torch
 
 
 class DeviceError(ValueError):
-    """A device that this machine, or its torch, does not have."""
+    """Raised for a device that this machine or its build of torch does not have."""
 
 
 def find_device(device: torch.device | str) -> torch.device:
-    """The device of a name; "auto" is the GPU where there is one, else the processor.
+    """Return the device of a name; "auto" is the GPU if there is one, else the CPU.
 
     Raises:
-        DeviceError: there is no such device here.
+        DeviceError: there is no such device on this machine.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -29,7 +29,7 @@ def find_device(device: torch.device | str) -> torch.device:
 
 
 def make_generator(device: torch.device) -> torch.Generator:
-    """A random generator for tensors of a device; those of the meta device, which hold no numbers, take the CPU's."""
+    """Return a random generator on a device; on the CPU for the meta device, whose tensors have no data."""
     return torch.Generator("cpu" if device.type == "meta" else device)
 
 

@@ -1,4 +1,4 @@
-"""What other libraries call the hyper-parameters of algorithms and actors."""
+"""Names that other libraries use for the hyper-parameters of algorithms and actors."""
 
 from storages.component.other_names import OtherNames
 

@@ -1,4 +1,4 @@
-"""Parts of a scheme that belong together: an algorithm, an actor and a storage with the hyper-parameters of a paper."""
+"""Presets: an algorithm, an actor and a storage with the hyper-parameters of a paper."""
 
 from typing import Any, TypedDict
 

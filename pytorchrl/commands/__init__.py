@@ -1,1 +1,1 @@
-"""Commands of ``python -m pytorchrl`` whose options follow from the classes that they compose."""
+"""The commands of ``python -m pytorchrl``."""

@@ -32,7 +32,7 @@ def plot(
     Args:
         runs: run folders, and folders with runs below them.
         output: the picture, which ends in .png or .svg.
-        x: what the curves are drawn over.
+        x: the horizontal axis of the curves.
         metric: any number that the runs logged, such as losses/loss; the returns of evaluations and training where left
             out.
         statistic: over the seeds: interquartile mean, median or mean.
@@ -58,17 +58,17 @@ def compare(
     """Compare runs of several seeds: interquartile means with 95% bootstrap intervals, probabilities of improvement.
 
     Runs that differ in nothing but their seed are a group, which is named by what differs. Final, last ten and best
-    returns are shown, and how many seeds are missing for a conclusion.
+    returns are shown, and how many more seeds a conclusion needs.
 
     Args:
         runs: run folders, and folders with runs below them.
         output: a file for the tables, which ends in .md or .csv; the terminal has them too.
         baseline: the name of the group that the others are compared with; the first where left out.
         metric: a number that the runs logged, of which more is better; the returns of evaluations where left out.
-        score: what of a run counts, its final measurement or the mean of its last ten.
-        at_steps: what was measured after more steps does not count.
-        reference: an environment, and the returns in it that count as 0 and as 1, where there are several environments;
-            known ones or the span of the runs where left out.
+        score: the score of a run, its final measurement or the mean of its last ten.
+        at_steps: ignore what was measured after more steps than these.
+        reference: an environment, and the returns in it that are normalised to 0 and to 1, where there are several
+            environments; known ones, or the smallest and largest return of the runs, where left out.
         picture: a .png or .svg for intervals and probabilities.
         profile: a .png or .svg for performance profiles.
     """

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl env``: what an environment is like, and what is wrong with it."""
+"""``python -m pytorchrl env``: describe and check an environment."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -42,18 +42,18 @@ def env(
     backend: Backend = "gymnasium",
     num_envs: int = 16,
 ) -> None:
-    """Describe an environment: its spaces, what random actions lead to, its speed, and what is wrong with it.
+    """Describe an environment: its spaces, the returns of random actions, its speed, and what is wrong with it.
 
     Args:
         env_id: a gymnasium id, or a class of an imported module.
         env_kwargs: its arguments, as Python or JSON writes a dict: '{"max_episode_steps": 100}'.
-        episodes: to play by random actions.
-        longest: steps of an episode at most.
+        episodes: number of episodes of random actions.
+        longest: largest number of steps of an episode.
         seed: of the first episode and of the actions.
-        imports: modules of yours.
+        imports: modules to import first.
         vectorization_mode: "vector_entry_point" describes gymnasium's vector environment of the id.
-        backend: whose vector environment the id is of: "envpool" or "ale".
-        num_envs: environments of a vector environment, which a class that takes num_envs is too.
+        backend: the library that makes the vector environment: "gymnasium", "envpool" or "ale".
+        num_envs: copies in a vector environment; a class that takes num_envs counts as one.
     """
     import_modules(imports)
     arguments = _arguments(env_kwargs)
@@ -86,7 +86,7 @@ def env(
 
 
 def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes: int) -> None:
-    """Describe a vector environment, of which no single copy can be played."""
+    """Describe a vector environment, whose copies cannot be stepped one by one."""
     envs = factory()
     try:
         begins = (
@@ -133,7 +133,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
-    """What is known of an environment before it is reset."""
+    """Return what is known of an environment before its first reset."""
     limit = time_limit_of(env)
     metadata = env.metadata
     fps = metadata.get("render_fps")
@@ -169,7 +169,7 @@ def _played(play: RandomPlay) -> dict[str, str]:
 
 
 def _algorithms(space: gym.Space[Any]) -> dict[str, str]:
-    """Names of algorithms that can act in a space, and of those that cannot, with what they need."""
+    """Return the names of algorithms that support an action space, and of the others, with the reason."""
     fitting: list[str] = []
     others: dict[str, list[str]] = {}
     for name in names_of(Algorithm):

@@ -1,4 +1,4 @@
-"""Command that looks into what a run learns from: its storage as a whole, and single transitions."""
+"""``python -m pytorchrl inspect``: describe the storage in a checkpoint, or single transitions of it."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -36,24 +36,24 @@ def inspect(
     around: int = 4,
     imports: Imports = (),
 ) -> None:
-    """Tell what a checkpoint's storage holds, or of single transitions: episode, age, priority, what was seen.
+    """Describe the storage in a checkpoint, or single transitions: episode, age, priority, observations.
 
-    Without options it tells of the storage as a whole, with histograms in a PNG file; of one that keeps whole episodes
-    on disk, what `data show` tells. With one of the options that choose transitions it tells of these.
+    Without options it describes the storage as a whole, with histograms in a PNG file, or as `data show` does, if the
+    storage keeps whole episodes on disk. With one of the options that choose transitions it describes these.
 
     Args:
         path: a run folder, or a checkpoint.
-        row: the transition with this number, which INDICES of a batch has.
-        most_surprising: the N transitions whose errors were largest when they were learnt from last.
-        highest_priority: the N transitions of highest priority, which those have that no update has met yet.
+        row: the transition with this row number, as in INDICES of a batch.
+        most_surprising: the N transitions with the largest errors in their last update.
+        highest_priority: the N transitions of highest priority; those not sampled yet have the highest.
         highest_reward: the N transitions of highest reward.
         lowest_reward: the N transitions of lowest reward.
-        most_drawn: the N transitions that were drawn most often, of a storage with count_draws.
+        most_drawn: the N transitions that were sampled most often, of a storage with count_draws.
         output: a picture that ends in .png, of the steps around the (first) transition; of the whole storage,
             storage.png in the working directory where left out.
         video: a video of the episode of the (first) transition, played again; it ends in .mp4 or .gif.
         around: steps before and after the transition that are shown.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     import_modules(imports)
     chosen: dict[Choice, int | None] = {
@@ -108,7 +108,7 @@ def _rows(transitions: StoredTransitions, name: Choice, count: int) -> list[int]
     if count < 1:
         raise ValueError(f"{option} must be at least 1, got {count}")
     if name == "most surprising":
-        # Says what is missing where nothing has a priority.
+        # Raises an error that says what is missing where no transition has a priority.
         transitions.ranked("highest priority", count)
         rows = transitions.most_surprising(count)
     else:

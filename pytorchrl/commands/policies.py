@@ -32,10 +32,10 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
 
     Args:
         run: the run folder.
-        episodes: how many.
+        episodes: number of episodes.
         seed: of the environments.
         explore: choose actions as the explorer does at the run's end, instead of the best ones.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     import_modules(imports)
     algorithm, envs = load_agent(run)
@@ -68,10 +68,10 @@ def watch(
     Args:
         run: the run folder.
         output: a video, which ends in .mp4 or .gif; a window where left out.
-        episodes: how many.
+        episodes: number of episodes.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of the best ones.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     if output is not None:
         record(run, output, episodes, seed=seed, explore=explore, imports=imports)
@@ -102,11 +102,11 @@ def record(
     Args:
         run: the run folder.
         output: the video, which ends in .mp4 or .gif.
-        episodes: of the video.
-        longest: steps that an episode is filmed for at most.
+        episodes: number of episodes in the video.
+        longest: largest number of steps that are filmed of an episode.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of the best ones.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     refuse_missing_encoder(output.suffix)
     algorithm, envs = _policy_of(run, imports)
@@ -123,14 +123,14 @@ def export(
     Args:
         run: the run folder, or a file of weights.
         output: ends in .onnx, or in .pt2 for torch.export.load.
-        imports: modules of yours.
+        imports: modules to import first.
     """
     import_modules(imports)
     print(load_policy(run).export(output))
 
 
 def _references(run: Path) -> tuple[float, float] | None:
-    """The returns whose scores are 0 and 1: those of the data that a run learnt from, else known ones."""
+    """Return the returns that are normalised to 0 and to 1: those of the run's data set, else known ones."""
     config = RunFolder(run).read_config()
     for callback in config.get("callbacks", ()):
         if callback.get("name") == NormalizedScore.__name__:
@@ -140,7 +140,7 @@ def _references(run: Path) -> tuple[float, float] | None:
 
 
 def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]:
-    """What acts, and the environments that it was evaluated in."""
+    """Return the algorithm of a run, and a factory of the environments that it was evaluated in."""
     import_modules(imports)
     algorithm, envs = load_agent(run)
     envs.close()

@@ -22,8 +22,8 @@ def report(
         runs: run folders, and folders that hold some.
         output: the page.
         title: of the page; the algorithms and environments where left out.
-        videos: megabytes that the runs' videos may take of the page; those that do not fit are named alone.
-        largest_checkpoint: in megabytes; the storage in a larger one is not looked into.
+        videos: megabytes that the runs' videos may take of the page; those that do not fit are only named.
+        largest_checkpoint: in megabytes; the storage in a larger checkpoint is not read.
     """
     page = write_report(runs, output, title, Limits(videos, largest_checkpoint))
     print(f"{page}: {told_bytes(page.stat().st_size)}")

@@ -1,4 +1,4 @@
-"""Commands for runs that are there: list them, and show their evaluations."""
+"""Commands that list runs and show their evaluations."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
         print(f"There is no run in {path}.")
         return
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    # A long name is folded, and nothing else is.
+    # Only a long name is wrapped.
     table.add_column("run", overflow="fold")
     for column in ("algorithm", "environment", "seed", "steps", "train", "test"):
         table.add_column(column, justify="left" if column in ("algorithm", "environment") else "right", no_wrap=True)

@@ -17,4 +17,4 @@ Imports = Annotated[
     ),
     tyro.conf.UseAppendAction,
 ]
-"""What a command imports first, by ``import_modules``."""
+"""Modules that a command imports first, by ``import_modules``."""

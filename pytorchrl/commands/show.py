@@ -1,4 +1,4 @@
-"""``python -m pytorchrl show``: what a run is composed of, what it came of, and how well it did."""
+"""``python -m pytorchrl show``: the composition, the provenance and the results of a run."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ _SETTINGS = ("seed", "device", "normalize_rewards", "log_to", "checkpoint_every"
 
 
 def show(run: Run, diff: bool = False) -> None:
-    """Show what a run is composed of, the code and machine it came of, and its returns; nothing is changed.
+    """Show the composition of a run, the code and machine that it was trained with, and its returns.
 
     Args:
         run: the run folder.
-        diff: print instead what was not committed of the code when the run began, for `git apply`.
+        diff: print instead the uncommitted changes of the code when the run began, for `git apply`.
     """
     folder = RunFolder(run)
     config = folder.read_config()
@@ -43,7 +43,7 @@ def show(run: Run, diff: bool = False) -> None:
 
 
 def told(value: Any) -> str:
-    """A value of a configuration as Python writes it; of a part, only what is not the default of its class."""
+    """Format a value of a configuration as Python source; a part without the arguments that are defaults."""
     if isinstance(value, Mapping) and set(value) == {"callable"}:
         return str(value["callable"])
     if isinstance(value, Mapping) and {"name", "hyper_parameters"} <= set(value):
@@ -59,7 +59,7 @@ def told(value: Any) -> str:
 
 
 def _defaults(name: str) -> Mapping[str, Any]:
-    """Hyper-parameters' defaults as a configuration holds them; none of a class that is not imported."""
+    """Return the default hyper-parameters of a class by its name; none if it is not imported."""
     try:
         parameters = hyper_parameters_of(class_named(name))
     except (CompositionError, TypeError):
@@ -115,7 +115,7 @@ def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_evaluations(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """The final return, the mean of the last ones, and the best, which is too large for the policy behind it."""
+    """Return the final return, the mean of the last ones, and the best one, which is biased upwards."""
     if not rows:
         return {"evaluations": "none"}
     means = [row["mean"] for row in rows]
@@ -136,7 +136,7 @@ def _diff_of(folder: RunFolder) -> str:
 
 
 def _printable(text: str) -> str:
-    """A text without what changes a terminal."""
+    """Escape the control characters of a text."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl sweep``: train a composition with several values of some hyper-parameters, in processes."""
+"""``python -m pytorchrl sweep``: train a composition with several values of some hyper-parameters, in parallel."""
 
 import argparse
 import itertools
@@ -16,7 +16,7 @@ from pytorchrl.scheme.fitting import CompositionError
 
 
 def sweep(arguments: Sequence[str]) -> None:
-    """Train all trials that the arguments describe, those that have finished left out."""
+    """Train all trials that the arguments describe, except those that have finished."""
     parser = _parser()
     given, of_train = parser.parse_known_args([dashed(argument) for argument in arguments])
     if not given.vary:
@@ -86,13 +86,13 @@ def _search(
     given: argparse.Namespace,
     described: DescribedRun,
 ) -> tuple[int, int]:
-    """Train what Optuna chooses; returns how many trials failed, and how many there are."""
+    """Train the trials that Optuna chooses; return how many failed, and how many there are."""
     for name, values in vary.items():
         for value in values:
             between = range_of(value)
             if between is not None and len(values) > 1:
                 raise CompositionError(f"--vary {name} has a range among other values; give one range, or values alone")
-            # What does not fit is refused before anything is trained.
+            # A value that does not fit is refused before any run is trained.
             for end in (value,) if between is None else (between.low, between.high):
                 described_run([*of_train, f"--{name}={end}"])
     if not described.parts.algorithm.hyper_parameters.get("test_every"):
@@ -108,7 +108,7 @@ def _search(
 def _train_all_combinations(
     vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Path, of_train: Sequence[str], processes: int
 ) -> tuple[int, int]:
-    """Train all combinations; returns how many runs failed, and how many there are."""
+    """Train all combinations; return how many runs failed, and how many there are."""
     trials = _trials(vary, seeds, log_dir)
     for trial in trials:
         # A value that does not fit is refused before any run is trained.
@@ -128,7 +128,7 @@ def _trials(vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Pa
 
 
 def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int) -> int:
-    """Train trials in processes of their own; returns how many failed."""
+    """Train each trial in a process of its own; return how many failed."""
     failed = 0
     with ThreadPoolExecutor(processes) as pool:
         runs = {pool.submit(train, trial, of_train): trial for trial in trials}
@@ -140,7 +140,7 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
                 said = "failed" if run.result() else "no evaluation" if final is None else f"final return {final:.1f}"
                 print(f"{number} of {len(trials)}: {trial.run}: {said}", flush=True)
         except BaseException:
-            # Those that run have got the signal too, and end with a checkpoint.
+            # The running processes received the signal too, and end with a checkpoint.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return failed

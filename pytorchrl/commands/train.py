@@ -1,4 +1,4 @@
-"""``python -m pytorchrl train``: compose a run of classes by their names, and train it with some seeds."""
+"""``python -m pytorchrl train``: compose a run from classes given by name, and train it with one or more seeds."""
 
 import argparse
 import os
@@ -50,17 +50,17 @@ _EPILOG = (
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """What arguments describe."""
+    """A run as the arguments of the command line describe it."""
 
     parts: Composed
     preset: str | None
     """The preset's name; None where there is none."""
     settings: Mapping[str, Any]
-    """Of the learner."""
+    """Settings beside the parts: seeds, device, log folder, callbacks, data."""
     data: Data | None
-    """What is learnt from beside the environments' steps, or instead of them."""
+    """The data set to learn from, beside the environments' transitions or instead of them."""
     parent_process: int | None
-    """Its number; training ends when that process has ended."""
+    """Process id; training ends when that process has ended."""
 
     @property
     def log_dir(self) -> Path:
@@ -73,19 +73,19 @@ class DescribedRun:
         return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
 
     def scheme(self, seed: int) -> Scheme:
-        """A scheme of all."""
+        """Make the scheme of the run."""
         device = self.settings.get("device") or "cpu"
         return self.parts.scheme(seed, device) if self.data is None else self.data.scheme(self.parts, seed, device)
 
 
 def _of_a_wandb_sweep() -> list[str]:
-    """Folders that keep the runs of a wandb sweep apart, whose agent starts a process for each; else none."""
+    """Return folder names that separate the runs of a wandb sweep, whose agent starts a process for each."""
     names = [os.environ.get(name, "") for name in ("WANDB_SWEEP_ID", "WANDB_RUN_ID")]
     return names if all(names) else []
 
 
 def train(arguments: Sequence[str]) -> None:
-    """Train what the arguments of the command line describe."""
+    """Train the run that the arguments of the command line describe."""
     described = described_run(arguments)
     if described.parent_process is not None:
         end_with(described.parent_process)
@@ -98,12 +98,12 @@ def train(arguments: Sequence[str]) -> None:
 
 
 def described_run(arguments: Sequence[str]) -> DescribedRun:
-    """Compose the run that arguments describe; nothing is made yet.
+    """Compose the run that the arguments describe, without making its parts.
 
     Raises:
-        CompositionError: they name a part that is not there, or leave one out.
-        SystemExit: an option is not known, or asks for help.
-        ValueError: a hyper-parameter does not fit.
+        CompositionError: they name a part that does not exist, or leave one out.
+        SystemExit: an option is unknown, or asks for help.
+        ValueError: a hyper-parameter is not valid.
     """
     first = _parser(add_help=False)
     chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
@@ -130,7 +130,7 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
 
 
 def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """What preset, file and the choice of classes say, and the preset's name."""
+    """Merge the preset, the configuration file and the chosen classes; return also the preset's name."""
     names: dict[str, Any] = {
         kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
         for kind in ("algorithm", "actor", "storage", "env")
@@ -192,7 +192,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
 
 
 def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[str, Any]) -> None:
-    """Add the options of the classes that were chosen; without an algorithm, of none."""
+    """Add the options of the chosen classes; none without an algorithm."""
     if description["algorithm"].get("name") is None:
         return
     algorithm = part_named(Algorithm, description["algorithm"]["name"])
@@ -204,7 +204,7 @@ def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[
 
 
 def end_with(process: int) -> None:
-    """End this process as by SIGTERM, which saves a checkpoint, when its parent has ended."""
+    """Send this process a SIGTERM, which saves a checkpoint, when its parent process has ended."""
 
     def watch() -> None:
         while os.getppid() == process:
@@ -230,7 +230,7 @@ def _train_all(described: DescribedRun) -> None:
         finally:
             learner.close()
     if described.parent_process is None:
-        # Else other processes may write the same picture.
+        # The trials of a sweep, which have a parent process, would write the same picture.
         _show_results(list(folders.values()), log_dir / "learning_curve.png")
 
 
@@ -253,7 +253,7 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
 
 
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
-    """A learner that begins in a folder, or goes on there."""
+    """Make a learner for a folder, or resume from the checkpoint in it."""
     settings, steps = described.settings, described.parts.steps
     log_to, callbacks = settings.get("log_to"), _callbacks(settings)
     references = None if described.data is None else described.data.references
@@ -272,7 +272,7 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
 
 
 def _callbacks(settings: Mapping[str, Any]) -> list[Callback]:
-    """Make the callbacks that the settings name; one object serves one learner.
+    """Make the callbacks that the settings name; each learner needs objects of its own.
 
     Raises:
         ValueError: a text is no callback.
@@ -281,7 +281,7 @@ def _callbacks(settings: Mapping[str, Any]) -> list[Callback]:
 
 
 def _callback(text: Any) -> Callback:
-    """The callback that a text makes, or that calls the function of an imported module that it names."""
+    """Make a callback from its text, or from the name of a function in an imported module."""
     made = value_of(text)
     if isinstance(made, str) and (function := function_named(made)) is not None:
         return AfterSteps(function)

@@ -1,4 +1,4 @@
-"""Several seeds, honestly compared: statistics, tables and pictures of what groups of runs achieved."""
+"""Statistical comparison of groups of runs over several seeds: statistics, tables and plots."""
 
 from pytorchrl.comparison.comparison import compare_groups, compare_runs
 from pytorchrl.comparison.improvement import Improvement, seeds_needed

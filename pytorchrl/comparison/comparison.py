@@ -1,4 +1,4 @@
-"""Several seeds, compared: statistics of what groups of runs achieved."""
+"""Compare groups of runs over several seeds."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,14 +34,14 @@ def compare_runs(
     After Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021.
 
     Args:
-        runs: run folders, and folders with runs below them, which are put together where they differ in nothing but
-            their seed; or such lists by names of your own.
+        runs: run folders, and folders with runs below them, which are grouped where they differ only in their seed; or
+            such lists by names of your own.
         baseline: the name of the group that the others are compared with; the first where left out.
         metric: a number that the runs logged, of which more is better; returns of evaluations where left out, or of
             training where there are no evaluations.
-        score: what of a run counts: its "final" measurement, or the mean of its "last_ten".
-        at_steps: what was measured after more steps does not count.
-        references: returns that count as 0 and as 1, by environment; used where there is more than one environment.
+        score: the score of a run: its "final" measurement, or the mean of its "last_ten".
+        at_steps: ignore what was measured after more steps than these.
+        references: returns that are normalised to 0 and to 1, by environment, where there is more than one environment.
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run.
@@ -75,7 +75,7 @@ def compare_groups(
     references: Mapping[str, Sequence[float]] | None = None,
     left_out: Sequence[str] = (),
 ) -> Comparison:
-    """Compare groups of runs that were read; see :func:`compare_runs`."""
+    """Compare groups of runs that have been read; see :func:`compare_runs`."""
     if score not in ("final", "last_ten"):
         raise ValueError(f"compare_runs: score must be final or last_ten, got {score!r}")
     names = list(dict.fromkeys(group.name for group in groups))
@@ -104,7 +104,7 @@ def compare_groups(
 
 
 def _different_seeds(group: Group) -> tuple[list[Run], list[str]]:
-    """The first run of each seed, and a line for each other: equal seeds are no independent runs."""
+    """Return the first run of each seed, and a note on each other: runs of equal seeds are not independent."""
     first: dict[object, Run] = {}
     again = []
     for run in group.runs:
@@ -136,7 +136,7 @@ def _result(name: str, environment: str, runs: Mapping[str, Sequence[RunScores]]
 
 
 def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[float]]) -> list[Reference]:
-    """For each environment, where there is more than one."""
+    """Return the reference returns of each environment, where there is more than one."""
     scores: dict[str, list[Floats]] = {}
     for result in results:
         scores.setdefault(result.environment, []).extend(result.scores.values())
@@ -149,7 +149,7 @@ def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[flo
 
 
 def _overall(results: Sequence[GroupResult], references: Sequence[Reference], score: ScoreName) -> list[GroupResult]:
-    """Of each group that has runs in every environment, by normalised scores."""
+    """Return normalised results over all environments, of each group that has runs in all of them."""
     overall = []
     for name in dict.fromkeys(result.name for result in results):
         runs = {result.environment: result.runs for result in results if result.name == name}
@@ -165,7 +165,7 @@ def _normalised(run: RunScores, reference: Reference) -> RunScores:
 
 
 def _improvements(results: Sequence[GroupResult], baseline: str) -> list[Improvement]:
-    """Of each group over the baseline, in the environments that both have runs in."""
+    """Compare each group with the baseline, in the environments that both have runs in."""
     scores: dict[str, dict[str, Floats]] = {}
     for result in results:
         scores.setdefault(result.name, {}).update(result.scores)

@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know beside its numbers."""
+"""Notes on a comparison: what its scores and intervals are, and what limits them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def notes_of(
     score: ScoreName,
     at_steps: int | None,
 ) -> list[str]:
-    """Sentences about scores, intervals, references, and what makes them less certain than they look."""
+    """Return sentences on scores, intervals, references, and what makes them less certain."""
     which = "the last of each run" if score == "final" else f"the mean of the last {LAST} of each run"
     until = "" if at_steps is None else f" until {at_steps:,} steps"
     return [
@@ -46,7 +46,7 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         yield f"A single run has no interval, and allows no conclusion: {'; '.join(names)}."
     several = [len(result.runs) for result in results if 1 < len(result.runs) < 10]
     if several:
-        # An interval within the smallest and largest of n holds a median with at most this probability.
+        # The interval from the smallest to the largest of n scores covers the median with this probability at most.
         most = 1 - 2.0 ** (1 - min(several))
         yield (
             f"Intervals of {min(several)} seeds end at their smallest and largest score, and hold the true median in "

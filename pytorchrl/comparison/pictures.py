@@ -1,4 +1,4 @@
-"""Pictures of comparisons: intervals, probabilities of improvement, performance profiles."""
+"""Plots of comparisons: intervals, probabilities of improvement, performance profiles."""
 
 import os
 import textwrap
@@ -23,7 +23,7 @@ _CHARACTERS_OF_A_NAME = 32
 def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
     """Draw interquartile means and probabilities of improvement, with their intervals, into a PNG or SVG file.
 
-    Of several environments these are the normalised scores of all. Small dots are the scores of the runs.
+    With several environments, the normalised scores of all are drawn. Small dots are the scores of the runs.
 
     Raises:
         ValueError: the picture's name ends otherwise than in .png or .svg, or there is no group to draw.
@@ -58,8 +58,8 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
 def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
     """Draw performance profiles, with their intervals, into a PNG or SVG file.
 
-    A line says which share of a group's runs has more than a score; the higher, the better. Of several environments the
-    scores are normalised, and the share is the mean over them.
+    A line shows the share of a group's runs above each score; higher is better. With several environments, the scores
+    are normalised, and the share is the mean over environments.
 
     Raises:
         ValueError: the picture's name ends otherwise than in .png or .svg, or there is no group to draw.

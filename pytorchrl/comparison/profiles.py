@@ -1,4 +1,4 @@
-"""Performance profiles: which share of runs has more than a score."""
+"""Performance profiles: the share of runs with more than a score."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,14 +11,14 @@ _RESAMPLES = 1_000
 
 
 def thresholds(scores: Sequence[Floats]) -> Floats:
-    """Scores at which profiles change, with one below all and one above all."""
+    """Return the scores at which profiles change, with one below and one above all of them."""
     every = np.unique(np.concatenate(scores))
     margin = 0.02 * (every[-1] - every[0]) or 1.0
     return np.concatenate([[every[0] - margin], every, [every[-1] + margin]])
 
 
 def performance_profile(scores: Mapping[str, Floats], at: Floats) -> tuple[Floats, Floats, Floats]:
-    """The share of runs that have more than a score, the mean over environments, with its 95% bootstrap interval.
+    """Return the share of runs above each score, averaged over environments, with 95% bootstrap intervals.
 
     After Agarwal et al., 2021, equation 1 (score distribution).
 
@@ -40,7 +40,7 @@ def performance_profile(scores: Mapping[str, Floats], at: Floats) -> tuple[Float
 
 
 def _resampled_shares(larger: NDArray[np.bool_], generator: np.random.Generator) -> Floats:
-    """Shares of runs that are drawn anew; of shape (resamples, points)."""
+    """Return the shares of bootstrap resamples, of shape (resamples, points)."""
     runs = len(larger)
     counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=_RESAMPLES)  # (resamples, runs)
     return np.asarray(counts @ larger / runs, np.float64)

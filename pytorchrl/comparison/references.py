@@ -1,4 +1,4 @@
-"""Returns that count as 0 and as 1 where scores of several environments are put together."""
+"""Reference returns, which scores of several environments are normalised to 0 and 1 by."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _SPAN = "smallest and largest return of the compared runs"
 
 @dataclass(frozen=True)
 class Reference:
-    """Two returns of an environment, and where they come from."""
+    """The reference returns of an environment, and their source."""
 
     environment: str
     low: float
@@ -25,20 +25,20 @@ class Reference:
     source: str
 
     def normalised(self, returns: Floats) -> Floats:
-        """Returns on a scale on which the references are 0 and 1."""
+        """Scale returns so that the references are 0 and 1."""
         return (returns - self.low) / (self.high - self.low)
 
 
 def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns: Floats) -> Reference:
-    """The reference returns of an environment: those that are given, else known ones, else the span of returns.
+    """Return the reference returns of an environment: given ones, else known ones, else the range of returns.
 
     Args:
         environment: its id, with arguments or without.
-        given: by environment.
+        given: reference returns by environment.
         returns: of all runs that are compared.
 
     Raises:
-        ValueError: the two that are given do not rise.
+        ValueError: the first of the two that are given is not below the second.
     """
     name = environment.partition("(")[0]
     for key in (environment, name):
@@ -55,10 +55,10 @@ def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns
 
 
 def known_reference(environment: str) -> Reference | None:
-    """The reference returns of an environment that `reference_returns.yaml` has; None where it has none.
+    """Return the reference returns of an environment in `reference_returns.yaml`; None where it has none.
 
     Args:
-        environment: its id, with arguments or without; any version of one that is known without.
+        environment: its id, with arguments or without; the version is ignored if the file names the id without one.
     """
     name = environment.partition("(")[0]
     for key in (name, _VERSION.sub("", name.rpartition("/")[2])):

@@ -1,4 +1,4 @@
-"""What a comparison finds."""
+"""Results of a comparison."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from pytorchrl.logging.bootstrap import Estimate, Floats
 
 @dataclass(frozen=True)
 class GroupResult:
-    """What a group achieved in an environment, or in all of them."""
+    """Scores of a group in an environment, or in all of them."""
 
     name: str
     environment: str
     """Empty for all environments, whose scores are normalised."""
     runs: tuple[RunScores, ...]
     scores: Mapping[str, Floats]
-    """What the statistics are of, by environment; of shape (runs,)."""
+    """The scores that the statistics are computed from, by environment; of shape (runs,)."""
     iqm: Estimate
     """Interquartile mean."""
     mean: float
     median: float
     final: float
-    """Mean over the runs, as of the next two."""
+    """Mean over the runs, like the next two."""
     last_ten: float
     best: float
 
     @property
     def seeds(self) -> str:
-        """How many runs there are, in each environment."""
+        """Number of runs in each environment, as text."""
         counts = sorted({len(scores) for scores in self.scores.values()})
         return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
@@ -53,27 +53,27 @@ class Comparison:
 
     metric: str
     score: ScoreName
-    """Of which measurement of each run the statistics are."""
+    """The measurement of each run that the statistics are computed from."""
     baseline: str
     results: tuple[GroupResult, ...]
     """Of each group in each environment."""
     overall: tuple[GroupResult, ...]
-    """Over all environments, by normalised scores, of the groups that have runs in all; empty where there is one."""
+    """Normalised results over all environments, of the groups with runs in all; empty for a single environment."""
     references: tuple[Reference, ...]
-    """By which scores are normalised."""
+    """Returns by which scores are normalised."""
     improvements: tuple[Improvement, ...]
-    """Of the other groups over the baseline."""
+    """Improvements of the other groups over the baseline."""
     notes: tuple[str, ...]
-    """What a reader of the numbers must know."""
+    """Notes on the scores and intervals."""
 
     @property
     def environments(self) -> list[str]:
-        """Their names, each once."""
+        """Names of the environments, each once."""
         return list(dict.fromkeys(result.environment for result in self.results))
 
     @property
     def main(self) -> tuple[GroupResult, ...]:
-        """The results over all environments, or of the one there is."""
+        """The results over all environments, or in the only one."""
         return self.overall if len(self.environments) > 1 else self.results
 
     def of(self, environment: str) -> list[GroupResult]:

@@ -1,4 +1,4 @@
-"""What a run achieved: final, last ten and best."""
+"""Scores of a run: final, last ten and best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ LAST = 10
 
 @dataclass(frozen=True)
 class RunScores:
-    """What a run achieved."""
+    """Scores of a run."""
 
     folder: Path
     seed: int | None
-    """None where it is not known."""
+    """None where unknown."""
     final: float
     """The last measurement."""
     last_ten: float
@@ -28,20 +28,20 @@ class RunScores:
     best: float
     """The largest measurement, which is biased: the more a run is measured, the larger it gets."""
     steps: float
-    """Of training that count."""
+    """Training steps up to the last record that counts."""
     seconds: float
-    """Of those steps; NaN where they are not known."""
+    """Training time of those steps; NaN where unknown."""
     target_steps: int | None
-    """How many steps it was to be trained for; None where that is not known."""
+    """Steps that the run was meant to be trained for; None where unknown."""
 
 
 def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
-    """What a run achieved in a metric.
+    """Return the scores of a run by a metric.
 
     Args:
-        run: that has measured it.
+        run: a run that has measured the metric.
         metric: a name of the run's records.
-        at_steps: what was measured after more steps does not count.
+        at_steps: ignore what was measured after more steps than these.
 
     Raises:
         ValueError: it was not measured until then.
@@ -66,7 +66,7 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
 
 
 def common_metric(runs: Sequence[Run]) -> str:
-    """Returns of evaluations where all runs have them, else those of training.
+    """Return the metric of evaluations' returns where all runs have it, else that of training.
 
     Raises:
         ValueError: some runs have only the one, and some only the other.

@@ -31,12 +31,12 @@ def print_table(table: Table) -> None:
     """Print a table, in two parts where the terminal is too narrow for all of it."""
     console = Console()
     if not console.is_terminal:
-        # What reads it breaks no lines.
+        # A file or a pipe is not limited to the width of a terminal.
         console = Console(width=_WIDTH_OF_FILES)
     for part in [table] if _width(table) <= console.width else _halves(table):
         shown = RichTable(title=part.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
         for number, column in enumerate(part.columns):
-            # A long name is folded, and nothing else is.
+            # Only a long name is wrapped.
             shown.add_column(column, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
         for row in part.rows:
             shown.add_row(*row)
@@ -49,7 +49,7 @@ def _width(table: Table) -> int:
 
 
 def _halves(table: Table) -> list[Table]:
-    """The first columns, and the others beside the names again."""
+    """Split the columns of a table in two, with the names in both parts."""
     if len(table.columns) <= _COLUMNS_OF_A_HALF:
         return [table]
     first = Table(table.title, table.columns[:_COLUMNS_OF_A_HALF], [row[:_COLUMNS_OF_A_HALF] for row in table.rows])
@@ -58,7 +58,7 @@ def _halves(table: Table) -> list[Table]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """A comparison's tables and notes in Markdown."""
+    """Format the tables and notes of a comparison in Markdown."""
     parts = []
     for table in tables_of(comparison):
         lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
@@ -68,12 +68,12 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """The results of all groups with all digits, a line each; of all environments with an empty one."""
+    """Format results in full precision, a line each; the environment of overall results is empty."""
     return csv_of([_record(comparison, result) for result in [*comparison.results, *comparison.overall]])
 
 
 def csv_of(records: Sequence[Mapping[str, object]]) -> str:
-    """Records of the same columns as comma-separated values."""
+    """Format records of equal columns as comma-separated values."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -97,12 +97,12 @@ def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:
         "probability_high": better and better.probability.high,
         "seeds_needed": better and better.seeds_needed,
     }
-    # NaN is what is not known.
+    # NaN stands for an unknown value.
     return {name: "" if value is None or value != value else value for name, value in record.items()}
 
 
 def figures_of(result: GroupResult) -> dict[str, float]:
-    """The figures of a result by their names."""
+    """Return the figures of a result by their names."""
     iqm = result.iqm
     names = ("mean", "median", "final", "last_ten", "best", "steps", "seconds")
     return {"iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high} | {
@@ -111,7 +111,7 @@ def figures_of(result: GroupResult) -> dict[str, float]:
 
 
 def table_of_runs(result: GroupResult) -> Table:
-    """What each run of a group achieved."""
+    """Return a table of the scores of each run of a group."""
     rows = [
         [
             "" if run.seed is None else str(run.seed),
@@ -125,7 +125,7 @@ def table_of_runs(result: GroupResult) -> Table:
 
 
 def tables_of(comparison: Comparison) -> list[Table]:
-    """The results of each environment, those of all, and the probabilities of improvement."""
+    """Return the results of each environment, those of all, and the probabilities of improvement."""
     several = len(comparison.environments) > 1
     tables = [
         _results(f"Scores in {env}" if env else "Scores", comparison.of(env), comparison.score)
@@ -139,7 +139,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
 
 
 def shown(value: float) -> str:
-    """A number with as many digits as can be read; empty where it is not known."""
+    """Format a number, with fewer decimals the larger it is; empty for NaN."""
     if math.isnan(value):
         return ""
     size = abs(value)
@@ -147,14 +147,14 @@ def shown(value: float) -> str:
 
 
 def shown_interval(estimate: Estimate) -> str:
-    """The bounds of an interval; empty where there is none."""
+    """Format the bounds of an interval; empty where there is none."""
     return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if estimate.has_interval else ""
 
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
     of = "final" if score == "final" else "last ten"
     columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "median"]
-    # Final, last ten and best are all there, never the best alone.
+    # The best score is biased, and never shown without final and last ten.
     columns += [*(["final"] if score != "final" else []), *(["last ten"] if score == "final" else []), "best"]
     return Table(title, [*columns, "steps", "seconds"], list(_rows(results, score)))
 

@@ -1,4 +1,4 @@
-"""Around a run: its folder, its checkpoints, its composition as plain data, and what its agent does."""
+"""Run folders, checkpoints, callbacks, trained policies, recordings, and inspection of runs."""
 
 from pytorchrl.experiments.callbacks import (
     ActionDifference,

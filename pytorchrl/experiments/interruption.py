@@ -1,4 +1,4 @@
-"""A signal in the middle of an update must not leave half of it behind."""
+"""Handling of Ctrl-C and SIGTERM, so that a signal does not interrupt an update halfway."""
 
 import signal
 import threading
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Interruption:
-    """Notes a first Ctrl-C, and SIGTERM, instead of ending at once, so that a loop can end where its state is whole.
+    """Records a first Ctrl-C, and SIGTERM, so that a loop can end where its state is consistent.
 
-    A second Ctrl-C raises KeyboardInterrupt at once; more SIGTERMs change nothing, as those who send them often send
-    several. Outside the main thread, where no signal arrives, it does nothing.
+    A second Ctrl-C raises KeyboardInterrupt at once. Further SIGTERMs have no effect, as schedulers often send several.
+    Outside the main thread, which alone receives signals, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Interruption:
         self._previous: dict[int, Any] = {}
 
     def is_requested(self) -> bool:
-        """Whether Ctrl-C was pressed or SIGTERM arrived, while this was in use."""
+        """Whether Ctrl-C or SIGTERM was received since the context was entered."""
         return self._requested
 
     def __enter__(self) -> "Interruption":

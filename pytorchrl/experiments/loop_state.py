@@ -1,4 +1,4 @@
-"""Where a run's loop stands, beside what its scheme and its measurements know."""
+"""State of the training loop itself, apart from its scheme and its metrics."""
 
 import math
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from typing import Any
 
 @dataclass
 class LoopState:
-    """What a checkpoint holds of a loop."""
+    """The training loop's state in checkpoints."""
 
     seconds: float = 0.0
-    """Spent collecting and updating."""
+    """Time spent collecting and updating."""
     settled_at: int = 0
-    """Steps when all that was due was last done."""
+    """Steps at the last time that all due updates were made."""
     evaluated_at: int = -1
     """Steps at the last evaluation."""
     evaluation_is_due: bool = False
     best_return: float = -math.inf
-    """The largest mean return of an evaluation."""
+    """Largest mean return of an evaluation."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the state as plain data."""
         return asdict(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`, from among what else a checkpoint holds."""
+        """Restore the state returned by `state_dict`; other keys are ignored."""
         for field in fields(self):
             setattr(self, field.name, state[field.name])

@@ -1,4 +1,4 @@
-"""How long the parts of a run's loop take."""
+"""Timing of the parts of the training loop."""
 
 import time
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 
 class LoopTimer:
-    """Sums the seconds that named parts of a loop take."""
+    """Accumulates the time spent in named parts of a loop."""
 
     def __init__(self) -> None:
         self._seconds = dict.fromkeys(("collect", "update", "evaluate", "save"), 0.0)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Within it, time counts for a part."""
+        """Return a context manager whose duration is added to a part."""
         began = time.perf_counter()
         try:
             yield

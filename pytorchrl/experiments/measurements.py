@@ -1,4 +1,4 @@
-"""What a run measures, and where it writes it."""
+"""Logging of a run's metrics, to its file and to other loggers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,29 +11,29 @@ from pytorchrl.logging import MetricsFile, MetricsWriter
 
 
 class Measurements:
-    """Writes numbers to a run's file and to other places, and keeps the latest of each.
+    """Writes metrics to the run's file and to other loggers, and keeps the latest value of each.
 
     Args:
         file: in the run folder.
-        writers: other places.
+        writers: other loggers.
     """
 
     def __init__(self, file: MetricsFile, writers: Sequence[MetricsWriter]) -> None:
         self._file = file
         self._writers = writers
         self.training = TrainingMetrics()
-        """Gathers what training says between two records."""
+        """Metrics of training since the last record."""
         self.latest: dict[str, float] = {}
-        """The latest value of everything measured, and "steps" and "seconds"."""
+        """Latest value of each metric, and "steps" and "seconds"."""
         self._logged = (0, 0.0)
-        """Steps and seconds at the last record of training."""
+        """Steps and seconds at the last record of training metrics."""
 
     def begin(self) -> None:
-        """Make the file fit to go on with; see :meth:`MetricsFile.begin`."""
+        """Prepare the file for appending; see :meth:`MetricsFile.begin`."""
         self._file.begin()
 
     def write(self, steps: int, seconds: float, metrics: Mapping[str, float]) -> None:
-        """Write what was measured after so many steps and seconds."""
+        """Write metrics of a number of steps and seconds."""
         record = {"steps": steps, "seconds": seconds, **metrics}
         self.latest |= record
         self._file.write(record)
@@ -41,7 +41,7 @@ class Measurements:
             writer.write(steps, metrics)
 
     def write_training(self, steps: int, seconds: float) -> None:
-        """Write what training said since the last such record, and how fast it was."""
+        """Write the metrics of training since the last such record, and the steps per second."""
         steps_before, seconds_before = self._logged
         record = self.training.collect()
         if seconds > seconds_before:
@@ -50,22 +50,22 @@ class Measurements:
         self.write(steps, seconds, record)
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
-        """Show how values are distributed, in the places that show it."""
+        """Write histograms to the loggers that support them."""
         for writer in self._writers:
             writer.write_histograms(steps, values)
 
     def write_video(self, steps: int, name: str, path: Path) -> None:
-        """Show a video, in the places that show it."""
+        """Write a video to the loggers that support it."""
         for writer in self._writers:
             writer.write_video(steps, name, path)
 
     def close(self) -> None:
-        """Finish; nothing is written afterwards."""
+        """Close the loggers; nothing is written afterwards."""
         for writer in self._writers:
             writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The latest values, and what was gathered since the last record, as plain data."""
+        """Return the latest values, and the training metrics since the last record, as plain data."""
         return {"logged": self._logged, "metrics": self.latest, "training": self.training.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""From a run folder to what its learner goes on with: the scheme and the callbacks as of the newest checkpoint."""
+"""Restoring the scheme and the callbacks of a run from its newest undamaged checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,23 +18,23 @@ from pytorchrl.scheme.scheme import Scheme
 
 @dataclass(frozen=True)
 class ResumedRun:
-    """A run whose scheme is where it was at a checkpoint."""
+    """A run restored from a checkpoint."""
 
     config: dict[str, Any]
-    """The configuration that holds from now on."""
+    """The configuration of the resumed run."""
     scheme: Scheme
     callbacks: Callbacks
     file: Path
     """The checkpoint."""
     learner_state: Mapping[str, Any]
-    """What the checkpoint holds of the learner itself."""
+    """State of the learner itself in the checkpoint."""
     damaged: Sequence[DamagedCheckpointError]
-    """Newer checkpoints, which cannot be read."""
+    """Newer checkpoints that are damaged."""
     cut_short: Sequence[int]
-    """Environments that did not come back to where they were."""
+    """Environments whose state was not restored, and whose running episodes were lost."""
 
     def put_away_damaged(self, newest: Path) -> None:
-        """Rename what is damaged, and say so; and which checkpoint it is gone on from, where that is not the newest."""
+        """Rename damaged checkpoints and print that; print which one was loaded if it is not the newest."""
         for error in self.damaged:
             aside = error.path.with_suffix(".damaged")
             error.path.replace(aside)
@@ -52,19 +52,19 @@ def resumed_run(
     log_to: Sequence[str] | None,
     callbacks: Sequence[Any] | None,
 ) -> Iterator[ResumedRun]:
-    """What a learner goes on with; what is made here of the configuration is closed again where an error follows.
+    """Restore a run; if the context raises, a scheme that was built here is closed again.
 
     Args:
         folder: the run folder.
-        config: what it says of the run.
-        scheme: made by the user; None makes it of the configuration.
+        config: the run's configuration.
+        scheme: given by the user; None builds it from the configuration.
         target_steps: a new target; None takes the configuration's.
-        log_to: new places for metrics; None takes the configuration's.
-        callbacks: new ones; None makes them of the configuration.
+        log_to: new loggers; None takes the configuration's.
+        callbacks: new callbacks; None builds them from the configuration.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or of another composition.
-        CompositionError: the composition cannot be made of the configuration alone.
+        CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
+        CompositionError: the composition cannot be built from the configuration alone.
     """
     keep_checkpoints = config.get("keep_checkpoints", 1)
     candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
@@ -97,7 +97,7 @@ def resumed_run(
         yield ResumedRun(config_now, scheme, called, file, learner_state, damaged, cut_short)
     except BaseException:
         if made is not None:
-            # An error while closing it must not hide why the run was not resumed.
+            # An error while closing must not replace the error that prevented resuming.
             with suppress(Exception):
                 made.close()
         raise

@@ -1,4 +1,4 @@
-"""What a run's configuration holds beside its scheme, and whether a checkpoint is of it."""
+"""The parts of a run's configuration other than its scheme, and the check that a checkpoint fits it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from pytorchrl.scheme.scheme import Scheme
 
 
 def settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:
-    """Arguments of a learner as the configuration holds them.
+    """Return the arguments of a learner as they are saved in the configuration.
 
     Raises:
         ValueError: a number is not positive.
@@ -22,9 +22,9 @@ def settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_chec
 
 
 def parts_of(scheme: Scheme, callbacks: Callbacks) -> dict[str, Any]:
-    """The callbacks, names of classes that are not the toolkit's, and the modules that define what is not.
+    """Return the callbacks, the names of user-defined classes, and the modules that define user-defined parts.
 
-    Modules are there for people: nothing is imported because a file names it.
+    The modules are only informative: a module is never imported because a file names it.
     """
     return {
         "callbacks": [callback.config for callback in callbacks.all],
@@ -34,10 +34,10 @@ def parts_of(scheme: Scheme, callbacks: Callbacks) -> dict[str, Any]:
 
 
 def positive(name: str, value: int) -> int:
-    """A number from 1 on.
+    """Return a number after checking that it is an int of at least 1.
 
     Raises:
-        ValueError: it is another.
+        ValueError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
@@ -45,10 +45,10 @@ def positive(name: str, value: int) -> int:
 
 
 def refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:
-    """Check that a checkpoint is of the composition that is to go on from it.
+    """Check that a checkpoint is from the composition that is to resume from it.
 
     Raises:
-        CheckpointError: it is of another.
+        CheckpointError: it is from another.
     """
     differing = differences(ours, saved)
     if differing:

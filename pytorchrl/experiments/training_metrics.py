@@ -1,4 +1,4 @@
-"""What happens between two log records: episodes that ended, updates that were made."""
+"""Metrics of the training episodes and updates between two log records."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,9 +12,9 @@ from storages.transition import ERRORS
 
 
 class TrainingMetrics:
-    """Gathers episodes and updates, and makes means of them.
+    """Collects episodes and metrics of updates, and averages them.
 
-    Values are kept as they come, tensors included, so that no device is waited for before the mean is due.
+    Values are kept as they are, including tensors, so that the device is synchronised only when they are averaged.
     """
 
     def __init__(self) -> None:
@@ -23,18 +23,18 @@ class TrainingMetrics:
         self._updates: dict[str, list[Any]] = {}
 
     def add_episodes(self, episodes: Iterable[Episode], shaped_returns: Iterable[float] = ()) -> None:
-        """Episodes that ended, and returns of the rewards that the storage got instead of the environments' own."""
+        """Add episodes that ended, and returns in stored rewards where these differ from the environments' own."""
         self._episodes.extend(episodes)
         self._shaped_returns.extend(shaped_returns)
 
     def add_update(self, info: Mapping[str, Any]) -> None:
-        """What an update said; its per-row errors are left out."""
+        """Add the metrics of an update, without its per-row errors."""
         for name, value in info.items():
             if name != ERRORS:
                 self._updates.setdefault(name, []).append(value)
 
     def collect(self) -> dict[str, float]:
-        """Means since the last call, under the names that they are logged with."""
+        """Return the means since the last call, by the names that they are logged with."""
         record: dict[str, float] = {}
         if self._episodes:
             record["train/return"] = float(np.mean([episode.episode_return for episode in self._episodes]))
@@ -50,7 +50,7 @@ class TrainingMetrics:
         return record
 
     def state_dict(self) -> dict[str, Any]:
-        """What was gathered since the last record, as plain data."""
+        """Return what was collected since the last record, as plain data."""
         return {
             "episodes": [episode.state_dict() for episode in self._episodes],
             "shaped_returns": list(self._shaped_returns),

@@ -1,4 +1,4 @@
-"""Metrics to files, to wandb and TensorBoard, to the terminal and to pictures."""
+"""Logging of metrics: files, wandb, TensorBoard, the terminal, and plots of learning curves."""
 
 from pytorchrl.logging.metrics_file import MetricsFile, read_metrics
 from pytorchrl.logging.pictures.plots import plot_runs

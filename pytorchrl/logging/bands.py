@@ -1,4 +1,4 @@
-"""Curves of several runs as one: a statistic over the runs, with its bootstrap interval."""
+"""Aggregate the curves of several runs: a statistic over the runs, with its bootstrap interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from pytorchrl.logging.curves import Curve
 
 _MOST_POINTS = 400
 _POINTS = 200
-"""Of curves that were measured at more different positions than that."""
+"""Points of a band whose curves were measured at more than ``_MOST_POINTS`` positions."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A statistic over runs."""
+    """A statistic over runs along an axis, with its confidence band."""
 
     x: Floats
     values: Floats
     low: Floats
-    """Of the 95% interval; NaN of a single run."""
+    """Lower bound of the 95% interval; NaN for a single run."""
     high: Floats
 
     def __len__(self) -> int:
@@ -28,10 +28,9 @@ class Band:
 
 
 def band_of(curves: Sequence[Curve], statistic: StatisticName = "iqm") -> Band | None:
-    """A statistic of curves where all of them were measured; None where they do not overlap.
+    """Return a statistic over curves in the range that all of them cover; None where they do not overlap.
 
-    Between its points a curve is a straight line. Beyond the end of the shortest the statistic would be that of the
-    runs that went on, which are others.
+    Curves are interpolated linearly. Beyond the end of the shortest curve, the statistic would be of fewer runs.
     """
     first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     if first > last:

@@ -1,4 +1,4 @@
-"""A bar for whatever takes a while, where the output is a terminal."""
+"""Progress bars of slow operations, shown where the output is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,15 +13,15 @@ Item = TypeVar("Item")
 
 @contextmanager
 def bar(title: str, total: int | None, unit: str, console: Console | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar while the context lasts; call what it gives to say how many more are done.
+    """Show a progress bar in a context, which gives a function to advance it by a number of items.
 
     Args:
-        title: what takes a while.
-        total: how many there are; None where nobody knows.
-        unit: of what.
+        title: the operation.
+        total: the number of items; None where unknown.
+        unit: what the items are.
         console: where to draw; None takes the standard output.
     """
-    # As in ProgressDisplay: only the output itself knows whether it is a terminal.
+    # FORCE_COLOR and its like make rich take pipes for terminals, as in ProgressDisplay.
     console = console or Console(force_terminal=sys.stdout.isatty())
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -36,7 +36,7 @@ def bar(title: str, total: int | None, unit: str, console: Console | None = None
 
 
 def watched(items: Iterable[Item], title: str, total: int | None, unit: str) -> Iterator[Item]:
-    """The same items, with a bar while they are gone through."""
+    """Yield the items, and show a progress bar meanwhile."""
     with bar(title, total, unit) as advance:
         for item in items:
             yield item

@@ -16,17 +16,17 @@ StatisticName: TypeAlias = Literal["iqm", "median", "mean"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
-"""Of scores."""
+"""Of a statistic of scores."""
 BAND_RESAMPLES = 1_000
-"""Of curves, which have many points."""
+"""Of a statistic of curves, which have many points."""
 SEED = 0
-"""Of the generator that resamples."""
+"""Of the generator of resamples."""
 _MOST_VALUES_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic with its 95% interval; the interval is NaN where a single run says nothing of the spread."""
+    """A statistic with its 95% interval, which is NaN where there are too few runs for one."""
 
     value: float
     low: float
@@ -39,9 +39,9 @@ class Estimate:
 
 
 def interquartile_mean(values: NDArray[Any], axis: int = -1) -> Floats:
-    """Mean without the lowest and the highest quarter of the values.
+    """Return the mean without the lowest and the highest quarter of the values.
 
-    Of n values, ``n // 4`` are left out at either end, so that it is the mean of fewer than four values.
+    Of n values, ``n // 4`` are left out at either end; of fewer than four values it is the mean of all.
     """
     cut = values.shape[axis] // 4
     kept = np.sort(values, axis=axis).take(range(cut, values.shape[axis] - cut), axis=axis)
@@ -56,9 +56,9 @@ STATISTICS: Mapping[StatisticName, Callable[..., Any]] = {
 
 
 def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -> Estimate:
-    """A statistic of all scores, with its stratified bootstrap interval.
+    """Return a statistic of all scores, with its stratified bootstrap interval.
 
-    Runs are drawn anew, with replacement, within each stratum (section 4.1 of the paper); the interval lies between the
+    Runs are resampled with replacement within each stratum (section 4.1 of the paper); the interval lies between the
     percentiles 2.5 and 97.5.
 
     Args:
@@ -75,18 +75,20 @@ def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -
 
 
 def resampled(scores: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
-    """Draw as many scores as there are, with replacement, again and again; of shape (resamples, runs)."""
+    """Draw bootstrap resamples of scores, of shape (resamples, runs)."""
     return scores[generator.integers(len(scores), size=(RESAMPLES, len(scores)))]
 
 
 def interval(values: NDArray[Any]) -> tuple[float, float]:
-    """The bounds between which 95% of resampled statistics lie."""
+    """Return the percentiles 2.5 and 97.5 of resampled statistics."""
     low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
 def band(values: NDArray[Any], statistic: StatisticName = "iqm") -> tuple[Floats, Floats, Floats]:
-    """A statistic of curves at each point, with the bounds of its bootstrap interval, which are NaN of a single run.
+    """Return a statistic of curves at each point, with the bounds of its bootstrap interval.
+
+    The bounds are NaN for a single run.
 
     Args:
         values: of shape (runs, points). Whole runs are resampled.

@@ -1,4 +1,4 @@
-"""What runs have measured, as curves over steps, seconds or episodes."""
+"""Metrics of runs, as curves over steps, seconds or episodes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _WHAT_RETURNS_DEPEND_ON = ("env", "wrappers", "env_kwargs")
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over steps, seconds or episodes, which do not fall."""
+    """Values over steps, seconds or episodes in non-decreasing order."""
 
     x: NDArray[np.float64]
     values: NDArray[np.float64]
@@ -36,21 +36,21 @@ NOTHING = Curve(np.empty(0), np.empty(0))
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder holds of measurements."""
+    """The configuration and the metrics in a run folder."""
 
     folder: Path
     config: Mapping[str, Any]
-    """The composition, without the places where storages are kept; empty where it is not known."""
+    """The composition, without the paths of storages and data sets; empty where unknown."""
     records: Sequence[Mapping[str, float]]
     """As :func:`read_metrics` returns them, in the order of their steps."""
 
     def curve(self, metric: str, x: XAxis = "steps") -> Curve:
-        """The finite values of a metric."""
+        """Return the finite values of a metric."""
         at, values, _ = self._points(metric, x)
         return Curve(at, values)
 
     def smoothed(self, metric: str, x: XAxis = "steps") -> Curve:
-        """The mean of each value and those around it; episodes count alike, however many a record holds."""
+        """Return the moving average of a metric; values of training are weighted by the episodes of their records."""
         at, values, episodes = self._points(metric, x)
         window = min(len(at) // _SMOOTHED_PART, _MOST_SMOOTHED_RECORDS) // 2 * 2 + 1
         if window == 1:
@@ -64,13 +64,13 @@ class Run:
         return self.curve(EVALUATION, x)
 
     def training(self, x: XAxis = "steps") -> Curve:
-        """Returns of training episodes, smoothed; empty where those of evaluations mean something else."""
+        """Returns of training episodes, smoothed; empty where they are not comparable with those of evaluations."""
         if len(self.evaluations()) and not _returns_compare(self.config):
             return NOTHING
         return self.smoothed(TRAINING, x)
 
     def _points(self, metric: str, x: XAxis) -> NDArray[np.float64]:
-        """Positions, values, and how many episodes each is the mean of; of shape (3, points)."""
+        """Return positions, values, and numbers of episodes that these are means of, of shape (3, points)."""
         counted = metric.startswith("train/")
         found = [
             (at, record[metric], record.get(_EPISODES, 1.0) if counted else 1.0)
@@ -112,7 +112,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _positions(records: Sequence[Mapping[str, float]], x: XAxis) -> NDArray[np.float64]:
-    """Where records lie on the axis, NaN where that is not known."""
+    """Return the positions of records on an axis, NaN where unknown."""
     if x == "episodes":
         episodes = np.nan_to_num([record.get(_EPISODES, 0.0) for record in records])
         return np.asarray(np.cumsum(episodes), np.float64)
@@ -120,10 +120,10 @@ def _positions(records: Sequence[Mapping[str, float]], x: XAxis) -> NDArray[np.f
 
 
 def _checked(config: Any) -> dict[str, Any]:
-    """A composition whose parts have hyper-parameters.
+    """Check that a configuration is a composition whose parts have hyper-parameters, and return it.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not.
     """
     if not isinstance(config, dict):
         raise ValueError("it holds no composition")
@@ -138,7 +138,7 @@ def _checked(config: Any) -> dict[str, Any]:
 
 
 def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The composition as it would be anywhere else: where a storage or a data set is kept makes it no other."""
+    """Remove the paths of storages and data sets, which do not distinguish compositions."""
     changed: dict[str, Any] = {}
     if config.get("storage"):
         changed["storage"] = _without_place(config["storage"])
@@ -153,9 +153,9 @@ def _without_place(storage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _returns_compare(config: Mapping[str, Any]) -> bool:
-    """Whether returns of training and of evaluations mean the same: not where rewards of the former are scaled, say."""
+    """Whether training and evaluations have the same environment and wrappers, so that returns are comparable."""
     train, test = ((config.get(part) or {}).get("hyper_parameters") for part in ("train_envs", "test_envs"))
     if train is None or test is None:
         return True
-    # None and empty are the same: nothing was asked for.
+    # None and an empty value both mean that nothing was given.
     return all((train.get(name) or None) == (test.get(name) or None) for name in _WHAT_RETURNS_DEPEND_ON)

@@ -1,4 +1,4 @@
-"""Which runs belong together, and names for them: no longer than what tells one from the others."""
+"""Group runs by composition, and name each group by what distinguishes it."""
 
 import json
 import os
@@ -18,17 +18,17 @@ _FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes"})
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but their seed."""
+    """Runs that differ only in their seed."""
 
     name: str
-    """What tells it from other groups of the environment; what is compared has the same name in each environment."""
+    """Unique within the environment; groups that are compared have the same name in each environment."""
     environment: str
-    """Its id, with the arguments that it was made with; empty where it is not known."""
+    """Id of the environment, with its arguments; empty where unknown."""
     runs: tuple[Run, ...]
 
 
 def grouped(runs: Iterable[Run]) -> list[Group]:
-    """Put together the runs that differ in nothing but their seed (and in where they were logged), and name them."""
+    """Group the runs that differ only in seed, logging and checkpoints, and name the groups."""
     compositions: dict[str, list[Run]] = {}
     for run in runs:
         compositions.setdefault(composition_of(run), []).append(run)
@@ -37,13 +37,13 @@ def grouped(runs: Iterable[Run]) -> list[Group]:
 
 
 def composition_of(run: Run) -> str:
-    """A text that is equal for runs that differ in nothing but their seed, and in where they were logged."""
+    """Return a text that is equal for runs that differ only in seed, logging and checkpoints."""
     composition = {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
     return json.dumps(composition, sort_keys=True) if composition else str(run.folder)
 
 
 def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
-    """Groups that have names already, apart from each other where their environments differ."""
+    """Divide runs that are grouped by name already by their environments, too."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for name, members in runs.items():
         for run in members:
@@ -52,7 +52,7 @@ def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
 
 
 def environment(config: Mapping[str, Any]) -> str:
-    """The environment that a run is evaluated in, with the arguments that it was made with."""
+    """Return the id of the environment that a run is evaluated in, with its arguments."""
     envs = ((config.get("test_envs") or config.get("train_envs") or {}).get("hyper_parameters")) or {}
     env = envs.get("env") or ""
     name = str(env.get("callable", "") if isinstance(env, Mapping) else env)
@@ -63,12 +63,12 @@ def environment(config: Mapping[str, Any]) -> str:
 
 
 def environments(groups: Iterable[Group]) -> list[str]:
-    """The environments of some groups, each once."""
+    """Return the environments of groups, each once."""
     return list(dict.fromkeys(group.environment for group in groups))
 
 
 def title(groups: Sequence[Group]) -> str:
-    """Which algorithms on which environments, or the folders where that is not known."""
+    """Return a title of algorithms and environments, or of folders where these are unknown."""
     runs = [group.runs[0] for group in groups]
     algorithms = list(dict.fromkeys(filter(None, (_part(run, "algorithm") for run in runs))))
     tasks = ", ".join(filter(None, environments(groups)))
@@ -78,14 +78,14 @@ def title(groups: Sequence[Group]) -> str:
 
 
 def unit(groups: Iterable[Group]) -> str:
-    """What the steps of some runs are: those without environments to train in count updates."""
+    """Return the unit of the runs' steps: updates for runs without training environments."""
     runs = [run for group in groups for run in group.runs]
     units = {"updates" if run.config.get("train_envs", "") is None else "environment steps" for run in runs}
     return units.pop() if len(units) == 1 else "environment steps, or updates"
 
 
 def _names(groups: Sequence[Group]) -> list[str]:
-    """By the algorithm, where that is not enough by the storage, then by settings, then by the folder."""
+    """Name groups by algorithm, and as far as needed by storage, by settings, or by folder."""
     names = _folder_names(groups)
     for algorithm, of_algorithm in _by_part(groups, range(len(groups)), "algorithm").items():
         of_storages = _by_part(groups, of_algorithm, "storage")
@@ -99,7 +99,7 @@ def _names(groups: Sequence[Group]) -> list[str]:
             settings = [""] * len(members) if is_enough else _differing_settings([groups[n] for n in members])
             for number, setting in zip(members, settings or (), strict=settings is not None):
                 names[number] = ", ".join(filter(None, (prefix, setting)))
-    # Nothing may tell two apart, such as classes of a script that have changed.
+    # Two names may still be equal, where only the classes of a script have changed.
     seen = Counter((group.environment, name) for group, name in zip(groups, names, strict=True))
     return [
         name if seen[group.environment, name] == 1 else str(group.runs[0].folder)
@@ -108,7 +108,7 @@ def _names(groups: Sequence[Group]) -> list[str]:
 
 
 def _by_part(groups: Sequence[Group], members: Iterable[int], part: str) -> dict[str, list[int]]:
-    """Numbers of groups by the name of a part."""
+    """Return the indices of groups by the name of a part."""
     found: dict[str, list[int]] = {}
     for number in members:
         found.setdefault(_part(groups[number].runs[0], part), []).append(number)
@@ -131,7 +131,7 @@ def _part(run: Run, part: str) -> str:
 
 
 def _folder_names(groups: Sequence[Group]) -> list[str]:
-    """The folder that holds the runs of each group and no others, from the deepest on that holds all."""
+    """Name each group by the folder that holds only its runs, relative to the deepest folder that holds all."""
     folders = [[run.folder.resolve() for run in group.runs] for group in groups]
     above = _common(folder for of_group in folders for folder in of_group)
     names = []
@@ -151,14 +151,14 @@ def _common(folders: Iterable[Path]) -> Path:
 
 
 def _differing_settings(groups: Sequence[Group]) -> list[str] | None:
-    """What each has where those of one environment differ, ``n_step=3``; None where that is too much to read."""
+    """Return the settings that differ between groups of one environment, ``n_step=3``; None if there are too many."""
     settings = [dict(_flat(group.runs[0].config)) for group in groups]
     names: dict[str, None] = {}
     for env in environments(groups):
         beside = [config for config, group in zip(settings, groups, strict=True) if group.environment == env]
         of_any = dict.fromkeys(name for config in beside for name in config)
         names |= {name: None for name in of_any if len({config.get(name) for config in beside}) > 1}
-    # Environments to train and to evaluate in have the same settings mostly.
+    # Training and test environments mostly have the same settings, which are shown once.
     distinct = {(_last(name), *(config.get(name) for config in settings)): name for name in names}
     if len(distinct) > _MOST_SETTINGS_IN_A_NAME:
         return None
@@ -174,7 +174,7 @@ def _last(name: str) -> str:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """All settings of a composition as texts, ``storage.n_step``."""
+    """Yield the dotted name of each setting of a composition, ``storage.n_step``, and its text."""
     for key, value in config.items():
         if not prefix and key in (_NO_PART_OF_A_COMPOSITION | _FOLLOWS_FROM_OTHERS):
             continue
@@ -190,7 +190,7 @@ def _is_setting(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value as one writes it: ``LinearSchedule(0.001, 0, 1)``."""
+    """Format a value for a name: ``LinearSchedule(0.001, 0, 1)``."""
     if _is_setting(value):
         return f"{value['name']}({', '.join(map(_text, (value['hyper_parameters'] or {}).values()))})"
     if isinstance(value, list):

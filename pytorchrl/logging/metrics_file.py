@@ -1,4 +1,4 @@
-"""Metrics in the run folder: a JSON object a line, readable while the run goes on and after it was killed."""
+"""Metrics in the run folder: one JSON object per line, readable during the run and after a crash."""
 
 import json
 import math
@@ -12,16 +12,16 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 class MetricsError(ValueError):
-    """A file of metrics that holds something else."""
+    """A line of a metrics file is not a JSON object of numbers."""
 
 
 class MetricsFile:
-    """Appends records to a ``metrics.jsonl``; each is in the file before the call returns, and no file stays open.
+    """Appends records to a ``metrics.jsonl``; each is written before the call returns, and the file is not kept open.
 
     Args:
-        path: the file. What it holds stays as it is until the first record is written.
-        goes_on_at: of how many steps the first record is at least. Records of more that are there already are dropped:
-            a run resumed from an earlier checkpoint measures those steps again. None keeps all.
+        path: the file, which is not changed before the first record is written or :meth:`begin` is called.
+        goes_on_at: the steps at which a resumed run continues. Existing records of more steps are dropped, since the
+            run measures those steps again. None keeps all.
     """
 
     def __init__(self, path: Path, goes_on_at: int | None = None) -> None:
@@ -31,9 +31,9 @@ class MetricsFile:
         self._closed = False
 
     def begin(self) -> None:
-        """Drop the records that are measured again, and a last line that a killed run did not finish.
+        """Drop the records that will be measured again, and an unfinished last line of a killed run.
 
-        The first record does so as well.
+        The first :meth:`write` does so as well.
         """
         if self._begun:
             return
@@ -44,7 +44,7 @@ class MetricsFile:
         if last is not None:
             _rewrite(self._path, keep=lambda record: (record.get("steps") or 0) <= last)
         elif not self._path.read_bytes().endswith(b"\n"):
-            # Else the next record would be glued to the unfinished one.
+            # Else the next record would be appended to the unfinished line.
             _rewrite(self._path, keep=lambda record: True)
 
     def write(self, metrics: Mapping[str, float | int]) -> None:
@@ -66,7 +66,7 @@ class MetricsFile:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, float]]:
-    """All records of a ``metrics.jsonl``, nulls as NaN; a last line that was not finished is left out.
+    """Read all records of a ``metrics.jsonl``, nulls as NaN; an unfinished last line is left out.
 
     Raises:
         MetricsError: a line before the last is no JSON object of numbers.
@@ -78,7 +78,7 @@ def read_metrics(path: str | Path) -> list[dict[str, float]]:
 
 
 def _plain(value: float | int) -> float | int | None:
-    """What JSON has for a number; numpy's and torch's scalars become Python's."""
+    """Convert a number for JSON: scalars of numpy and torch become Python's, NaN and infinity None."""
     number = value if isinstance(value, int) else float(value)
     return number if math.isfinite(number) else None
 
@@ -93,7 +93,7 @@ def _records(path: Path) -> Iterator[tuple[str, _Record]]:
                 _check(record)
             except (ValueError, RecursionError) as error:
                 if not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES:
-                    # It was not finished.
+                    # A killed run did not finish it.
                     return
                 raise MetricsError(f"{path}, line {number} is no JSON object of numbers: {error}") from error
             yield line.decode().rstrip("\n"), record
@@ -108,6 +108,6 @@ def _check(record: object) -> None:
 
 
 def _rewrite(path: Path, keep: Callable[[_Record], bool]) -> None:
-    """Keep some records; whoever is interrupted here leaves the file as it was."""
+    """Rewrite the file atomically with the records to keep."""
     with replacing(path, durable=True) as file:
         file.writelines(line.encode() + b"\n" for line, record in _records(path) if keep(record))

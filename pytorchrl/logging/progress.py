@@ -1,4 +1,4 @@
-"""One live display for a run in a terminal, nothing where the output is none."""
+"""A live display of a run in a terminal; nothing is shown where the output is not a terminal."""
 
 import math
 import sys
@@ -30,7 +30,7 @@ class ProgressDisplay:
         initial_steps: where a resumed run begins.
         unit: what steps are.
         console: where to draw; None takes the standard output.
-        clock: seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ProgressDisplay:
             self._live = None
 
     def update(self, steps: int, metrics: Mapping[str, float] | None = None) -> None:
-        """Say how far the run is; drawn a few times a second, else next to free.
+        """Set the progress of the run; it is drawn a few times per second at most.
 
         Args:
             steps: so far.
@@ -145,7 +145,7 @@ def _line(entries: Iterable[str]) -> Text:
 
 
 def _filled(entries: Iterable[str], width: int) -> list[list[str]]:
-    """The entries in lines of a width; none is broken, so that a value stays beside its name."""
+    """Fill lines of a width with entries; none is broken, so that a value stays beside its name."""
     lines: list[list[str]] = []
     for entry in entries:
         if lines and len(_GAP.join([*lines[-1], entry])) <= width:
@@ -156,7 +156,7 @@ def _filled(entries: Iterable[str], width: int) -> list[list[str]]:
 
 
 def _readable(value: float) -> str:
-    """Four digits that count, and no exponent where a number is of a human size."""
+    """Format a number with four significant digits, or without decimals from a thousand to a billion."""
     if math.isfinite(value) and 1_000 <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.4g}"

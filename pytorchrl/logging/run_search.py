@@ -1,4 +1,4 @@
-"""Runs below folders."""
+"""Find and read the runs below folders."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from pathlib import Path
 from pytorchrl.logging.curves import EVALUATION, TRAINING, Run, read_run
 
 _BACKUP = re.compile(r"\.backup-\d+$")
-"""How folders end that a run was moved to when another overwrote it."""
+"""Suffix of the folder that an overwritten run was moved to."""
 
 
 def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Run folders among some paths and below them, each once; seed 2 comes before seed 10.
+    """Find the run folders among paths and below them, each once; seed 2 comes before seed 10.
 
-    Runs that others have overwritten, and what lies inside of a run or behind a link, are no runs of their own.
+    Overwritten runs, folders within a run, and what is below a symbolic link are left out.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -29,14 +29,14 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None) -> tuple[list[Run], list[str]]:
-    """Read the runs among some paths and below them that have measured something.
+    """Read the runs among paths and below them that have measured a metric.
 
     Args:
         paths: run folders, and folders with runs below them.
         metric: what they must have measured; a return, of evaluations or of training, where left out.
 
     Returns:
-        The runs, and a line for each that was found below a folder and cannot be used, with the reason.
+        The runs, and a line with the reason for each that was found below a folder and cannot be used.
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run that can be used.
@@ -60,7 +60,7 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
 
 
 def refuse_without(run: Run, metric: str | None) -> None:
-    """Refuse a run that has not measured something; see :func:`read_runs`.
+    """Raise an error for a run that has not measured a metric; see :func:`read_runs`.
 
     Raises:
         ValueError: it has not.

@@ -1,4 +1,4 @@
-"""Whether wandb sends what is logged: as the user's settings say, where that needs no login and no waiting."""
+"""The mode of wandb: that of the user's settings, unless it needs a login prompt or a long wait."""
 
 import logging
 import os
@@ -22,17 +22,17 @@ _logger = logging.getLogger(__name__)
 
 
 def mode_of(settings: "wandb.Settings") -> Mode:
-    """The mode that the user asked for and that can be had without asking or waiting."""
+    """Return the mode of the user's settings, or "offline" where it needs a login prompt or a long wait."""
     if "mode" not in settings.model_fields_set:
-        # An agent of a sweep has logged in, and waits for what its runs send.
+        # A sweep agent has logged in, and waits for the metrics of its runs.
         return _reachable("online", settings) if settings.sweep_id else "offline"
-    # Older words for two of these.
+    # Older names of two modes.
     mode = cast("Mode", {"run": "online", "dryrun": "offline"}.get(settings.mode, settings.mode))
     return _reachable(mode, settings) if mode in ("online", "shared") else mode
 
 
 def _reachable(mode: Mode, settings: "wandb.Settings") -> Mode:
-    """The mode, where wandb will find a login and a server; else "offline", with a warning."""
+    """Return the mode where there are credentials and a server answers; else "offline", with a warning."""
     if not _has_credentials(settings):
         _logger.warning("wandb: mode is %s, but no API key is configured; logging offline", mode)
         return "offline"
@@ -43,7 +43,7 @@ def _reachable(mode: Mode, settings: "wandb.Settings") -> Mode:
 
 
 def _has_credentials(settings: "wandb.Settings") -> bool:
-    """Whether wandb will find what it logs in with; where it does not, it asks."""
+    """Whether wandb will find credentials; where it does not, it prompts for them."""
     if settings.api_key or os.environ.get("WANDB_API_KEY") or settings.identity_token_file:
         return True
     files = [os.environ["NETRC"]] if "NETRC" in os.environ else ["~/.netrc", "~/_netrc"]
@@ -58,7 +58,7 @@ def _has_credentials(settings: "wandb.Settings") -> bool:
 
 
 def _answers(url: str) -> bool:
-    """Whether a server answers, be it with an error: wandb itself would try for much longer."""
+    """Whether a server answers, even with an error; wandb itself would try for much longer."""
     try:
         with urlopen(url, timeout=_SECONDS_TO_ANSWER):
             return True
@@ -68,7 +68,7 @@ def _answers(url: str) -> bool:
     except HTTPException:
         return True
     except URLError as error:
-        # Certificates are wandb's to judge: it has settings for them.
+        # wandb checks certificates itself, by its own settings.
         return isinstance(error.reason, ssl.SSLError)
     except OSError:
         return False

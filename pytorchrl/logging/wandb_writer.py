@@ -1,4 +1,4 @@
-"""Weights & Biases: offline unless the user's own settings say otherwise, and never in the way of a run."""
+"""Writer of metrics to Weights & Biases, offline unless the user's own settings say otherwise."""
 
 import logging
 import secrets
@@ -27,18 +27,18 @@ _logger = logging.getLogger(__name__)
 class WandbWriter:
     """Logs a run to wandb, from the run folder.
 
-    The mode is the user's (WANDB_MODE or wandb's settings files); else it is offline, but online where an agent of a
-    sweep has started the process. It never asks for a login: online without credentials, or without an answer of the
-    server, becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, so that a resumed run
-    continues the same wandb run; an offline one is there in parts, which ``wandb sync`` joins.
+    The mode is the user's (WANDB_MODE or wandb's settings files); without one it is offline, or online where a sweep
+    agent has started the process. There is never a login prompt: without credentials, or without an answer of the
+    server, online becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, so that a resumed run
+    continues the same wandb run; an offline run is then stored in parts, which ``wandb sync`` joins.
 
-    Where ``wandb.init`` was called already, the first run folder is logged to that run, which is not finished here. In
-    a process of a sweep's agent it is the agent's run.
+    Where ``wandb.init`` was called already, the first run folder is logged to that run, and the caller finishes it. In
+    a process of a sweep agent, the run is the agent's.
 
     Args:
         log_dir: the run folder, which must exist.
-        config: what the run is made of.
-        run_name: what wandb shows; None takes the folder's name.
+        config: the composition of the run.
+        run_name: the name that wandb shows; None takes the folder's name.
 
     Raises:
         ValueError: another run folder is logged to the agent's run.
@@ -60,9 +60,9 @@ class WandbWriter:
             self._run = active
         else:
             self._run = self._started(mode_of(wandb.setup().settings))
-        # wandb gives its method no types.
+        # The method of wandb has no annotations.
         self._run.config.update(self._config, allow_val_change=True)  # type: ignore[no-untyped-call]
-        # Training and evaluation log at the same step, so wandb's own ever-growing step does not fit.
+        # Training and evaluation log at the same step, so wandb's own step, which must increase, does not fit.
         self._run.define_metric("*", step_metric="steps")
         _folders[self._run.id] = log_dir
         self._keep_id(self._run.id)
@@ -83,7 +83,7 @@ class WandbWriter:
         """Log a video, of which wandb takes a copy."""
         import wandb
 
-        # wandb counts the formats that it knows, of which ours are two.
+        # wandb annotates the format as a Literal, which has both of ours.
         kind: Any = path.suffix.removeprefix(".")
         self._run.log({name: wandb.Video(str(path), format=kind), "steps": steps})
 
@@ -105,7 +105,7 @@ class WandbWriter:
             self._run.log({"evaluations" if name is None else f"evaluations/{name}": table, "steps": self._steps})
 
     def _started(self, mode: Mode) -> "wandb.Run":
-        """A run that is to be finished here."""
+        """Start a run that this writer finishes."""
         import wandb
 
         try:
@@ -114,7 +114,7 @@ class WandbWriter:
             if mode not in ("online", "shared"):
                 raise
             _logger.warning("wandb: no online run could be started, logging offline: %s", " ".join(str(error).split()))
-            # wandb's service holds on to the id of a run that it could not start.
+            # wandb's service does not release the id of a run that it could not start.
             self._id_file.unlink(missing_ok=True)
             return self._start("offline")
 
@@ -125,7 +125,7 @@ class WandbWriter:
         settings = wandb.Settings(
             silent=True,
             console="off",
-            # Another one, although this process may log others.
+            # A separate run, although this process may log others.
             reinit="create_new",
             init_timeout=_SECONDS_TO_START,
             # What is not sent by then is in the run folder, for `wandb sync`.
@@ -133,7 +133,7 @@ class WandbWriter:
         )
         arguments: dict[str, Any] = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
         if told.sweep_id and told.run_id:
-            # The agent has named the run, and waits for that one.
+            # The agent has chosen the id, and waits for that run.
             run_id = told.run_id
             if _folders.get(run_id, self._log_dir) != self._log_dir:
                 raise ValueError(
@@ -144,7 +144,7 @@ class WandbWriter:
             run_id = self._kept_id()
             arguments |= {"id": run_id, "resume": "allow"}
         if run_id in _open_runs:
-            # Resumed where the first writer of the folder was not closed; wandb refuses an id twice at a time.
+            # The first writer of the folder was not closed, and wandb refuses two open runs with one id.
             _open_runs.pop(run_id).finish()
         run = wandb.init(**arguments)
         _open_runs[run.id] = run
@@ -161,4 +161,4 @@ class WandbWriter:
 
 _open_runs: dict[str, "wandb.Run"] = {}
 _folders: dict[str, Path] = {}
-"""Which run folder was logged to a wandb run in this process."""
+"""The run folder that was logged to each wandb run in this process, by run id."""

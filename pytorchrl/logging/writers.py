@@ -1,4 +1,4 @@
-"""Where metrics go beside the run folder's own file, when asked."""
+"""Optional writers of metrics, beside the run folder's own file."""
 
 import difflib
 import importlib.util
@@ -14,16 +14,16 @@ from storages.persistent.log.files import refuse_link
 
 
 class MetricsWriter(Protocol):
-    """Takes records of metrics."""
+    """Writes metrics, histograms and videos of a run."""
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
-        """Take the values measured after so many environment transitions."""
+        """Write the values measured after ``steps`` environment transitions."""
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
-        """Show how values are distributed after so many environment transitions."""
+        """Write a histogram of each array after ``steps`` environment transitions."""
 
     def write_video(self, steps: int, name: str, path: Path) -> None:
-        """Show a video that was recorded after so many environment transitions, where that can be shown."""
+        """Write a video recorded after ``steps`` environment transitions, where videos are supported."""
 
     def close(self) -> None:
         """Finish; nothing is written afterwards."""
@@ -34,8 +34,8 @@ class TensorBoardWriter:
 
     Args:
         log_dir: the run folder.
-        resumed_at: environment transitions at which a resumed run continues; TensorBoard hides what was logged after
-            them before. None where the run is new.
+        resumed_at: environment transitions at which a resumed run continues; TensorBoard hides earlier records of
+            later steps. None where the run is new.
     """
 
     def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
@@ -58,7 +58,7 @@ class TensorBoardWriter:
         self._writer.flush()
 
     def write_video(self, steps: int, name: str, path: Path) -> None:
-        """Leave it out: TensorBoard shows no video files."""
+        """Do nothing: TensorBoard shows no video files."""
 
     def close(self) -> None:
         """Close the event file."""
@@ -68,12 +68,12 @@ class TensorBoardWriter:
 def make_writers(
     names: Sequence[str], log_dir: Path, config: Mapping[str, object], *, resumed_at: int | None = None
 ) -> list[MetricsWriter]:
-    """The writers of some names.
+    """Make the writers of some names.
 
     Args:
         names: "wandb", "tensorboard".
         log_dir: the run folder, made where there is none.
-        config: what the run is made of, to be logged with it.
+        config: the composition of the run, which is logged with it.
         resumed_at: environment transitions at which a resumed run continues; None where the run is new.
 
     Raises:

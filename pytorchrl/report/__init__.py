@@ -1,4 +1,4 @@
-"""Runs as one page for a browser, which needs nothing beside itself."""
+"""A report of runs as one self-contained HTML page."""
 
 from pytorchrl.report.page import Limits, write_report
 

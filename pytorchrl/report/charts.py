@@ -1,4 +1,4 @@
-"""The numbers of the page's curves and histograms, as plain data for its scripts."""
+"""Data of the page's curves and histograms, for its scripts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pytorchrl.report.groups import RunGroup
 from pytorchrl.report.runs import RunRead
 
 MOST_POINTS = 1_000
-"""Of a curve; of a longer one, the means of neighbouring points are shown."""
+"""Largest number of points of a curve; of a longer one, means of neighbouring points are shown."""
 _MOST_BARS = 40
 _DIGITS = 6
 _RETURNS = ("test/return", "train/return")
@@ -19,7 +19,7 @@ _CLOCKS = ("steps", "seconds")
 
 
 def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """Everything that runs have measured, over steps, seconds and training episodes.
+    """Return all metrics of runs, over steps, seconds and training episodes.
 
     Returns:
         "unit" of the steps; "metrics", the names; "groups", each with its "label", its "environment" and its "runs",
@@ -44,7 +44,7 @@ def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
 def histogram(
     values: NDArray[Any], title: str, unit: str, weights: NDArray[np.float64] | None = None
 ) -> dict[str, Any]:
-    """Bars of finite numbers: "title", "unit", "edges" and "heights"."""
+    """Return a histogram of the finite values: "title", "unit", "edges" and "heights"."""
     finite = np.isfinite(values)
     shown = values[finite]
     bars = min(_MOST_BARS, max(1, 2 * int(np.ceil(np.sqrt(len(shown))))))
@@ -53,13 +53,13 @@ def histogram(
 
 
 def _series_of(run: RunRead) -> dict[str, dict[str, list[float | None]]]:
-    """Of each metric, its values, and where they were measured."""
+    """Return the values of each metric, and the positions at which they were measured."""
     episodes = np.cumsum([record.get("train/episodes", 0.0) for record in run.records])
     names = dict.fromkeys(name for record in run.records for name in record if name not in _CLOCKS)
     series = {}
     for name in names:
         if name == "train/return" and not len(run.measured.training()):
-            # Rewards of training are not those of evaluations, so that the two are no curves of one picture.
+            # Returns of training are not comparable with those of evaluations, and not drawn beside them.
             continue
         at = [number for number, record in enumerate(run.records) if np.isfinite(record.get(name, np.nan))]
         if not at:
@@ -72,7 +72,7 @@ def _series_of(run: RunRead) -> dict[str, dict[str, list[float | None]]]:
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of as many neighbours as make the curve short enough."""
+    """Average neighbouring points, so that no more than ``MOST_POINTS`` are left."""
     together = -(-len(values) // MOST_POINTS)
     if together <= 1:
         return values
@@ -82,7 +82,7 @@ def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _rounded(values: NDArray[Any]) -> list[float | None]:
-    """As JSON has them, in few characters."""
+    """Round values for JSON; those that are not finite become None."""
     return [_short(float(value)) if np.isfinite(value) else None for value in values]
 
 

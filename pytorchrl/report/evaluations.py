@@ -12,13 +12,13 @@ class EvaluationTable:
     """Evaluations in the same environments."""
 
     name: str | None
-    """Of an :class:`EvaluateIn`; None for the test environments."""
+    """Name of an :class:`EvaluateIn`; None for the test environments."""
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 def evaluations_in(run: RunRead) -> list[EvaluationTable]:
-    """The evaluations of a run, a table for each choice of environments."""
+    """Return the evaluations of a run, a table for each choice of environments."""
     return [
         EvaluationTable(name, list(COLUMNS), [texts_of(row) for row in evaluations_of(run.records, name)])
         for name in evaluation_names(run.records)

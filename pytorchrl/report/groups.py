@@ -1,4 +1,4 @@
-"""Runs that differ in their seed alone, together, and what distinguishes the groups."""
+"""Groups of runs that differ only in their seed, and the settings that distinguish groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class RunGroup:
 
     @property
     def label(self) -> str:
-        """What tells it from the other groups of its environment."""
+        """The name that distinguishes it from other groups of its environment."""
         return self.group.name
 
     @property
     def environment(self) -> str:
-        """The environment's id, with the arguments that it was made with."""
+        """The environment's id, with its arguments."""
         return self.group.environment or "unknown"
 
 
@@ -38,11 +38,11 @@ class Difference:
 
     name: str
     values: Sequence[str]
-    """Of each group; empty where it has no such setting."""
+    """The value of each group; empty where it has no such setting."""
 
 
 def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
-    """The runs, those of one composition together."""
+    """Group runs by composition."""
     if not runs:
         return []
     by_folder = {run.folder: run for run in runs}
@@ -53,7 +53,7 @@ def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
 
 
 def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
-    """The settings that distinguish groups; where a storage is kept is none of them."""
+    """Return the settings that distinguish groups; the directory of a storage is not one of them."""
     configs = [group.runs[0].measured.config for group in groups]
     settings = [
         settings_of({name: config[name] for name in _COMPARED if name in config and name != "seed"})
@@ -67,7 +67,7 @@ def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """A whole composition, hyper-parameter by hyper-parameter, values as they are written in Python."""
+    """Return all settings of a composition by dotted names, with values formatted as in Python."""
     return dict(_settings({name: value for name, value in config.items() if name not in _FOLLOWS}))
 
 

@@ -1,4 +1,4 @@
-"""The page: runs are read, and written into one file with everything that it needs."""
+"""Write the report: one HTML file with all data, styles and scripts."""
 
 import base64
 import hashlib
@@ -34,16 +34,16 @@ _SCRIPTS = ("theme.js", "tabs.js", "panels.js", "bands.js", "curves.js", "histog
 
 @dataclass(frozen=True)
 class Limits:
-    """What a page may hold of large things."""
+    """Limits of the large contents of a page."""
 
     videos: float = 30.0
     """Megabytes of all videos."""
     checkpoint: float = 1_000.0
-    """Megabytes of a checkpoint whose storage is looked into."""
+    """Megabytes of a checkpoint whose storage is still read."""
 
 
 def write_report(paths: Sequence[Path], output: Path, title: str | None = None, limits: Limits | None = None) -> Path:
-    """Write a page about runs that a browser shows without a network; no run folder is changed.
+    """Write a self-contained HTML page about runs; no run folder is changed.
 
     Args:
         paths: run folders, and folders that hold some.
@@ -57,7 +57,7 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
     Raises:
         FileNotFoundError: a folder is not there, or there is no run.
         RuntimeError: a package is not installed.
-        ValueError: ``output`` is not to be a page.
+        ValueError: ``output`` does not end in .html or .htm.
     """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
@@ -84,7 +84,7 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
 
     read = list(read_runs(folders))
     groups = groups_of([run for run in read if isinstance(run, RunRead)])
-    # As they are grouped, everywhere.
+    # All sections have the runs in the order of the groups.
     runs = [run for group in groups for run in group.runs]
     unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]
     storages = [read_storage(run, limits.checkpoint) for run in runs]
@@ -102,7 +102,7 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         style=_part(environment, "page.css"),
         plotly=plotly,
         script=script,
-        # No script of a run folder runs, and nothing is asked of a network.
+        # No script in the data of a run folder is run, and nothing is loaded from a network.
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src data:; "
         f"script-src {_hash_of(plotly)} {_hash_of(script)}",
         data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
@@ -139,11 +139,11 @@ def _environment() -> "Environment":
 
 
 def _part(environment: "Environment", name: str) -> str:
-    """A file beside the templates that is no template."""
+    """Return the text of a file beside the templates that is no template itself."""
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
 
 
 def _hash_of(script: str) -> str:
-    """How a page names a script that it allows."""
+    """Return the hash that allows a script in the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""What runs came of: commit, command, machine, and what was not committed."""
+"""Provenance of runs: commit, command, machine and uncommitted changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from typing import Any
 from pytorchrl.report.runs import RunRead
 
 _LONGEST_DIFF = 200_000
-"""Characters of a diff that a page has."""
+"""Largest number of characters of a diff that are shown."""
 _LONGEST_ERROR = 20_000
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run came of."""
+    """Provenance of a run."""
 
     run: str
     facts: Sequence[tuple[str, str]]
     diff: int | None
-    """Number of the diff; None where everything was committed."""
+    """Number of the diff; None where the run folder has none."""
 
 
 @dataclass(frozen=True)
 class Diff:
-    """What was not committed, in the same way for some runs."""
+    """Uncommitted changes that some runs have in common."""
 
     text: str
     runs: Sequence[str]
@@ -39,7 +39,7 @@ class Failure:
 
 
 def origins_of(runs: Sequence[RunRead]) -> tuple[list[Origin], list[Diff]]:
-    """Where each run came from, and the different diffs among them."""
+    """Return the provenance of each run, and the distinct diffs."""
     by_text: dict[str, list[str]] = {}
     for run in runs:
         if run.diff is not None:
@@ -52,7 +52,7 @@ def origins_of(runs: Sequence[RunRead]) -> tuple[list[Origin], list[Diff]]:
 
 
 def failures_of(runs: Sequence[RunRead]) -> list[Failure]:
-    """The errors that ended runs; of a long one, the end."""
+    """Return the errors that ended runs; of a long one, the end."""
     return [Failure(run.name, run.error[-_LONGEST_ERROR:]) for run in runs if run.error is not None]
 
 

@@ -1,4 +1,4 @@
-"""What run folders hold for a report; nothing in them is changed, and no link in them is followed."""
+"""Read run folders for a report; nothing in them is changed, and no symbolic link is followed."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +15,16 @@ from storages.errors import PersistenceError
 from storages.persistent.log.files import read_text, refuse_link
 
 UNREADABLE = (CheckpointError, PersistenceError, OSError, ValueError, RecursionError)
-"""What reading a file raises that is damaged, or another's."""
+"""Errors of reading a file that is damaged, or that belongs to another user."""
 
 
 @dataclass(frozen=True)
 class RunRead:
-    """A run as its folder tells of it."""
+    """The contents of a run folder."""
 
     folder: Path
     name: str
-    """Tells it from the other runs of the report."""
+    """Unique among the runs of the report."""
     config: Mapping[str, Any]
     records: Sequence[Mapping[str, float]]
     versions: Mapping[str, Any]
@@ -32,11 +32,11 @@ class RunRead:
     error: str | None
     """Traceback of the error that ended it."""
     measured: Run
-    """Its composition, wherever its storages are kept, and its records, for curves."""
+    """Its records, and its composition without paths, for curves."""
 
     @property
     def checkpoint(self) -> Path:
-        """The newest one, which need not be there."""
+        """Path of the newest checkpoint, which need not exist."""
         return RunFolder(self.folder).checkpoint_file
 
     @property
@@ -46,7 +46,7 @@ class RunRead:
 
     @property
     def seconds(self) -> float:
-        """Of training, up to the last record."""
+        """Seconds of training, up to the last record."""
         return max((record.get("seconds", 0.0) for record in self.records), default=0.0)
 
 
@@ -68,7 +68,7 @@ def read_runs(folders: Sequence[Path]) -> Iterator[RunRead | Unreadable]:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The folders' paths without what all of them begin with."""
+    """Return the folders' paths relative to their common parent."""
     resolved = [folder.resolve() for folder in folders]
     parents = [folder.parent for folder in resolved]
     common = next(parent for parent in (parents[0], *parents[0].parents) if all(_is_in(p, parent) for p in parents))

@@ -1,4 +1,4 @@
-"""Returns over the seeds of each composition, compared."""
+"""Statistical comparison of compositions over their seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from pytorchrl.report.groups import RunGroup
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the runs in an environment come to."""
+    """Statistics of the runs in an environment."""
 
     tables: Sequence[Table]
     """Scores with bootstrap intervals, and probabilities of improvement; empty where no return was measured."""
     notes: Sequence[str]
-    """What the numbers do not say."""
+    """Notes on the numbers, such as too few seeds."""
 
 
 def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
@@ -32,7 +32,7 @@ def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
     try:
         comparison = compare_groups(measured)
     except ValueError as error:
-        # Some have evaluations alone, others none.
+        # Some runs have only evaluations, others have none.
         return Statistics([], [str(error)])
     return Statistics(tables_of(comparison), comparison.notes)
 

@@ -1,4 +1,4 @@
-"""What the storages of runs hold, as tables and histograms."""
+"""Contents of the storages of runs, as tables and histograms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class StorageRead:
 
 
 def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
-    """Look into the storage of a run; a text says why that cannot be done.
+    """Read the storage in the newest checkpoint of a run; return a text with the reason where that fails.
 
     Args:
         run: the run.
-        largest_checkpoint: in megabytes, which is about the memory that it takes.
+        largest_checkpoint: in megabytes; reading one takes about as much memory.
     """
     try:
         if not run.checkpoint.is_file():
@@ -47,7 +47,7 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
 
 
 def is_too_large(run: RunRead, largest_checkpoint: float) -> bool:
-    """Whether a run's checkpoint has more megabytes than that."""
+    """Whether a run's checkpoint is larger than a limit in megabytes."""
     return run.checkpoint.stat().st_size > largest_checkpoint * _MEGABYTE
 
 

@@ -1,4 +1,4 @@
-"""What became of each run, in a row, and of each group of seeds."""
+"""The table of all runs: steps, state and returns of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pytorchrl.report.runs import RunRead
 
 @dataclass(frozen=True)
 class Returns:
-    """What a run's evaluations came to; of training episodes where it has made none."""
+    """Returns of a run's evaluations; of training episodes where it has no evaluations."""
 
     of: str
     """"evaluations" or "training"."""
@@ -55,7 +55,7 @@ def rows_of(groups: Sequence[RunGroup]) -> list[Row]:
 
 
 def returns_of(run: RunRead) -> Returns | None:
-    """Final, mean of the last, and best; None where the run has not measured a return yet."""
+    """Return the final, last-ten and best return of a run; None where it has not measured one yet."""
     for kind, metric in (("evaluations", EVALUATION), ("training", TRAINING)):
         if len(run.measured.curve(metric)):
             scores = scores_of(run.measured, metric)

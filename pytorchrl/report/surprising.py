@@ -1,4 +1,4 @@
-"""The transitions that surprised an algorithm most, as rows of a table."""
+"""The most surprising transitions, those with the largest errors, as rows of a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from pytorchrl.report.storage import is_too_large
 
 COUNT = 10
 _MOST_NUMBERS = 24
-"""Of an array that is shown number by number."""
+"""Size of an array up to which all its numbers are shown."""
 
 
 @dataclass(frozen=True)
 class Surprise:
-    """A stored transition as a page tells of it."""
+    """A stored transition, formatted for the page."""
 
     row: int
     priority: str
@@ -36,7 +36,7 @@ class Surprise:
 
 
 def surprising_of(run: RunRead, largest_checkpoint: float) -> list[Surprise]:
-    """The most surprising transitions of a run; none where its storage has no priorities, or cannot be read.
+    """Return the most surprising transitions of a run; none where it has no priorities, or cannot be read.
 
     Args:
         run: the run.

@@ -1,4 +1,4 @@
-"""Videos of runs, as parts of the page."""
+"""Videos of runs, embedded in the page."""
 
 import base64
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ class Video:
 
     run: str
     path: str
-    """From the run folder."""
+    """Relative to the run folder."""
     size: str
     kind: str
-    """Of its content, as browsers name it."""
+    """MIME type."""
     address: str | None
     """The whole video, as a data URL; None where it is left out."""
 
 
 def videos_of(runs: Sequence[RunRead], megabytes: float) -> list[Video]:
-    """The videos in the runs' folders, newest first.
+    """Return the videos in the runs' folders, newest first.
 
     Args:
         runs: the runs.
-        megabytes: what all videos may take. The newest of each run comes first, then the second of each, and so on;
-            one that does not fit any more has no address.
+        megabytes: the limit of all videos together. The newest of each run comes first, then the second of each, and so
+            on; a video that does not fit any more has no address.
     """
     by_run = [_files(run.folder / "videos") for run in runs]
     left = megabytes * _MEGABYTE
@@ -57,7 +57,7 @@ def videos_of(runs: Sequence[RunRead], megabytes: float) -> list[Video]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Videos in a folder, no link among them, newest first."""
+    """Return the videos in a folder, newest first, without symbolic links."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     files = [file for file in folder.iterdir() if file.suffix in _KINDS and not file.name.startswith(".unfinished-")]

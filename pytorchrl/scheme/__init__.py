@@ -1,4 +1,4 @@
-"""Who collects, who computes gradients, who updates."""
+"""Schemes: how collection, gradient computation and updates are distributed over processes."""
 
 from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme import distributed

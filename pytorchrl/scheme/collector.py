@@ -1,4 +1,4 @@
-"""Who collects: acts in the environments and gives the storage what came of it."""
+"""Collectors: step the environments with an algorithm and store the transitions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,22 +24,22 @@ Seed: TypeAlias = int | np.random.SeedSequence
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode that ended, as the environment itself had it, below all wrappers."""
+    """A finished episode of the environment itself, below all wrappers."""
 
     episode_return: float
     """Sum of the environment's own rewards."""
     length: int
-    """Its steps in the environment."""
+    """Number of environment steps."""
     reported: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Numbers that the environment reported at its end, such as its success."""
+    """Numbers that the environment reported at the end of the episode, such as success."""
 
     def state_dict(self) -> list[Any]:
-        """Return what :class:`Episode` takes, as plain data."""
+        """Return the arguments of :class:`Episode`, as plain data."""
         return [self.episode_return, self.length, dict(self.reported)]
 
 
 class Collecting(Protocol):
-    """What acts in environments and gives the storage the transitions."""
+    """Interface of collectors: they step the environments and store the transitions."""
 
     @property
     def steps(self) -> int:
@@ -47,43 +47,43 @@ class Collecting(Protocol):
 
     @property
     def episodes(self) -> int:
-        """Episodes that ended so far, as the storage has them."""
+        """Episodes that ended so far, as stored."""
 
     def step(self) -> list[Episode]:
-        """Add a step or more of all environments; returns the environments' own episodes that ended."""
+        """Store one or more steps of all environments; returns the environments' own episodes that ended."""
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
 
     def set_target(self, target_steps: int) -> None:
-        """Let the explorer's schedules follow a run of so many environment transitions."""
+        """Set the length of the explorer's schedules, in environment transitions of the run."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next steps follow from, as tensors and plain data."""
+        """Return the state that determines the next steps, as tensors and plain data."""
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
 
 
 class _Choice(NamedTuple):
-    """What is done in a step."""
+    """The actions of a step, and the fields stored with them."""
 
     action: NDArray[Any]
     env_action: Any
     """An array; a tensor for environments that take tensors."""
     fields: Mapping[str, Any]
     rhs: Any
-    """Memory after it."""
+    """Recurrent state after the step."""
 
 
 class Collector:
     """Steps the environments with an algorithm and inserts every step into a storage.
 
     Args:
-        envs: where to act.
-        algorithm: how to act.
-        storage: what gets the transitions.
-        rewards: what the storage gets instead of the environments' rewards; None stores those.
+        envs: the environments.
+        algorithm: chooses the actions.
+        storage: gets the transitions.
+        rewards: normalises the stored rewards; None stores the environments' rewards.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class Collector:
         self.steps = 0
         """Environment transitions so far."""
         self.episodes = 0
-        """Episodes that ended so far, as the storage has them: wrappers may end an environment's own earlier."""
+        """Episodes that ended so far, as stored: wrappers may end them earlier than the environment itself does."""
         self.steps_elsewhere = 0
-        """Environment transitions of others who collect for the run, which the explorer's schedules count too."""
+        """Environment transitions of the run's other collectors, which the explorer's schedules count as well."""
         self._info_keys: Sequence[str] = getattr(storage, "info_keys", ())
         self._rewards = rewards
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
         """None where the storage gets the environments' own rewards."""
         self._exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed=0)
         self._choice: _Choice | None = None
-        """Of the step that is being made, so that a run that is saved where it fails goes on with the same."""
+        """Of the current step, so that a run that is saved after a failed step resumes with the same actions."""
         self._is_stepping = False
         self._envs_are_ahead = False
-        """Whether the environments made a step that is not stored."""
+        """Whether the environments have made a step that is not stored yet."""
         self._observation: Any = None
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
@@ -115,7 +115,7 @@ class Collector:
         self._counts_observations = algorithm.actor.normalization is not None
         """Whether observations are added to the statistics that normalise them."""
         self._stores_in_part = envs.skips_steps and not storage.on_policy
-        """Whether the storage gets the transitions that were made alone; rollouts have steps of all environments."""
+        """Whether skipped steps are left out of the storage; rollouts store steps of all environments."""
 
     def reset(self, seed: Seed) -> None:
         """Begin new episodes in all environments."""
@@ -125,19 +125,19 @@ class Collector:
         self._begin_episodes(self._done)
 
     def seed(self, seed: Seed) -> None:
-        """Start the random generators of exploration anew."""
+        """Seed the random generators of exploration."""
         self._exploration.seed(seed)
 
     def set_target(self, target_steps: int) -> None:
-        """Let the explorer's schedules follow a run of so many environment transitions."""
+        """Set the length of the explorer's schedules, in environment transitions of the run."""
         self._exploration.target_steps = target_steps
 
     def explore_among(self, num_envs: int, position: int) -> None:
-        """Let the explorer know that others step more environments at the same time.
+        """Set this collector's place among the environments of all collectors, for the explorer.
 
         Args:
-            num_envs: all of them, those of this collector included.
-            position: of this collector's first one among them.
+            num_envs: number of environments of all collectors, including this one.
+            position: index of this collector's first environment among them.
         """
         self._exploration.among, self._exploration.position = num_envs, position
 
@@ -145,7 +145,7 @@ class Collector:
         """Step every environment once; returns the environments' own episodes that ended.
 
         Raises:
-            RuntimeError: the step before failed, which leaves it unknown where the environments are.
+            RuntimeError: the previous step failed, so that the state of the environments is unknown.
         """
         if self._is_stepping:
             raise RuntimeError(
@@ -173,7 +173,7 @@ class Collector:
         transitions, done = self.envs.num_envs, ended
         skipped = self._none_skipped if step.made is None else ~step.made
         if step.made is not None:
-            # To its neighbours, a step that is skipped is an episode of one step.
+            # A skipped step is stored as an episode of one step, so that no transition extends across it.
             done = ended | skipped
             transitions -= int(np.count_nonzero(skipped))
             sample[TRUNC2] = step.truncated | skipped
@@ -197,7 +197,7 @@ class Collector:
         return [Episode(one.episode_return, one.length, one.reported) for one in finished] if finished else []
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
         return [] if self._shaped is None else self._shaped.take()
 
     def _choose(self) -> _Choice:
@@ -220,10 +220,10 @@ class Collector:
         return _Choice(action, env_action, fields, acting.rhs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next steps follow from, the running episodes too, as tensors and plain data.
+        """Return the state that determines the next steps, running episodes included, as tensors and plain data.
 
-        After a step that failed it is what there was before it, and its actions; where the environments made the step,
-        or cannot say where they are, new episodes begin when it is loaded.
+        After a failed step it is the state before that step, and its actions. If the environments had already made the
+        step, or cannot return their state, new episodes begin when it is loaded.
         """
         return {
             "steps": self.steps,
@@ -240,7 +240,7 @@ class Collector:
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
-        There, a new episode begins; for the storage the old one was cut, as by a limit.
+        In these a new episode begins; the storage treats the lost one as truncated.
         """
         self.steps, self.episodes = state["steps"], state["episodes"]
         self._exploration.load_state_dict(state["exploration"])
@@ -268,7 +268,7 @@ class Collector:
                 sums.begin_episodes(where)
 
     def _state_of_envs(self) -> dict[str, Any] | None:
-        # The process of an environment that failed is gone, and with it what it knew.
+        # The process of a failed environment has ended, and its state is lost.
         if self._envs_are_ahead or (self._is_stepping and self.envs.mode == "async"):
             return None
         return self.envs.state_dict()
@@ -297,13 +297,13 @@ class Collector:
 
 
 def count_observations(obs: Any, made: NDArray[np.bool_] | None, algorithm: Algorithm, storage: Storage) -> None:
-    """Count observations into the statistics that normalise them, where there are any.
+    """Update the normalisation statistics of observations, if the actor has any.
 
     Args:
-        obs: of all environments.
-        made: which of them make a transition; None where all do.
-        algorithm: whose actor normalises.
-        storage: what gets the transitions.
+        obs: observations of all environments.
+        made: (E,) or (E, 1), which environments make a transition; None where all do.
+        algorithm: its actor has the statistics.
+        storage: gets the transitions.
     """
     normalization = algorithm.actor.normalization
     if normalization is None:
@@ -313,22 +313,22 @@ def count_observations(obs: Any, made: NDArray[np.bool_] | None, algorithm: Algo
     if made is None or made.any():
         normalization.add(to_device(obs, algorithm.device))
     if not storage.on_policy:
-        # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
+        # On-policy updates need the statistics that the rollout was collected with; replay can use the newest at once.
         normalization.use_newest()
 
 
 def to_device(observation: Any, device: torch.device) -> Any:
-    """Observations as tensors on a device, dtypes kept."""
+    """Return observations as tensors on a device, with their dtypes."""
     if isinstance(observation, dict):
         return {name: to_device(part, device) for name, part in observation.items()}
     tensor = observation if isinstance(observation, torch.Tensor) else torch.from_numpy(observation)
-    # Every step pays for a conversion that has nothing to do.
+    # Even a `to` that does nothing costs time in every step.
     return tensor if tensor.is_cpu and device.type == "cpu" else tensor.to(device)
 
 
 def _array(field: torch.Tensor) -> Any:
-    """A field as an array, which storages take quicker than tensors."""
-    # Arrays have no bfloat16; storages say what is wrong with it, or take it.
+    """Return a field as an array, which storages insert faster than tensors."""
+    # NumPy has no bfloat16; the storage accepts the tensor or raises.
     if field.dtype is torch.bfloat16:
         return field
     return field.numpy() if field.is_cpu else field.cpu().numpy()

@@ -20,7 +20,7 @@ from storages.storage import Storage
 from storages.transition import RHS, RHS2
 
 _STEPS_AT_ONCE = 1_000
-"""Read together where a checksum is computed."""
+"""Number of steps that are read at a time to compute the checksum."""
 
 
 class DatasetFactory(Factory[Storage]):
@@ -37,7 +37,7 @@ class DatasetFactory(Factory[Storage]):
         self.path, self.select, self.returns_to_go = path, select, returns_to_go
 
     def __call__(self, *args: Any, **kwargs: Any) -> Storage:
-        """The storage; one that holds the data set already, since its directory did, is not filled again.
+        """Make and fill the storage; one whose directory already holds the data set is not filled again.
 
         Raises:
             DatasetError: the data set does not fit the environments, or has more transitions than the storage holds;
@@ -54,12 +54,12 @@ class DatasetFactory(Factory[Storage]):
         return storage
 
     def dataset(self) -> Dataset:
-        """The episodes that the storage is filled with, without returns-to-go."""
+        """Return the data set that fills the storage, without returns-to-go."""
         dataset = open_dataset(self.path)
         return dataset if self.select is None else SelectedDataset(dataset, self.select)
 
     def _fill(self, storage: Storage, dataset: Dataset, actor: Any, envs: Any) -> None:
-        # A step of all environments is stored as a whole.
+        # A storage of several environments holds only complete steps of all of them.
         expected = dataset.steps - dataset.steps % (storage.num_envs or envs.num_envs or 1)
         if len(storage):
             if len(storage) < expected:
@@ -82,17 +82,17 @@ class DatasetFactory(Factory[Storage]):
             episodes = _without_memory(episodes, memory.shape[1])
         filled = fill(storage, episodes, envs=envs)
         if len(storage) < filled.transitions:
-            # With `max_bytes`, what a storage holds is known once it holds something.
+            # With `max_bytes`, the capacity is known only after the first insertion.
             raise DatasetError(
                 f"{self.name}: {self.path} has {filled.transitions:,} transitions, the storage holds {len(storage):,} "
                 f"of them in max_bytes={self.hyper_parameters.get('max_bytes')}; make it larger"
             )
 
     def spaces(self) -> Any:
-        """The spaces of one environment of the data set.
+        """Return the spaces of one environment of the data set.
 
         Raises:
-            DatasetError: the data set does not say what they are.
+            DatasetError: the data set does not describe its spaces.
         """
         about = open_dataset(self.path).about
         if about.observation_space is None or about.action_space is None:
@@ -105,7 +105,7 @@ class DatasetFactory(Factory[Storage]):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Plain data that says what this is."""
+        """The factory as plain data."""
         chosen = {
             **({} if self.select is None else {"select": self.select.config}),
             **({} if self.returns_to_go is None else {"returns_to_go": self.returns_to_go}),
@@ -135,21 +135,21 @@ def from_dataset(
     select: SelectEpisodes | None = None,
     returns_to_go: float | None = None,
 ) -> Factory[Storage]:
-    """A factory of a storage that is filled from a data set when it is made.
+    """Return a factory of a storage that is filled from a data set when it is made.
 
-    The data set is only read. Checkpoints of a scheme that inserts nothing into the storage do not hold the data, but
-    its checksum; when the run is resumed, the storage is filled again. An actor with a memory remembers nothing before
-    a sequence of the data: let batches be of whole episodes, or have a burn-in.
+    The data set is only read. Checkpoints of a scheme that inserts nothing into the storage contain a checksum instead
+    of the data; when the run is resumed, the storage is filled again. The recurrent states of the data are zero: a
+    recurrent actor needs batches of whole episodes, or sequences with a burn-in.
 
     Args:
-        storage_factory: how the data is kept; its size must hold all transitions.
+        storage_factory: of the storage; its size must hold all transitions.
         path: of a data set that `open_dataset` reads: Minari's, D4RL's, ``.npz``, or a storage's directory.
         select: which of its episodes; None for all.
-        returns_to_go: discount of a step, from 0 to 1, with which each transition gets the field RTG, what was earned
-            from there to the end of its episode; None for no such field.
+        returns_to_go: discount factor in [0, 1] of the field RTG, the return from each transition to the end of its
+            episode; None for no such field.
 
     Raises:
-        ValueError: ``returns_to_go`` is not within 0 and 1.
+        ValueError: ``returns_to_go`` is not in [0, 1].
     """
     if returns_to_go is not None and not 0 <= returns_to_go <= 1:
         raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
@@ -157,10 +157,10 @@ def from_dataset(
 
 
 class EnvsOfData:
-    """What a storage of data reads of environments: data has as many side by side as it says itself.
+    """The environments as given to a storage that a data set fills, which defines ``num_envs`` itself.
 
     Args:
-        envs: of training or of evaluation; those that a data set describes.
+        envs: the training or test environments, or the spaces of a data set.
     """
 
     num_envs: ClassVar[None] = None
@@ -172,17 +172,17 @@ class EnvsOfData:
 
     @property
     def compute_reward(self) -> Any:
-        """By which hindsight tells the rewards of other goals; None where the environments have no goals."""
+        """The environments' reward function, for hindsight relabelling; None where they have no goals."""
         return getattr(self._envs, "compute_reward", None)
 
 
 class LoadedData:
-    """What a checkpoint keeps of a storage that a data set has filled, and that nothing is inserted into.
+    """Checkpoint state of a storage that a data set filled and that nothing is inserted into.
 
     Args:
-        name: of the source, in errors.
-        storage: is full already.
-        path: of the data set, in errors.
+        name: of the source, for errors.
+        storage: already filled.
+        path: of the data set, for errors.
     """
 
     def __init__(self, name: str, storage: Storage, path: str) -> None:
@@ -190,14 +190,14 @@ class LoadedData:
         self._checksum: str | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """A checksum of the data, and all of the storage's state that is not data."""
+        """Return a checksum of the data, and the storage's state without its contents."""
         return {"data": self._sum()} | self._storage.state_without_contents()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`.
 
         Raises:
-            ValueError: the data is not that of the run.
+            ValueError: the data differs from that of the run.
         """
         if state.get("data") != self._sum():
             raise ValueError(
@@ -207,14 +207,14 @@ class LoadedData:
         self._storage.load_state_without_contents(state)
 
     def _sum(self) -> str:
-        # Computed once: nothing changes the data.
+        # Computed once, since the data never changes.
         if self._checksum is None:
             self._checksum = _checksum(self._storage)
         return self._checksum
 
 
 def _checksum(storage: Storage) -> str:
-    """Of all fields of all steps, in hexadecimal."""
+    """Return the BLAKE2b hash of all fields of all steps, in hexadecimal."""
     digest = hashlib.blake2b(digest_size=16)
     steps = len(storage) // max(1, storage.num_envs)
     for start in range(0, steps, _STEPS_AT_ONCE):
@@ -226,7 +226,7 @@ def _checksum(storage: Storage) -> str:
 
 
 def _without_memory(episodes: Iterable[Episode], size: int) -> Iterator[Episode]:
-    """The episodes, with the memory of an actor that remembers nothing before each step."""
+    """Yield the episodes with zero recurrent states."""
     for episode in episodes:
         zeros = np.zeros((len(episode), size), np.float32)
         yield replace(episode, fields={**episode.fields, RHS: zeros, RHS2: zeros})

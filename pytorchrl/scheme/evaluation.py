@@ -1,4 +1,4 @@
-"""How good is it now: whole episodes in environments of their own."""
+"""Evaluation of the policy over whole episodes in test environments."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -15,25 +15,25 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device
 
 MAX_EPISODE_STEPS = 30_000
-"""The longest episode of an evaluation, where nothing else is said; those of Atari games have up to 27,000 steps."""
+"""Default limit of an evaluation's episodes, in steps; episodes of Atari games have up to 27,000."""
 
 _UNLIMITED = 2**62
 
 
 class EvaluationStoppedError(RuntimeError):
-    """An evaluation that was stopped before its episodes had ended."""
+    """Raised when an evaluation is stopped before its episodes have ended."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of an evaluation's episodes, as the environments themselves had them, below all wrappers."""
+    """Returns and lengths of an evaluation's episodes, from the environments themselves, below all wrappers."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     episodes_cut: int = 0
-    """How many of them were cut at the longest length that is allowed; their returns are of the steps up to there."""
+    """How many were truncated by the limits of the evaluation; their returns are of the steps up to there."""
     reported: tuple[Mapping[str, float], ...] = ()
-    """Numbers that the environments reported at the ends of episodes, such as their success."""
+    """Numbers that the environments reported at the ends of episodes, such as success."""
 
     @property
     def mean_return(self) -> float:
@@ -42,7 +42,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """As they are logged."""
+        """The evaluation's statistics, by the names that they are logged with."""
         metrics = {
             "test/return": self.mean_return,
             "test/return_std": float(np.std(self.returns)),
@@ -57,7 +57,7 @@ class Evaluation:
 
 
 def means_of_reports(group: str, reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each number over the episodes that reported it, under the names that they are logged with."""
+    """Return the mean of each number over the episodes that reported it, by the names that they are logged with."""
     names = dict.fromkeys(name for report in reports for name in report)
     return {f"{group}/{name}": float(np.mean([one[name] for one in reports if name in one])) for name in names}
 
@@ -73,26 +73,26 @@ def evaluate(
     steps: int | None = None,
     explore_at: tuple[int, int] | None = None,
 ) -> Evaluation:
-    """Act for a number of the environments' own episodes, or of steps, under any wrappers.
+    """Run a number of the environments' own episodes, or of steps, under any wrappers.
 
-    Each environment plays its share of the episodes, however long they are: taking the first to end would favour short
-    ones. Of a number of steps, the episodes count that have ended by then; where none has, the running ones do, as cut
-    there. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its
-    environment plays no more: episodes that never end take a bounded time.
+    Each environment plays a fixed share of the episodes: counting the first ones to end would favour short episodes.
+    With a number of steps, the episodes that end within them count; if none ends, the running ones count as truncated.
+    An episode that reaches ``max_episode_steps`` counts with its return so far, with a warning, and its environment
+    plays no more, so that episodes that never end take a bounded time.
 
     Args:
-        algorithm: acts; its random generators are not used.
-        envs: reset here; not those of training.
-        episodes: how many, from 1; None where ``steps`` are given.
-        seed: of the environments.
+        algorithm: chooses the actions; its random generators are not used.
+        envs: the test environments, which are reset here.
+        episodes: how many, from 1; None where ``steps`` is given.
+        seed: of the environments and of exploration.
         max_episode_steps: the longest episode, in steps of the actor.
-        stopped: asked before every step whether to give up.
+        stopped: called before every step; the evaluation ends if it returns true.
         steps: of all environments together, instead of a number of episodes.
-        explore_at: choose actions as the explorer does after so many of so many steps of training; None takes the best
-            ones.
+        explore_at: (steps, target_steps) of training at which the explorer's schedules are evaluated, to act with
+            exploration; None acts deterministically.
 
     Raises:
-        EvaluationStoppedError: ``stopped`` said so.
+        EvaluationStoppedError: ``stopped`` returned true.
     """
     if episodes is None:
         share = np.full(envs.num_envs, _UNLIMITED)

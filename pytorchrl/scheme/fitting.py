@@ -1,4 +1,4 @@
-"""Whether the parts of a scheme go together."""
+"""Checks that the parts of a scheme are compatible."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,13 +17,13 @@ from storages.windows import Episodes
 
 
 class CompositionError(ValueError):
-    """Parts that do not go together."""
+    """Raised when the parts of a scheme are incompatible."""
 
 
 def check_roles(
     algorithm: Any, actor: Any, sources: Mapping[str, Any], train_envs: Any | None, test_envs: Any | None
 ) -> None:
-    """Refuse what was not made by `create_factory` of the right kind of class.
+    """Check that each argument was made by `create_factory` of the right kind of class.
 
     Raises:
         CompositionError: the message names the argument.
@@ -47,7 +47,7 @@ def check_composition(
     *,
     collects: bool,
 ) -> None:
-    """Refuse sources that the algorithm cannot learn from.
+    """Check that the algorithm can learn from its sources.
 
     Raises:
         CompositionError: the message names the parts and a way out.
@@ -86,7 +86,7 @@ def check_composition(
 
 
 def storages_read(name: str, mixed: Mapping[str, MixedSource]) -> list[str]:
-    """The names of the storages of which a source's batches are made."""
+    """Return the names of the storages that a source's batches are drawn from."""
     return list(mixed[name].shares) if name in mixed else [name]
 
 
@@ -96,7 +96,7 @@ def _check_names(
     sources: Mapping[str, Factory[Storage]],
     mixed: Mapping[str, MixedSource],
 ) -> None:
-    """Refuse sources that do not exist, and those of which nothing is learnt."""
+    """Check that all sources exist and are used."""
     known = f"it learns from {', '.join(map(repr, needs))}"
     for name, mix in mixed.items():
         if not isinstance(mix, MixedSource):
@@ -118,7 +118,7 @@ def _check_names(
 
 
 def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factory[Storage]) -> str | None:
-    """Why a storage cannot be a source for an algorithm, and what could; None where it can."""
+    """Return why a storage cannot be a source for an algorithm, and which could; None where it can."""
     if needs.kind == "rollout" and not storage.cls.on_policy:
         return (
             f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
@@ -162,7 +162,7 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
 
 
 def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage]) -> str | None:
-    """As :func:`_mismatch`, of a storage that holds rollouts."""
+    """As :func:`_mismatch`, for a storage that holds rollouts."""
     if storage.cls.needs_log_probs and not needs.log_probs:
         return (
             f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
@@ -198,7 +198,7 @@ def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage
 
 
 def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:
-    """As :func:`_mismatch`, of a storage that is to give the newest steps and replayed sequences."""
+    """As :func:`_mismatch`, for an algorithm that needs the newest steps and replayed sequences."""
     if not storage.cls.knows_newest_steps:
         return (
             f"{algorithm} learns from the newest steps as well as from older ones, and {storage.name} cannot say which "
@@ -215,7 +215,7 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
 
 
 def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:
-    """As :func:`_mismatch`, of a storage that is to give whole episodes."""
+    """As :func:`_mismatch`, for an algorithm that needs whole episodes."""
     is_whole = isinstance(sequences, Episodes) and sequences.whole and not sequences.in_pieces
     if not is_whole or sequences.packed:
         made = "single transitions" if sequences is None else str(sequences)
@@ -227,7 +227,7 @@ def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], seque
 
 
 def _mismatch_of_sums(algorithm: str, storage: Factory[Storage]) -> str | None:
-    """As :func:`_mismatch`, of a storage whose rewards are to be those of single steps."""
+    """As :func:`_mismatch`, for an algorithm that needs single-step rewards."""
     if (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
         return f"{algorithm} sums rewards itself, but {storage.name} sums {n_step} of them; give it n_step=1"
     return None

@@ -1,4 +1,4 @@
-"""What environments report beside observations and rewards, of each step that a storage keeps."""
+"""The environments' infos that are stored with each transition."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from storages.transition import INFO
 
 
 def kept_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDArray[Any]]]:
-    """The infos of a step as a field of a sample: a dict of arrays, (E, 1) for numbers, else (E, *info).
+    """Return the INFO field of a step: a dict of arrays, (E, 1) for numbers, else (E, *info).
 
-    Where an episode ended they are those of its last step, not of the reset that followed it.
+    Where an episode ended, infos are from its last step, not from the reset that followed.
 
     Raises:
-        ValueError: an environment did not report one, or reports no number or array of numbers.
+        ValueError: an environment did not report one, or not as a number or an array of numbers.
     """
     if not keys:
         return {}

@@ -1,4 +1,4 @@
-"""Rewards on a common scale: divided by a running standard deviation on their way into the storage."""
+"""Normalisation of stored rewards by a running standard deviation."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,10 +14,10 @@ from storages.component.hyper_parameters import Count, Positive, UnitInterval
 
 
 class RewardNormalization:
-    """Rewards divided by a running standard deviation, of which there is one for all environments.
+    """Divides rewards by a running standard deviation, which all environments share.
 
-    The mean is not subtracted, so that rewards keep their signs. As long as all values so far are equal there is no
-    standard deviation, and rewards are only clipped.
+    The mean is not subtracted, so that rewards keep their signs. As long as the standard deviation is zero, because all
+    values are equal, rewards are only clipped.
 
     Args:
         kind: ``"returns"`` divides by the standard deviation of discounted returns, the sums
@@ -26,10 +26,10 @@ class RewardNormalization:
             themselves.
         gamma: discount factor of one step.
         num_envs: E, the number of environments.
-        clip: normalised rewards stay within [-clip, clip].
+        clip: normalised rewards are clipped to [-clip, clip].
 
     Raises:
-        ValueError: a value is of a wrong type or outside its range.
+        ValueError: an argument has the wrong type or is outside its range.
     """
 
     def __init__(self, kind: Literal["rewards", "returns"], gamma: float, num_envs: int, clip: float = 10.0) -> None:
@@ -42,11 +42,11 @@ class RewardNormalization:
     def __call__(
         self, reward: NDArray[np.float32], ended: NDArray[np.bool_], made: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
-        """(E, 1) float32: the rewards of a step, normalised by all steps up to this one.
+        """Return the rewards of a step, (E, 1) float32, normalised by all steps up to this one.
 
         Args:
-            reward: (E, 1), as the environments gave it; stays as it is.
-            ended: (E, 1), whether the episode ended with this step, in either way.
+            reward: (E, 1), from the environments; not modified.
+            ended: (E, 1), whether the episode was terminated or truncated with this step.
             made: (E, 1), which environments made a transition; None where all did.
 
         Raises:
@@ -71,16 +71,16 @@ class RewardNormalization:
         return normalised.clip(-self.clip, self.clip).astype(np.float32)
 
     def begin_episodes(self, where: NDArray[np.bool_]) -> None:
-        """Begin the returns anew in some environments, (E, 1), whose episodes ended without a step that said so."""
+        """Reset the discounted returns of some environments, (E, 1), whose running episodes were lost."""
         self._returns = np.where(where, 0.0, self._returns)
 
     def _standard_deviation(self) -> Any:
         count, _, squares = self._moments
-        # Equal rewards of 32 bits are summed in 64 bits without rounding.
+        # Zero exactly if all rewards are equal: float32 rewards are summed in float64 without rounding.
         return np.sqrt(squares / count) if squares else 1.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next normalised reward depends on, as tensors and plain data."""
+        """Return the statistics and running returns, as tensors and plain data."""
         count, mean, squares = self._moments
         arrays = {"mean": mean, "squares": squares, "returns": self._returns}
         return {"count": count, **{name: torch.from_numpy(array.copy()) for name, array in arrays.items()}}
@@ -89,7 +89,7 @@ class RewardNormalization:
         """Restore the state returned by `state_dict`.
 
         Raises:
-            ValueError: it is of another number of environments.
+            ValueError: the state has another number of environments.
         """
         returns: Tensor = state["returns"]
         if returns.shape != self._returns.shape:

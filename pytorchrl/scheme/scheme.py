@@ -1,4 +1,4 @@
-"""Who does the work: collects, computes gradients, updates. Here, all of it in one process."""
+"""The scheme that collects experience, computes gradients and updates in a single process."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,34 +37,34 @@ from storages.storage import Storage
 
 
 class Scheme:
-    """An algorithm, an actor, storages and environments, made of their factories and wired in one process.
+    """An algorithm, an actor, storages and environments, built from their factories in one process.
 
     Args:
-        algo_factory: how to learn.
-        actor_factory: the networks' body.
-        storage_factory: how experience is kept; the source that algorithms know as "main".
-        train_envs_factory: where to act. None learns from what the sources hold, without collecting: steps are then
-            update phases, wherever steps are counted.
-        test_envs_factory: where to be evaluated. None takes one copy of the training environments, with the same
+        algo_factory: of the algorithm.
+        actor_factory: of the actor, the body of the networks.
+        storage_factory: of the main storage, the source that algorithms know as "main".
+        train_envs_factory: of the training environments. None trains offline, from the data in the sources: steps are
+            then update phases, wherever steps are counted.
+        test_envs_factory: of the test environments. None uses one copy of the training environments, with the same
             wrappers and arguments, in this process.
-        sources: further sources of batches that the algorithm knows by these names, such as an expert's data, or that
-            are mixed.
-        mixed: sources whose batches are mixed of several of the others, by the names that the algorithm knows:
-            ``{"main": MixedSource({"demonstrations": 0.5, "main": 0.5})}`` takes half of what the algorithm learns from
-            "main" from ``sources["demonstrations"]``, and half from ``storage_factory``.
-        normalize_rewards: divide what the storage gets by a running standard deviation: of "returns", as discounted by
-            the algorithm, or of "rewards"; None stores the environments' rewards.
-        collection: how collecting and learning go together: ``Overlapped(...)`` collects in other processes at the same
-            time; None collects in this process, and learns in between.
-        device: where networks live and batches land: "cpu", "cuda", "cuda:1", or "auto", which is the GPU where there
-            is one. The run keeps what "auto" came to.
-        seed: all randomness of the run follows from it.
-        max_test_episode_steps: the longest episode of an evaluation. One that has not ended by then is cut there, with
-            a warning, and counts with its return up to there.
+        sources: further sources of batches, such as an expert's data, by the names that the algorithm or ``mixed``
+            uses.
+        mixed: sources whose batches are mixed from several others, by the names that the algorithm uses:
+            ``{"main": MixedSource({"demonstrations": 0.5, "main": 0.5})}`` draws half of each batch of "main" from
+            ``sources["demonstrations"]``, and half from ``storage_factory``.
+        normalize_rewards: divide stored rewards by a running standard deviation: of "returns", discounted with the
+            algorithm's gamma, or of "rewards"; None stores the environments' rewards.
+        collection: ``Overlapped(...)`` collects in other processes during updates; None alternates collection and
+            updates in this process.
+        device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", which is the GPU if there is one. The
+            run keeps the device that "auto" resolved to.
+        seed: of all random numbers of the run.
+        max_test_episode_steps: the longest episode of an evaluation. A longer one is truncated there, with a warning,
+            and counts with its return so far.
 
     Raises:
-        CompositionError: the parts do not go together.
-        DeviceError: the device is not here.
+        CompositionError: the parts are incompatible.
+        DeviceError: the device is not available.
         ValueError: ``max_test_episode_steps`` is not positive.
         UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
@@ -101,7 +101,7 @@ class Scheme:
         self._max_test_episode_steps = max_test_episode_steps
         given = (algo_factory, actor_factory, *sources.values(), train_envs_factory, test_envs_factory)
         self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
-        """What it was composed of."""
+        """The factories that were given."""
         self.config: dict[str, Any] = {
             "algorithm": algo_factory.config,
             "actor": actor_factory.config,
@@ -118,20 +118,20 @@ class Scheme:
         }
         """The composition as plain data."""
         self.test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
-        """Where it is evaluated; None where there is nowhere."""
+        """Of the test environments; None where there are none."""
         self._test_envs: VecEnv | None = None
         self._test_envs_to_come: dict[str, Any] | None = None
-        """State of the test environments that are not made yet."""
+        """State to restore in the test environments when they are created."""
         self._ended: list[Episode] = []
-        """Episodes that ended since update phases were due."""
+        """Episodes that ended since update phases were last due."""
         self._episodes_learnt = 0
-        """Episodes that had ended when update phases were last due."""
+        """Number of episodes that had ended when update phases were last due."""
         self._updates_begun = 0
-        """Update phases of a scheme that collects nothing."""
+        """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
-        """Whether observations are normalised by those of the data, in a scheme that collects nothing."""
+        """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
         self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
-        """Where it acts; None where it collects nothing."""
+        """The training environments; None where it collects nothing."""
         try:
             spaces = self.envs or self._spaces_of_data(storage_factory)
             algo_factory.cls.check_spaces(spaces)
@@ -144,7 +144,7 @@ class Scheme:
             """All storages, by the names of sources."""
             self._mixed = mixed
             self.sources = self._sources()
-            """What the algorithm learns from, by name."""
+            """The storages, or mixes of storages, that the algorithm draws batches from, by name."""
         except BaseException:
             if self.envs is not None:
                 self.envs.close()
@@ -154,19 +154,19 @@ class Scheme:
             "action": compact(space_as_data(self.actor.action_space)),
         }
         self.storage = self.storages["main"]
-        """What the environments' steps are inserted into."""
+        """The main storage, which gets the environments' steps."""
         self._limiter: RateLimiter | None = getattr(self.storage, "rate_limiter", None)
-        """Says when update phases are due, instead of the algorithm."""
+        """Determines when update phases are due, instead of the algorithm's plan."""
         self._saved: dict[str, Storage | LoadedData] = {
             name: self._state_of(name, factory) for name, factory in sources.items()
         }
-        """What checkpoints hold of the sources."""
+        """The sources' objects whose state is in checkpoints."""
         self.algorithm.seed(self._seed_of(ALGORITHM))
         for position, storage in enumerate(self.storages.values()):
             storage.seed(self._seed_of(STORAGE, *([position] if position else [])))
         self._collector: Collecting | None = None
         self._overlapped: OverlappedCollector | None = None
-        """The collector, where collecting and learning overlap."""
+        """The collector, where collection and updates overlap."""
         if self.envs is not None:
             try:
                 self._collector = self.make_collector(self.envs, normalize_rewards)
@@ -175,24 +175,24 @@ class Scheme:
                 raise
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
-        """Make the environments of training."""
+        """Make the training environments."""
         if self._collection is None:
             return factory()
         algo_factory, actor_factory, *_ = self.factories
         return self._collection.make_envs(algo_factory, actor_factory, factory)
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
-        """Make a source's storage; environments, actor and algorithm are made.
+        """Make a source's storage; called after environments, actor and algorithm were made.
 
         Args:
             name: of the source.
             factory: of the storage.
-            envs: what the storage reads of the environments.
+            envs: the environments, or an object with those of their attributes that the storage reads.
         """
         return factory(self.device, self.actor, self.algorithm, envs)
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
-        """Make what acts in the environments and fills the main storage; everything else is made."""
+        """Make the collector that fills the main storage; called after all other parts were made."""
         rewards = (
             RewardNormalization(normalize_rewards, self.algorithm.gamma, envs.num_envs) if normalize_rewards else None
         )
@@ -208,27 +208,27 @@ class Scheme:
 
     @property
     def collector(self) -> Collecting | None:
-        """What acts in the environments; None where it collects nothing."""
+        """The collector; None where it collects nothing."""
         return self._collector
 
     @property
     def steps(self) -> int:
-        """Environment transitions collected so far; of a scheme that collects nothing, update phases."""
+        """Environment transitions collected so far; update phases where it collects nothing."""
         return self._updates_begun if self._collector is None else self._collector.steps
 
     @property
     def unit(self) -> str:
-        """What :attr:`steps` counts."""
+        """The unit of :attr:`steps`: "steps" or "updates"."""
         return "updates" if self._collector is None else "steps"
 
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
-        """Act until update phases are due, or ``until`` environment transitions were collected.
+        """Collect until update phases are due, or until :attr:`steps` reaches ``until``.
 
-        Where ``stopped`` says so it ends earlier, and the next call goes on as if there had been one alone. A scheme
-        that collects nothing has an update phase due at once.
+        Returns early where ``stopped`` returns true; the next call then continues, with the same result as a single
+        call. In a scheme that collects nothing, one update phase is due at once.
 
         Returns:
-            The episodes that ended, and how many update phases are due; none of either if it was stopped.
+            The episodes that ended, and how many update phases are due; an empty list and 0 if it was stopped.
         """
         collector = self._collector
         if collector is None:
@@ -255,7 +255,7 @@ class Scheme:
         return episodes, due
 
     def phases_due(self, before: int, episodes_before: int) -> int:
-        """How many update phases are due by the algorithm's plan after a step of the collector.
+        """Return how many update phases are due after a step of the collector, by the algorithm's plan.
 
         Args:
             before: environment transitions before the step.
@@ -271,15 +271,15 @@ class Scheme:
         return self.algorithm.plan.phases_due(collected)
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns of episodes that ended since the last call, of the rewards that the storage got.
+        """Return the returns of episodes that ended since the last call, summed over the stored rewards.
 
-        There are some where those may differ from the environments' own: under wrappers, or where rewards are
-        normalised.
+        The list is empty unless stored rewards may differ from the environments' own: under wrappers, or where rewards
+        are normalised.
         """
         return [] if self._collector is None else self._collector.take_shaped_returns()
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Let the schedules of algorithm, explorer and storages follow ``steps`` of ``target_steps``."""
+        """Set the schedules of algorithm, explorer and storages to ``steps`` of ``target_steps``."""
         self.algorithm.set_progress(steps, target_steps)
         for storage in self.storages.values():
             storage.set_progress(steps, target_steps)
@@ -287,10 +287,10 @@ class Scheme:
             self._collector.set_target(target_steps)
 
     def update(self) -> Iterator[Metrics]:
-        """Go through one update phase; yields what each update and the storages say of it.
+        """Run one update phase; yields the metrics of each update, from the algorithm and the storages.
 
         Raises:
-            RateLimitError: the storage limits the rate, and the algorithm draws nothing of it in a phase.
+            RateLimitError: the storage has a rate limit, and the algorithm drew nothing from it in the phase.
         """
         if self._collector is None:
             self._count_data()
@@ -310,13 +310,13 @@ class Scheme:
                 storage.reset()
 
     def evaluate(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
-        """Run episodes in the test environments, as well as the algorithm can; no random number of training is used.
+        """Run episodes in the test environments without exploration.
 
-        The episodes follow from the run's seed and the steps so far.
+        The random generators of training are not used: the episodes depend on the run's seed and the steps so far.
 
         Raises:
-            CompositionError: there are no environments to be evaluated in.
-            EvaluationStoppedError: ``stopped`` said so; a later evaluation is as if there had been none.
+            CompositionError: there are no test environments.
+            EvaluationStoppedError: ``stopped`` returned true; later evaluations are not affected by it.
         """
         before, envs = self._state_of_test_envs(), self._made_test_envs()
         seed = self._seed_of(TEST_ENVS, self.steps)
@@ -329,11 +329,11 @@ class Scheme:
 
     @property
     def can_evaluate(self) -> bool:
-        """Whether there are environments to be evaluated in."""
+        """Whether there are test environments."""
         return self.test_envs_factory is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the run goes on from, the running episodes too, as tensors and plain data."""
+        """Return the state from which the run resumes, running episodes included, as tensors and plain data."""
         return {
             "algorithm": self.algorithm.state_dict(),
             "storage": self._saved["main"].state_dict(),
@@ -341,14 +341,14 @@ class Scheme:
             "collector": self._collector.state_dict() if self._collector else {"steps": self._updates_begun},
             "episodes_learnt": self._episodes_learnt,
             "ended": [episode.state_dict() for episode in self._ended],
-            # Wrappers may keep statistics from one evaluation to the next.
+            # Wrappers may accumulate statistics over evaluations.
             "test_envs": self._state_of_test_envs(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
-        There, a new episode begins; for the storage the old one was cut, as by a limit.
+        In these a new episode begins; the storage treats the lost one as truncated.
         """
         self.algorithm.load_state_dict(state["algorithm"])
         for name, saved in self._saved.items():
@@ -364,18 +364,18 @@ class Scheme:
         return self._collector.load_state_dict(state["collector"])
 
     def close(self) -> None:
-        """Close all environments, and the storages."""
+        """Close all environments and storages."""
         for envs in filter(None, (self.envs, self._test_envs)):
             envs.close()
         for storage in self.storages.values():
             storage.close()
 
     def _count_data(self) -> None:
-        """Let observations be normalised by those of the data, which no collector counts."""
+        """Compute the normalisation statistics of observations from the data, once."""
         normalization = self.actor.normalization
         if normalization is None or self._has_counted_data:
             return
-        # The statistics of a run that was resumed are there already.
+        # The statistics of a resumed run were restored with its checkpoint.
         if not normalization.has_counted:
             for name in storages_read("main", self._mixed):
                 for episode in episodes_of(self.storages[name]):
@@ -386,7 +386,7 @@ class Scheme:
         self._has_counted_data = True
 
     def _sources(self) -> dict[str, Storage]:
-        """Wire what the algorithm learns from: storages, or mixes of such."""
+        """Build the algorithm's sources: storages, or mixes of storages."""
         sources = {}
         for name, needs in self.algorithm.sources.items():
             read = {part: self.storages[part] for part in storages_read(name, self._mixed) if part in self.storages}
@@ -394,7 +394,7 @@ class Scheme:
                 if needs.next_actions:
                     storage.include_next_actions()
             if name in self._mixed:
-                # Of a source of replayed transitions an algorithm asks what a mix has.
+                # A mix has all methods that algorithms call on a source of replayed transitions.
                 sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))
             elif read:
                 sources[name] = read[name]
@@ -405,13 +405,13 @@ class Scheme:
         return self.envs is not None and name == "main"
 
     def _envs_of(self, name: str, spaces: Any) -> Any:
-        """What a source reads of the environments; data has as many side by side as it says itself."""
+        """Return what a source's storage is given as environments; data sets define their own ``num_envs``."""
         if self._collects_into(name):
             return spaces
         return EnvsOfData(spaces)
 
     def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
-        """What a checkpoint holds of a source: not what a data set can fill it with again."""
+        """Return the object whose state is in checkpoints; it omits contents that a data set can refill."""
         storage = self.storages[name]
         is_filled_again = isinstance(factory, DatasetFactory) and factory.hyper_parameters.get("directory") is None
         if self._collects_into(name) or not is_filled_again:
@@ -420,7 +420,7 @@ class Scheme:
         return LoadedData(name, storage, factory.path)
 
     def _spaces_of_data(self, storage_factory: Factory[Storage]) -> Any:
-        """The spaces of a scheme that collects nothing: of the test environments, else of the data."""
+        """Return the spaces of a scheme that collects nothing: of the test environments, else of the data."""
         if self.test_envs_factory is not None:
             envs = self._made_test_envs()
             envs.reset(self._seed_of(TEST_ENVS))
@@ -453,7 +453,7 @@ class Scheme:
 
 @contextmanager
 def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
-    """Let torch's global generator, which makes initial weights, follow from a seed; it is put back afterwards."""
+    """Seed torch's global generator, which draws initial weights, and restore it afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
         yield

@@ -1,16 +1,16 @@
-"""Streams of random numbers that follow from a run's seed, one for each purpose."""
+"""Independent random seeds derived from a run's seed, one for each purpose."""
 
 import numpy as np
 
 WEIGHTS, ALGORITHM, STORAGE, RANDOM_ACTIONS, TRAIN_ENVS, TEST_ENVS, WORKERS = range(7)
-"""Purposes."""
+"""Purposes: the first spawn key of a seed."""
 
 
 def seed_of(run_seed: int, *purpose: int) -> np.random.SeedSequence:
-    """The seed of a purpose, and of a worker or a moment where numbers of such follow."""
+    """Return the seed of a purpose, which a worker's number or a step may follow."""
     return np.random.SeedSequence(run_seed, spawn_key=purpose)
 
 
 def seed_of_training_envs(run_seed: int) -> np.random.SeedSequence:
-    """What the training environments of a run are reset with at its beginning."""
+    """Return the seed of the first reset of a run's training environments."""
     return seed_of(run_seed, TRAIN_ENVS)

@@ -1,4 +1,4 @@
-"""Returns of the rewards that a storage gets, which wrappers and a normalisation have changed."""
+"""Returns of the stored rewards, which wrappers and reward normalisation may have changed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class ShapedReturns:
-    """Sums rewards over the episodes that the storage sees, which wrappers may cut shorter than the environment's.
+    """Sums stored rewards over the stored episodes, which wrappers may end earlier than the environment does.
 
     Args:
         num_envs: E, the number of environments.
@@ -20,7 +20,7 @@ class ShapedReturns:
         self._ended: list[float] = []
 
     def add(self, reward: NDArray[np.floating], ended: NDArray[np.bool_]) -> None:
-        """Count in the rewards of a step, (E, 1), and whether the episodes ended with it, (E, 1)."""
+        """Add the rewards of a step, (E, 1), and whether the episodes ended with it, (E, 1)."""
         self._running += reward
         if ended.any():
             self._ended += self._running[ended].tolist()
@@ -31,12 +31,12 @@ class ShapedReturns:
         self._running[where] = 0.0
 
     def take(self) -> list[float]:
-        """The returns of the episodes that ended since the last call, oldest first."""
+        """Return the returns of the episodes that ended since the last call, oldest first."""
         ended, self._ended = self._ended, []
         return ended
 
     def state_dict(self) -> dict[str, Any]:
-        """The running sums and what was not taken yet, as tensors and plain data."""
+        """Return the running sums and the returns not taken yet, as tensors and plain data."""
         return {"running": torch.from_numpy(self._running.copy()), "ended": list(self._ended)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Values held against annotations, which say of what type and in which range they must be.
+"""Checks of values against annotations of type and range.
 
 A range is part of the annotation: ``alpha: Annotated[float, Within(0, 1)]``. :func:`conform` returns a value in the
-annotation's own type (an int becomes a float, a list a tuple, a path the text that a configuration holds), so that two
+annotation's own type (an int becomes a float, a list a tuple, a path the string of a configuration file), so that two
 factories made from equal values are equal, whether the values came from a script or from a configuration file.
 """
 
@@ -18,14 +18,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Within:
-    """A closed interval, or one without its ends where ``open`` says so; infinite bounds are no bounds."""
+    """A closed interval, or an open one; infinite bounds are no bounds."""
 
     low: float
     high: float = float("inf")
     open: bool = False
 
     def admits(self, number: float) -> bool:
-        """Whether the number lies inside; NaN lies nowhere."""
+        """Return whether the number lies inside; NaN never does."""
         return self.low < number < self.high if self.open else self.low <= number <= self.high
 
     def __str__(self) -> str:
@@ -36,11 +36,11 @@ class Within:
 
 
 class MisfitError(ValueError):
-    """A value that its annotation does not admit; the text says what it must be."""
+    """A value that its annotation does not admit; the message says what it must be."""
 
 
 def conform(value: Any, annotation: Any) -> Any:
-    """The value in the annotation's type.
+    """Return the value, checked and converted to the annotation's type.
 
     Raises:
         MisfitError: the value is of another type, or outside the range; the message continues "<name> ...".
@@ -79,15 +79,15 @@ def conform(value: Any, annotation: Any) -> Any:
 
 
 def conform_named(value: Any, annotation: Any, what: str) -> Any:
-    """The value in the annotation's type, where an error is one of a user's arguments.
+    """Return the value as :func:`conform` does, with an error that names the argument.
 
     Args:
         value: the argument.
-        annotation: what it must be.
-        what: whose argument it is and what it is called: "PERBuffer: alpha".
+        annotation: its type and range.
+        what: owner and name of the argument: "PERBuffer: alpha".
 
     Raises:
-        ValueError: it is not what it must be.
+        ValueError: the annotation does not admit it.
     """
     try:
         return conform(value, annotation)

@@ -1,4 +1,4 @@
-"""The hyper-parameters that a component's class declares: as attributes, or in the signature of ``__init__``."""
+"""Inspection of the hyper-parameters that a component class declares, as attributes or in ``__init__``."""
 
 import functools
 import inspect
@@ -14,17 +14,17 @@ _NOT_NAMED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def hyper_parameters_of(cls: type[Any]) -> Parameters:
-    """The hyper-parameters of a class by name, annotations resolved, those of its ``__init__`` before its fields."""
+    """Return a class's hyper-parameters by name, annotations resolved, those of ``__init__`` before its fields."""
     return _hyper_parameters_of(cls, _component_classes(cls))
 
 
 def fields_of(cls: type[Any]) -> Parameters:
-    """Those hyper-parameters that are annotated attributes and that no ``__init__`` takes."""
+    """Return the hyper-parameters that are annotated attributes and not parameters of an ``__init__``."""
     return _fields_of(cls, _component_classes(cls))
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:
-    """The defaults of all hyper-parameters of a class and of those that it extends."""
+    """Return the defaults of all hyper-parameters of a class and its base classes."""
     classes = _component_classes(cls)
     return {
         name: parameter.default
@@ -39,7 +39,7 @@ def _hyper_parameters_of(cls: type[Any], classes: list[type[Any]]) -> Parameters
 
 
 def _component_classes(cls: type[Any]) -> list[type[Any]]:
-    # The attributes of other base classes, such as torch's modules, are no hyper-parameters.
+    # The attributes of other base classes, such as torch's modules, are not hyper-parameters.
     return [each for each in cls.__mro__ if hasattr(each, "context")]
 
 
@@ -64,7 +64,7 @@ def _fields_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:
 
 
 def _parameters_of_init(cls: type[Any], classes: list[type[Any]]) -> Parameters:
-    """Of the first of some classes, each of which extends the next, in the context of ``cls``."""
+    """Return the parameters of the first of some classes, each of which extends the next, without ``cls.context``."""
     if not classes:
         return {}
     first, *extended = classes
@@ -82,7 +82,7 @@ def _parameters_of_init(cls: type[Any], classes: list[type[Any]]) -> Parameters:
 
 
 def _with_other_defaults(cls: type[Any], parameters: Parameters) -> Parameters:
-    """Parameters of the ``__init__`` of a class that ``cls`` extends, with the defaults that its attributes give."""
+    """Return parameters of a base class's ``__init__``, with the defaults that attributes of ``cls`` override."""
     changed, annotations = dict(parameters), inspect.get_annotations(cls)
     for name in parameters.keys() & annotations.keys() & vars(cls).keys():
         annotation = _resolved(cls, name)
@@ -98,7 +98,7 @@ def _with_other_defaults(cls: type[Any], parameters: Parameters) -> Parameters:
 
 
 def _own_parameters(cls: type[Any], each: type[Any]) -> Parameters:
-    """The hyper-parameters that a class's own ``__init__`` names."""
+    """Return the hyper-parameters in the signature of a class's own ``__init__``."""
     if "__init__" not in vars(each):
         return {}
     return {
@@ -108,10 +108,10 @@ def _own_parameters(cls: type[Any], each: type[Any]) -> Parameters:
     }
 
 
-# Reading a signature or an annotation takes far longer than all else here, and bases are asked again and again.
+# Cached, because reading a signature or an annotation is slow, and base classes are inspected repeatedly.
 @functools.lru_cache(maxsize=256)
 def _signature_of(init: Callable[..., None]) -> Mapping[str, Parameter]:
-    """The parameters after ``self``, annotations resolved."""
+    """Return the parameters after ``self``, annotations resolved."""
     hints = typing.get_type_hints(init, include_extras=True)
     parameters = list(inspect.signature(init).parameters.items())[1:]
     return {name: parameter.replace(annotation=hints.get(name, Any)) for name, parameter in parameters}
@@ -125,12 +125,12 @@ def is_class_variable(annotation: Any) -> bool:
 
 
 def _resolve(cls: type[Any], name: str) -> Any:
-    """The annotation of an attribute that a class declares itself."""
+    """Return the resolved annotation of an attribute that a class itself declares."""
     module = sys.modules.get(cls.__module__)
     holder = types.SimpleNamespace(__annotations__={"field": inspect.get_annotations(cls)[name]})
     names = vars(module) if module is not None else {}
     return typing.get_type_hints(holder, names, dict(vars(cls)), include_extras=True)["field"]
 
 
-# mypy takes classes for unhashable.
+# The cast is for mypy, which considers classes unhashable.
 _resolved = typing.cast("Callable[[type[Any], str], Any]", functools.lru_cache(maxsize=1024)(_resolve))

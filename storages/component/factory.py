@@ -1,8 +1,7 @@
-"""Factories: a class and its hyper-parameters, bound now, called later.
+"""Components and their factories, which bind hyper-parameters to a class for later construction.
 
 Every part that a user composes is a :class:`Component`. ``SomeClass.create_factory(...)`` checks the hyper-parameters
-where the user wrote them and returns a :class:`Factory`, which makes the part once what it needs exists (a device, an
-actor, environments).
+at once and returns a :class:`Factory`, which makes the part when its context exists (a device, an actor, environments).
 """
 
 import difflib
@@ -22,27 +21,27 @@ P = ParamSpec("P")
 
 
 class Component:
-    """A part that can be composed: a class whose hyper-parameters are bound before it is made.
+    """Base class of composable parts, whose hyper-parameters are bound by a factory.
 
     A class declares the hyper-parameters that it adds in one place, in one of two ways:
 
     - As attributes, annotated and with a default: ``lr: NonNegativeOrSchedule = 1e-3``. Names that begin with an
-      underscore, annotations without a value and a ``ClassVar`` are none. The factory sets them on the object before
-      ``__init__`` runs, which takes the ``context`` alone. Subclasses have them too, and may give another default.
+      underscore, annotations without a value and a ``ClassVar`` are excluded. The factory sets them on the object
+      before ``__init__`` runs, which takes the ``context`` alone. Subclasses inherit them, and may change the default.
     - In the signature of ``__init__``, which takes the context first. A subclass whose ``__init__`` passes ``**kwargs``
-      on has those of the class that it extends, too. Attributes of a class whose own ``__init__`` names
-      hyper-parameters add none.
+      on inherits those of its base class. Attributes of a class whose own ``__init__`` has hyper-parameters are not
+      hyper-parameters.
 
     A subclass of a class of the second way may use the first.
     """
 
     context: ClassVar[tuple[str, ...]] = ()
-    """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are no hyper-parameters."""
+    """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are not hyper-parameters."""
     unchangeable: ClassVar[frozenset[str]] = frozenset()
-    """Hyper-parameters that :meth:`_update_parameter` refuses, because what was made from them cannot follow."""
+    """Hyper-parameters that are fixed after construction, and that :meth:`_update_parameter` refuses."""
 
     other_names: ClassVar[OtherNames] = {}
-    """What other libraries call hyper-parameters, for the error that refuses such a name."""
+    """Names of hyper-parameters in other libraries, for hints in the error about an unknown name."""
 
     @classmethod
     def create_factory(cls: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Factory[T]":
@@ -56,7 +55,7 @@ class Component:
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
-        """Refuse arguments of ``create_factory`` as they were given, where their annotation's message is no help.
+        """Refuse arguments of ``create_factory`` before annotations are checked, for a more helpful error.
 
         Raises:
             ValueError: the message names the value and the way out.
@@ -64,11 +63,11 @@ class Component:
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse what no single annotation can: values that exclude each other, names that lead nowhere.
+        """Refuse what a single annotation cannot: values that exclude each other, names that do not exist.
 
         Args:
-            hyper_parameters: those of the class and, with their defaults, those of the classes it extends that it does
-                not have. One without a default, which the class gives itself, is missing.
+            hyper_parameters: those of the class, and the defaults of those of its base classes that it has fixed. A
+                fixed one that has no default in the base classes is missing.
 
         Raises:
             ValueError: the message names the value and the way out.
@@ -86,18 +85,18 @@ class Component:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class FieldComponent(Component):
-    """A component all of whose hyper-parameters are annotated attributes, so that type checkers know them.
+    """A component whose hyper-parameters are all annotated attributes, so that type checkers see them.
 
-    They take each annotation in the body of a subclass for a hyper-parameter, unless it is a ``ClassVar``; other
-    attributes are annotated where ``__init__`` sets them. Type checkers do not see the hyper-parameters of a subclass
-    that defines ``__init__``.
+    Type checkers treat each annotation in the body of a subclass as a hyper-parameter, unless it is a ``ClassVar``;
+    annotate other attributes where ``__init__`` sets them. They do not see the hyper-parameters of a subclass that
+    defines ``__init__``.
     """
 
 
 if not TYPE_CHECKING:
 
     class _CreateFactory(classmethod):
-        """A class method that shows the hyper-parameters of the class that it is called on."""
+        """A class method whose signature has the hyper-parameters of the class that it is called on."""
 
         def __get__(self, instance, owner=None):
             def create_factory(cls, /, *args, **kwargs):
@@ -125,12 +124,12 @@ class Factory(Configured, Generic[T_co]):
         self._hyper_parameters = dict(hyper_parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> T_co:
-        """Make the part; the arguments are what the class names as its ``context``."""
+        """Make the part; the arguments are the ``context`` of the class."""
         fields = fields_of(self._cls)
         if not fields:
             return self._cls(*args, **kwargs, **self._hyper_parameters)
         made = self._cls.__new__(self._cls)
-        # Not by setattr, which torch's modules extend, and which needs their __init__ to have run.
+        # Not by setattr: that of torch's modules works only after their __init__ has run.
         vars(made).update({name: self._hyper_parameters[name] for name in fields})
         others = {name: value for name, value in self._hyper_parameters.items() if name not in fields}
         made.__init__(*args, **kwargs, **others)  # type: ignore[misc]
@@ -165,7 +164,7 @@ class Factory(Configured, Generic[T_co]):
 
 
 def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
-    """The factory that ``cls.create_factory(*args, **kwargs)`` returns, for a class that is known at run time alone."""
+    """Return ``cls.create_factory(*args, **kwargs)``, for a class that is known only at run time."""
     hyper_parameters = _bind(cls, args, kwargs)
     cls.check_hyper_parameters(defaults_of(cls) | hyper_parameters)
     return Factory(cls, hyper_parameters)

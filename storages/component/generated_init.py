@@ -1,4 +1,4 @@
-"""An ``__init__`` that is generated from annotated attributes, so that a hyper-parameter is written down once."""
+"""Generation of ``__init__`` from annotated attributes, so that each hyper-parameter is declared once."""
 
 import inspect
 import typing
@@ -13,7 +13,7 @@ _HYPER_PARAMETERS = "_hyper_parameters_of_init"
 
 
 class _Declared(NamedTuple):
-    """What :func:`parameter` says of a hyper-parameter, until the class is complete."""
+    """Declaration of a hyper-parameter by :func:`parameter`, until the class is decorated."""
 
     default: Any
     kw_only: bool
@@ -21,12 +21,12 @@ class _Declared(NamedTuple):
 
 
 def parameter(*, default: Any = Parameter.empty, kw_only: bool = True, after: str | None = None) -> Any:
-    """Declare a hyper-parameter that has no default, or that may be given by position.
+    """Declare a hyper-parameter without a default, or one that may be passed by position.
 
     Args:
-        default: of the hyper-parameter, which is required without one.
-        kw_only: whether it is given by its name alone.
-        after: the hyper-parameter that it follows by position; the last of the base class where None.
+        default: its default; without one it is required.
+        kw_only: whether it is keyword-only.
+        after: the positional hyper-parameter that it follows; the last one of the base class where None.
     """
     return _Declared(default, kw_only, after)
 
@@ -37,7 +37,7 @@ def with_hyper_parameters(cls: C) -> C:
 
     It takes the class's context, the hyper-parameters of the base, and the class's own: annotated attributes with a
     default, or with :func:`parameter`. It sets all hyper-parameters, and calls ``build`` with the context. A
-    ``ClassVar`` in the place of an inherited hyper-parameter fixes its value.
+    ``ClassVar`` of the same name fixes the value of an inherited hyper-parameter.
     """
     inherited: dict[str, Parameter] = getattr(cls, _HYPER_PARAMETERS, {})
     annotations = typing.get_type_hints(cls, include_extras=True)

@@ -1,4 +1,4 @@
-"""What a hyper-parameter may be: annotations that are written where it is declared.
+"""Annotations for types and ranges of hyper-parameters.
 
 They are checked when a factory is made, by :func:`storages.component.annotations.conform`.
 """
@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 Count = Annotated[int, Within(1)]
-"""A whole number from 1."""
+"""An integer of at least 1."""
 CountOrZero = Annotated[int, Within(0)]
-"""A whole number from 0."""
+"""An integer of at least 0."""
 UnitInterval = Annotated[float, Within(0, 1)]
-"""A number from 0 to 1, both included."""
+"""A number in [0, 1]."""
 Positive = Annotated[float, Within(0, open=True)]
 """A number greater than 0."""
 NonNegative = Annotated[float, Within(0)]
-"""A number from 0."""
+"""A number of at least 0."""
 NonNegativeOrSchedule = Annotated[float | Schedule, Within(0)]
-"""A number from 0, or one that changes over a run."""
+"""A number of at least 0, or a schedule of such."""
 UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
-"""A number from 0 to 1, or one that changes over a run."""
+"""A number in [0, 1], or a schedule of such."""
 InitialError = Annotated[float, Within(0, open=True)] | Literal["largest", "first"]
-"""The error of a transition that no update has met yet."""
+"""The error of a transition that has not been in an update yet."""

@@ -1,10 +1,10 @@
-"""What other libraries call hyper-parameters, so that an unknown name is answered with ours."""
+"""Names of hyper-parameters in other libraries, for hints in errors about unknown names."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
 
 OtherNames: TypeAlias = Mapping[str, Mapping[str, str]]
-"""For a name elsewhere: what it is here, by a hyper-parameter that the class must have; by "" for every other class."""
+"""For a name elsewhere: its name here, by the hyper-parameter that a class must have; "" is any other class."""
 
 _CAPACITY = {"size": "size, in steps; size * num_envs transitions fit"}
 _ROLLOUT = {"n_step": "n_step", "sequence_length": "size, the steps of a rollout", "": "n_step of NStepReplayBuffer"}
@@ -29,7 +29,7 @@ STORAGE_NAMES: OtherNames = {
 
 
 def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:
-    """What a name from elsewhere is here, as a part of a sentence; empty where that is not known."""
+    """Return the name here of a name from elsewhere, as a sentence; empty where it is not known."""
     for condition, here in other_names.get(name, {}).items():
         if not condition or condition in declared:
             return f"here it is {here}. "

@@ -1,7 +1,7 @@
-"""Numbers that change over a run: a learning rate that falls, an exploration that fades.
+"""Schedules of hyper-parameters over a run, such as a learning rate or an exploration rate that decays.
 
-A schedule stands wherever a hyper-parameter says so. It holds no state: its value follows from how far the run has
-come, so a resumed run needs nothing but its step counter.
+A schedule can be given for every hyper-parameter whose annotation admits one. It is stateless: its value is a function
+of the run's progress, so that a resumed run needs only its step counter.
 """
 
 import bisect
@@ -17,16 +17,16 @@ from storages.component.setting import Setting
 
 
 class Schedule(Setting):
-    """A number as a function of how far the run has come."""
+    """Base class of schedules: numbers as functions of the run's progress."""
 
     @abstractmethod
     def at(self, steps: int, target_steps: int) -> float:
-        """The value after ``steps`` of the run's ``target_steps`` environment transitions."""
+        """Return the value after ``steps`` of the run's ``target_steps`` environment transitions."""
 
     @property
     @abstractmethod
     def extremes(self) -> tuple[float, ...]:
-        """The smallest and the largest value it ever takes, to be held against a hyper-parameter's range."""
+        """The smallest and the largest value of the schedule, checked against a hyper-parameter's range."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class _BetweenTwoValues(Schedule):
             raise ValueError(f"{type(self).__name__}: fraction must lie in (0, 1], got {self.fraction!r}")
 
     def at(self, steps: int, target_steps: int) -> float:
-        """The value after ``steps`` of ``target_steps``."""
+        """Return the value after ``steps`` of ``target_steps``."""
         progress = min(1.0, steps / max(1.0, self.fraction * target_steps))
-        # Rounding must not leave the range that `extremes` promises.
+        # Rounding must not leave the range that `extremes` states.
         low, high = sorted(self.extremes)
         return min(max(self._between(progress), low), high)
 
     @abstractmethod
     def _between(self, progress: float) -> float:
-        """The value after ``progress``, in [0, 1], of the way from one value to the other."""
+        """Return the value at a ``progress`` in [0, 1] from the initial to the final one."""
 
     @property
     def extremes(self) -> tuple[float, ...]:
-        """Both ends."""
+        """The initial and the final value."""
         return (self.initial, self.final)
 
 
 @dataclass(frozen=True)
 class LinearSchedule(_BetweenTwoValues):
-    """A straight line from ``initial`` to ``final``, and ``final`` from there on.
+    """Linear from ``initial`` to ``final``, and ``final`` from there on.
 
     Args:
         initial: value at the start of the run.
@@ -75,7 +75,7 @@ class LinearSchedule(_BetweenTwoValues):
 
 @dataclass(frozen=True)
 class ExponentialSchedule(_BetweenTwoValues):
-    """From ``initial`` to ``final`` by the same factor in each step, and ``final`` from there on.
+    """Exponential from ``initial`` to ``final``, by a constant factor per step, and ``final`` from there on.
 
     Args:
         initial: value at the start of the run, greater than 0.
@@ -87,13 +87,13 @@ class ExponentialSchedule(_BetweenTwoValues):
     final: Annotated[float, Within(0, open=True)]
 
     def _between(self, progress: float) -> float:
-        # Not as a power of their ratio, which may be infinite.
+        # Not as a power of their ratio, which may overflow.
         return math.exp((1 - progress) * math.log(self.initial) + progress * math.log(self.final))
 
 
 @dataclass(frozen=True)
 class CosineSchedule(_BetweenTwoValues):
-    """From ``initial`` to ``final`` along half a period of a cosine, and ``final`` from there on.
+    """Cosine annealing from ``initial`` to ``final``, over half a period, and ``final`` from there on.
 
     Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts" (arXiv 1608.03983), equation 5,
     without restarts.
@@ -111,15 +111,15 @@ class CosineSchedule(_BetweenTwoValues):
 
 @dataclass(frozen=True)
 class PiecewiseSchedule(Schedule):
-    """Lines from point to point, the first point's value before it and the last point's after it.
+    """Linear interpolation between points, constant before the first and after the last one.
 
     Args:
-        points: pairs of a position in the run and the value there, positions rising.
-        positions: what positions count: ``"progress"``, the part of the run, in [0, 1], or ``"steps"``, environment
+        points: pairs of a position in the run and the value there, positions increasing.
+        positions: unit of positions: ``"progress"``, the part of the run, in [0, 1], or ``"steps"``, environment
             transitions.
 
     Raises:
-        ValueError: there is no point, or positions do not rise or lie outside the run.
+        ValueError: there is no point, or positions do not increase or lie outside the run.
     """
 
     points: tuple[tuple[float, ...], ...]
@@ -138,7 +138,7 @@ class PiecewiseSchedule(Schedule):
             raise ValueError(f"PiecewiseSchedule: the positions of points must {must}, got {reached}")
 
     def at(self, steps: int, target_steps: int) -> float:
-        """The value after ``steps`` of ``target_steps``."""
+        """Return the value after ``steps`` of ``target_steps``."""
         position = float(steps) if self.positions == "steps" else steps / max(1, target_steps)
         after = bisect.bisect_right(self.points, position, key=lambda point: point[0])
         if after in (0, len(self.points)):
@@ -156,12 +156,12 @@ class PiecewiseSchedule(Schedule):
 
 @dataclass(frozen=True)
 class FunctionSchedule(Schedule):
-    """Any function of the progress.
+    """An arbitrary function of the run's progress.
 
-    A function has no plain form: a run is resumed with the script that defines it.
+    A function cannot be serialised: a run is resumed with the script that defines it.
 
     Args:
-        function: from the part of the run that is over, in [0, 1], to the value.
+        function: maps the part of the run that is over, in [0, 1], to the value.
         low: the smallest value of the function.
         high: the largest value of the function.
 
@@ -179,10 +179,10 @@ class FunctionSchedule(Schedule):
             raise ValueError(f"FunctionSchedule: low must not be greater than high={self.high}, got {self.low}")
 
     def at(self, steps: int, target_steps: int) -> float:
-        """The value after ``steps`` of ``target_steps``.
+        """Return the value after ``steps`` of ``target_steps``.
 
         Raises:
-            ValueError: the function gives a value outside the range that was promised.
+            ValueError: the function returns a value outside [low, high].
         """
         progress = min(1.0, steps / max(1, target_steps))
         value = float(self.function(progress))
@@ -195,11 +195,11 @@ class FunctionSchedule(Schedule):
 
     @property
     def extremes(self) -> tuple[float, ...]:
-        """The range that was promised."""
+        """The bounds ``low`` and ``high``."""
         return (self.low, self.high)
 
 
 def value_at(value: float | Schedule, steps: int, target_steps: int) -> float:
-    """What a hyper-parameter that may be a schedule is worth now."""
-    # Asking whether it is of an abstract class takes much longer, and no number is one.
+    """Return the current value of a hyper-parameter that may be a schedule."""
+    # isinstance() with an abstract class takes much longer.
     return value if isinstance(value, (float, int)) else value.at(steps, target_steps)

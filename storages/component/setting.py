@@ -1,4 +1,4 @@
-"""Values of hyper-parameters that consist of several numbers, and the plain data that describes them."""
+"""Structured values of hyper-parameters, and their JSON-serialisable form."""
 
 import dataclasses
 import re
@@ -11,12 +11,12 @@ from storages.component.annotations import conform_named
 
 
 class Configured(ABC):
-    """An object that plain data describes."""
+    """An object that is described by a class and hyper-parameters, as JSON-serialisable data."""
 
     @property
     @abstractmethod
     def cls(self) -> type:
-        """The class that is named."""
+        """The class of the object that is described."""
 
     @property
     @abstractmethod
@@ -25,7 +25,7 @@ class Configured(ABC):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Plain data (as JSON holds it) from which it can be made again: logged, and kept in every checkpoint."""
+        """JSON-serialisable data from which it can be made again; logged, and saved in every checkpoint."""
         return {"name": self.cls.__name__, "hyper_parameters": {k: plain(v) for k, v in self.hyper_parameters.items()}}
 
 
@@ -34,8 +34,8 @@ class Setting(Configured):
 
     A subclass is decorated with ``@dataclass(frozen=True)``. Its fields are annotated like hyper-parameters and checked
     when it is made: ``epsilon: Annotated[float, Within(0, 1)] = 0.1``. They may be other settings, or factories. Checks
-    of several fields belong into ``__post_init__``, after ``super().__post_init__()``. A run that is resumed from its
-    folder finds the class by its name.
+    across fields belong in ``__post_init__``, after ``super().__post_init__()``. A run resumed from its folder looks
+    the class up by name.
 
     Raises:
         ValueError: a field is of a wrong type or outside its range.
@@ -60,7 +60,7 @@ class Setting(Configured):
 
 
 def plain(value: Any) -> Any:
-    """A hyper-parameter as JSON holds it; a function has no plain form, and is there by its name, for people."""
+    """Return a hyper-parameter as JSON-serialisable data; of a function, only its name."""
     if isinstance(value, Configured):
         return value.config
     if value is None or isinstance(value, bool | int | float | str):
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A hyper-parameter as a line of Python, the same in every process."""
+    """Return a hyper-parameter as a line of Python, identical in every process."""
     if isinstance(value, type) or (isinstance(value, Callable) and hasattr(value, "__name__")):  # type: ignore[arg-type]
         return str(value.__name__)
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,1 +1,1 @@
-"""What storages are made of. Knows no algorithm."""
+"""Parts of storages; independent of algorithms."""

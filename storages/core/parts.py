@@ -1,9 +1,8 @@
 """Protocols of the parts that a storage is composed of.
 
-A :class:`Sampler` chooses the rows of a batch, a :class:`Window` says which steps a row consists of and which fields
-they become, a :class:`Relabeler` changes the fields as if another goal had been meant, and a :class:`RingObserver`
-follows what happens to the ring that holds the transitions. A class that extends one of them inherits what it does not
-write.
+A :class:`Sampler` draws the rows of a batch, a :class:`Window` maps rows to steps and steps to fields, a
+:class:`Relabeler` replaces goals in the fields (hindsight), and a :class:`RingObserver` is notified of changes of the
+ring buffer. A class that extends one of them inherits default implementations.
 """
 
 import sys
@@ -20,11 +19,11 @@ from storages.core.ring.ring import Ring
 from storages.transition import Batch, Sample
 
 Gather: TypeAlias = Callable[..., dict[str, Any]]
-"""As :meth:`storages.core.ring.ring.Ring.gather`."""
+"""A function with the signature of :meth:`storages.core.ring.ring.Ring.gather`."""
 
 
 class RingObserver(Protocol):
-    """Follows what a storage does to its ring: a write-ahead log, an index of episodes, priorities, a cache."""
+    """Observer of changes of a ring: a write-ahead log, an index of episodes, priorities, a cache."""
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
         """Called before a step is inserted, or several steps of which ``sample`` is the first.
@@ -38,7 +37,7 @@ class RingObserver(Protocol):
         return
 
     def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
-        """Called after the running episodes of some environments were ended with their newest transitions."""
+        """Called after the running episodes of some environments were truncated at their newest transitions."""
         return
 
     def steps_at_once(self, ring: Ring) -> int:
@@ -46,29 +45,29 @@ class RingObserver(Protocol):
         return sys.maxsize
 
     def before_change(self, ring: Ring, rows: bool) -> None:
-        """Called before a change, other than an insertion, of anything from which batches follow.
+        """Called before a change, other than an insertion, of anything that batches depend on.
 
         Args:
             ring: the storage's.
-            rows: whether rows of the ring are replaced, dropped or loaded; else it is a hyper-parameter, the progress
-                of the run or the random generator that changes.
+            rows: whether rows of the ring are overwritten, dropped or loaded; otherwise a hyper-parameter, the progress
+                of the run or the random generator changes.
         """
         return
 
     def after_change(self, ring: Ring) -> None:
-        """Called after rows of the ring were replaced, dropped or loaded."""
+        """Called after rows of the ring were overwritten, dropped or loaded."""
         return
 
     def after_resize(self, ring: Ring) -> None:
-        """Called after the ring was given room for another number of steps; its rows lie elsewhere then."""
+        """Called after the capacity of the ring has changed, which moves its rows."""
         return
 
     def state_dict(self) -> dict[str, Any]:
-        """Entries of the storage's state, as JSON can keep them; their names are the observer's alone."""
+        """Return entries of the storage's state, JSON-serialisable, under names that no other observer uses."""
         return {}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Restore a storage's state, of which :meth:`state_dict` returned entries; its ring is restored already."""
+        """Restore the observer from the storage's full state; the ring is already restored."""
         return
 
     @property
@@ -78,13 +77,13 @@ class RingObserver(Protocol):
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of memory that it takes for each transition that fits into the ring, about."""
+        """Approximate bytes of memory for each transition that fits into the ring."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class TransitionRange:
-    """Transitions of consecutive steps, or of those whose number is a multiple of a stride."""
+    """Transitions of consecutive steps, or of steps whose number is a multiple of a stride."""
 
     first: int
     """Number of the first one; with a stride above 1, that of the first environment."""
@@ -95,19 +94,19 @@ class TransitionRange:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of transitions."""
         if self.stride == 1:
             return self.end - self.first
         return -(-(self.end - self.first) // (self.envs * self.stride)) * self.envs
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(N,): those at some positions (N,), in rising order."""
+        """Return the numbers (N,) of the transitions at positions (N,), in increasing order."""
         if self.stride > 1:
             positions = positions + positions // self.envs * ((self.stride - 1) * self.envs)
         return self.first + positions
 
     def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(N,): whether each of some transitions (N,) is one of them."""
+        """Return (N,), whether each of some transitions (N,) is one of these."""
         found: NDArray[np.bool_] = (self.first <= transitions) & (transitions < self.end)
         return found if self.stride == 1 else found & (transitions // self.envs % self.stride == 0)
 
@@ -117,7 +116,7 @@ class TransitionList:
     """Transitions by their numbers."""
 
     numbers: NDArray[np.int64]
-    """(N,), in rising order."""
+    """(N,), in increasing order."""
 
     @property
     def first(self) -> int:
@@ -131,15 +130,15 @@ class TransitionList:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of transitions."""
         return len(self.numbers)
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(N,): those at some positions (N,)."""
+        """Return the numbers (N,) of the transitions at positions (N,)."""
         return self.numbers[positions]
 
     def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(N,): whether each of some transitions (N,) is one of them."""
+        """Return (N,), whether each of some transitions (N,) is one of these."""
         if not self.count:
             return np.zeros(len(transitions), np.bool_)
         places = np.minimum(np.searchsorted(self.numbers, transitions), len(self.numbers) - 1)
@@ -148,35 +147,35 @@ class TransitionList:
 
 
 Candidates: TypeAlias = TransitionRange | TransitionList
-"""Transitions with which a row may begin."""
+"""Transitions at which a row may begin."""
 
 
 class Rows(NamedTuple):
-    """Rows of a batch, as a sampler draws them."""
+    """Rows of a batch, drawn by a sampler."""
 
     transitions: NDArray[np.int64]
-    """(B,): numbers of the transitions with which the rows begin."""
+    """(B,): numbers of the first transition of each row."""
     weights: NDArray[np.float32]
     """(B, 1): their importance weights."""
 
 
 class Mass(NamedTuple):
-    """What a storage's batches are drawn from: by how much several storages share the batches of a learner."""
+    """Size and total priority of the rows to draw from, by which several storages share a learner's batches."""
 
     rows: int
-    """How many rows there are."""
+    """Number of rows."""
     total: float
     """The sum of their priorities, 0 where none has any; ``rows`` where they are drawn uniformly."""
     smallest: float = 1.0
-    """The probability of the row whose importance weight is 1, as a multiple of a uniform draw's."""
+    """Probability of the row whose importance weight is 1, as a multiple of the uniform one."""
     beta: float = 0.0
-    """Exponent of importance weights; 0 where those do not depend on what else is stored."""
+    """Exponent of importance weights; 0 where these do not depend on the other rows stored."""
     uniform_share: float = 0.0
-    """Part of the rows that is drawn uniformly beside those that are drawn by priority."""
+    """Part of the rows that is drawn uniformly instead of by priority."""
 
 
 class Request(NamedTuple):
-    """A batch that a sampler is to draw."""
+    """Parameters of a sampler's draw."""
 
     generator: np.random.Generator
     ring: Ring
@@ -185,12 +184,12 @@ class Request(NamedTuple):
     first: int
     """Number of the oldest transition that may be drawn."""
     update: int
-    """Which batch of the update phase it is, from 1."""
+    """Number of the batch in the update phase, from 1."""
     updates: int
-    """How many batches the update phase has."""
+    """Number of batches in the update phase."""
 
     def uniform(self) -> Rows:
-        """Rows that are drawn uniformly."""
+        """Draw the rows uniformly."""
         transitions = self.window.uniform(self.generator, self.ring, self.first, self.batch_size)
         weights = np.empty((self.batch_size, 1), np.float32)
         weights.fill(1)
@@ -198,95 +197,95 @@ class Request(NamedTuple):
 
 
 class Sampler(RingObserver, Protocol):
-    """Chooses the rows of batches."""
+    """Draws the rows of batches."""
 
     progress: Any = None
-    """What a draw changes beside the generator, as JSON can keep it: saved by the storage, and restored where a batch
-    that was drawn ahead is not asked for. None for nothing."""
+    """State that a draw changes besides the generator, JSON-serialisable; None for none. The storage saves it, and
+    restores it where a prefetched batch is not requested."""
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Restore a storage's state, which has :attr:`progress`; see :class:`RingObserver`."""
+        """Restore :attr:`progress` from the storage's state; see :class:`RingObserver`."""
         self.progress = state.get("progress")
 
     def draw(self, request: Request) -> Rows:
-        """Draw the rows of a batch, with no other random numbers than those of the request's generator."""
+        """Draw the rows of a batch; the request's generator must be the only source of randomness."""
         raise NotImplementedError
 
     def mass(self, ring: Ring, window: "Window") -> Mass:
-        """Return what is drawn from; of a ring that holds something."""
+        """Return the :class:`Mass` of a ring that is not empty."""
         rows = window.candidates(ring, ring.start).count
         return Mass(rows, float(rows))
 
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Follow errors (N,) that came with the newest transitions, from number ``first`` on."""
+        """Use TD errors (N,) that came with the newest transitions, from number ``first`` on."""
         return
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Follow the errors that an update reports in ``info``, and return metrics."""
+        """Use the TD errors in an update's ``info``, and return metrics."""
         return {}
 
 
 class Steps(Protocol):
-    """Steps of which the rows of a batch consist."""
+    """The steps of the rows of a batch."""
 
     @property
     def transitions(self) -> NDArray[np.int64]:
-        """Their numbers."""
+        """Numbers of their transitions."""
 
     @property
     def segments(self) -> "Segments":
-        """What they are parts of."""
+        """The sequences or episodes to which they belong."""
 
     @property
     def learnt_steps(self) -> int:
-        """How many are learnt from."""
+        """Number of steps that are learnt from."""
 
 
 class Segments(NamedTuple):
-    """Consecutive steps of one environment each, to which the steps of a batch belong."""
+    """Runs of consecutive steps of one environment each, to which the steps of a batch belong."""
 
     first: NDArray[np.int64]
-    """(B,): numbers of the transitions that they begin with."""
+    """(B,): numbers of their first transitions."""
     last: NDArray[np.int64]
-    """(B,): numbers of the transitions that they end with."""
+    """(B,): numbers of their last transitions."""
     of: NDArray[np.int64] | None = None
-    """(N,): the segment of each step; None where step ``i`` is of segment ``i % B``."""
+    """(N,): index of each step's segment; None where step ``i`` belongs to segment ``i % B``."""
 
     def of_each(self, num_steps: int) -> NDArray[np.int64]:
-        """(num_steps,): the segment of each step."""
+        """Return (num_steps,), the index of each step's segment."""
         return np.arange(num_steps) % len(self.first) if self.of is None else self.of
 
 
 class Window(Protocol):
-    """Says which steps a row consists of, and which fields they become."""
+    """Maps rows to their steps, and steps to the fields of a batch."""
 
     selects_steps: ClassVar[bool] = False
-    """Whether a row consists of the steps that :meth:`select` returns, rather than of one."""
+    """Whether a row consists of the steps returned by :meth:`select`, instead of one."""
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
-        """Return the range [first, end) of transitions with which a row may begin.
+        """Return the range [first, end) of transitions at which a row may begin.
 
         Args:
             ring: of the transitions.
-            first: the oldest that is wanted; an older one is returned where no row may begin later.
+            first: the oldest one wanted; the result may begin earlier where no row can begin from there on.
         """
         return first, ring.end
 
     def candidates(self, ring: Ring, first: int) -> Candidates:
-        """Return the transitions with which a row may begin, from ``first`` on; see :meth:`begins`."""
+        """Return the transitions at which a row may begin, from ``first`` on; see :meth:`begins`."""
         return TransitionRange(*self.begins(ring, first))
 
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
-        """(batch_size,): transitions with which rows may begin, from ``first`` on, drawn uniformly."""
+        """Draw (batch_size,) transitions at which rows may begin, from ``first`` on, uniformly."""
         candidates = self.candidates(ring, first)
         return candidates.at(uniform_integers(generator, 0, candidates.count, batch_size))
 
     def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): transitions with which the selected steps begin, of rows that a sampler has drawn."""
+        """Return the first transitions (B,) of the steps to select, for rows that a sampler has drawn."""
         return transitions
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`Steps` of rows that begin with transitions (B,)."""
+        """Return the :class:`Steps` of rows that begin at transitions (B,)."""
         return None
 
     def step_fields(
@@ -296,10 +295,10 @@ class Window(Protocol):
 
         Args:
             ring: of the transitions.
-            gather: as ``ring.gather``; of fields that are cached on a device, returns where they are.
+            gather: as ``ring.gather``; for fields that are cached on a device, returns their rows in the cache.
             transitions: (N,).
-            gamma: discount factor of one step.
-            keys: which fields; all where None.
+            gamma: per-step discount factor.
+            keys: names of fields; all where None.
         """
         raise NotImplementedError
 
@@ -308,7 +307,7 @@ class Window(Protocol):
         raise NotImplementedError
 
     def reach(self, ring: Ring) -> int:
-        """Return how many steps beyond its first one a step's fields depend on."""
+        """Return how many following steps a step's fields depend on, n - 1 for n-step returns."""
         return 0
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
@@ -317,18 +316,18 @@ class Window(Protocol):
 
 
 class Relabeler(RingObserver, Protocol):
-    """Changes the fields of a batch as if something else had been meant."""
+    """Changes the fields of a batch as if another goal had been pursued."""
 
     changed: frozenset[FieldKey] = frozenset()
-    """Leaves that it writes, which are therefore not cached on a device."""
+    """Leaves that it writes, and which therefore must not be cached on a device."""
 
     def choose(
         self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64], segments: Segments | None
     ) -> Any:
-        """Draw what :meth:`relabel` needs; None changes nothing.
+        """Draw the random choices for :meth:`relabel`; None for no change.
 
         Args:
-            generator: the only source of random numbers.
+            generator: the only source of randomness.
             ring: of the transitions.
             transitions: (N,), the steps of a batch.
             segments: sequences or episodes to which the steps belong; None where each step is a row.

@@ -1,13 +1,13 @@
-"""Data sets: episodes on disk, exchanged with other libraries.
+"""Offline data sets: episodes on disk, in the formats of this and other libraries.
 
-:func:`open_dataset` reads Minari's data sets (its HDF5, Arrow and Parquet layouts), HDF5 files with D4RL's arrays,
-files of numpy's arrays (``.npz``: our own, stable-baselines3's, or others with the names of their arrays given) and
-the directories of storages. Each is a :class:`Dataset`, which yields one :class:`~storages.episode.Episode` after
-another. :func:`write_dataset` writes Minari's layouts, which the package ``minari`` opens, and our own ``.npz``.
-:func:`fill` inserts the episodes of a data set into a storage, :func:`episodes_of` yields the episodes in a storage.
+:func:`open_dataset` reads Minari data sets (the HDF5, Arrow and Parquet layouts), D4RL's HDF5 files, NumPy ``.npz``
+files (our own, stable-baselines3's, or others if the names of their arrays are given) and the directories of storages.
+Each is a :class:`Dataset`, an iterable of :class:`~storages.episode.Episode`. :func:`write_dataset` writes Minari's
+layouts, which the package ``minari`` opens, and our own ``.npz``. :func:`fill` inserts the episodes of a data set into
+a storage, :func:`episodes_of` iterates over the episodes in a storage.
 
-HDF5 needs the package h5py, Arrow and Parquet need pyarrow: ``pip install h5py pyarrow``. Nothing that is read can
-run code: arrays of objects are refused, and no environment is made from a file.
+HDF5 needs the package h5py, Arrow and Parquet need pyarrow: ``pip install h5py pyarrow``. Reading a file cannot run
+code: object arrays are refused, and no environment is made from a file.
 """
 
 from storages.datasets.dataset import About, Dataset, Space

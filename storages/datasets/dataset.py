@@ -1,4 +1,4 @@
-"""Data sets: episodes on disk that can be iterated over, and what is asked of those that are written."""
+"""Data sets: iterables of episodes on disk, their metadata, and validation of episodes before they are written."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from storages.errors import DatasetError
 from storages.transition import ACT, OBS, REW, Array
 
 Space: TypeAlias = Mapping[str, Any]
-"""A space of gymnasium as plain data: ``{"type": "Discrete", "n": 2, "start": 0}``, as Minari writes it."""
+"""A gymnasium space as plain data, in Minari's format: ``{"type": "Discrete", "n": 2, "start": 0}``."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class About:
     """Metadata of a data set; plain data.
 
     Args:
-        dataset_id: its name, as Minari has it: ``pendulum/expert-v0``.
-        observation_space: None where it is unknown.
-        action_space: None where it is unknown.
-        env_spec: JSON of gymnasium's ``EnvSpec`` of the environment that was recorded. No environment is ever made of
-            it here, because that would import the code that it names.
-        algorithm_name: the algorithm that acted.
+        dataset_id: its name in Minari's format: ``pendulum/expert-v0``.
+        observation_space: None if unknown.
+        action_space: None if unknown.
+        env_spec: JSON of gymnasium's ``EnvSpec`` of the recorded environment. No environment is ever made from it
+            here, because that would import the code that it names.
+        algorithm_name: the algorithm that collected the episodes.
         author: names of the authors.
         author_email: their addresses.
         description: free text.
         combined_datasets: ids of the data sets that were merged into this one.
-        further: other metadata of Minari, under Minari's names.
+        further: other Minari metadata, under Minari's names.
     """
 
     dataset_id: str | None = None
@@ -50,7 +50,7 @@ class About:
 
 
 class Dataset(ABC):
-    """Episodes on disk. Every iteration reads them one by one, starting at the first.
+    """An iterable of episodes on disk, which are read one by one in every iteration.
 
     Args:
         path: a file or a folder.
@@ -58,7 +58,7 @@ class Dataset(ABC):
     """
 
     format: ClassVar[str]
-    """As :func:`storages.datasets.write_dataset` calls it."""
+    """Name of the format, as in :func:`storages.datasets.write_dataset`."""
 
     def __init__(self, path: Path, about: About) -> None:
         self.path = path
@@ -78,7 +78,7 @@ class Dataset(ABC):
 
     @cached_property
     def _lengths(self) -> list[int]:
-        """Numbers of steps of the episodes, for classes that do not count both of these in another way."""
+        """Lengths of the episodes; not used by classes that override both ``__len__`` and ``steps``."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -95,10 +95,10 @@ class Dataset(ABC):
 
 
 def alike(episodes: Iterable[Episode]) -> Iterator[Episode]:
-    """The episodes that have steps, all with the fields, shapes and dtypes of the first.
+    """Iterate over the episodes that are not empty, and require the fields, shapes and dtypes of the first.
 
     Raises:
-        DatasetError: one differs, whose fields the text names; or there is none.
+        DatasetError: an episode differs, and the text names its fields; or there is no episode.
     """
     first: dict[str, LeafLayout] = {}
     for number, episode in enumerate(one for one in episodes if len(one)):
@@ -115,7 +115,7 @@ def alike(episodes: Iterable[Episode]) -> Iterator[Episode]:
 
 
 def layout_of(episode: Episode) -> dict[str, LeafLayout]:
-    """Shapes and dtypes of one step of an episode, by the names of the fields.
+    """Return shapes and dtypes of one step of an episode, by the names of the fields.
 
     Raises:
         DatasetError: a field is missing, or has too few or too many rows.
@@ -127,10 +127,10 @@ def layout_of(episode: Episode) -> dict[str, LeafLayout]:
 
 
 def arrays_of(episode: Episode) -> dict[FieldKey, Array]:
-    """The arrays of an episode by leaf: (L + 1, ...) of observations, else (L, ...).
+    """Return the arrays of an episode by leaf: observations (L + 1, ...), other fields (L, ...).
 
     Raises:
-        DatasetError: one has too few or too many rows.
+        DatasetError: an array has too few or too many rows.
     """
     arrays = {path: np.asarray(leaf) for path, leaf in leaves({OBS: episode.observations, **episode.fields})}
     for path, array in arrays.items():

@@ -1,4 +1,4 @@
-"""The directories of storages as data sets: what was committed to them, read without making the storage."""
+"""Directories of storages as data sets: committed episodes, read without making the storage."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,7 +22,7 @@ from storages.persistent.replay.ring_manifest import RingManifest
 
 
 class RingDataset(Dataset):
-    """The steps in a ring, as episodes, complete or not."""
+    """The steps in a ring as episodes, complete or not."""
 
     @cached_property
     def _ring(self) -> Ring:
@@ -42,7 +42,7 @@ class RingDataset(Dataset):
 
 
 class StorageDirectory(RingDataset):
-    """The steps in the directory of a storage, as episodes; all are read at the first access.
+    """The steps in the directory of a replay storage as episodes; all are read at the first access.
 
     The storage may be in use: its last commit before the first access is read.
 
@@ -50,7 +50,7 @@ class StorageDirectory(RingDataset):
         path: the directory.
 
     Raises:
-        PersistenceError: it holds no storage, or one of another format, or is damaged.
+        PersistenceError: the directory holds no storage, has another format version, or is damaged.
     """
 
     format: ClassVar[str] = "storage"
@@ -61,7 +61,7 @@ class StorageDirectory(RingDataset):
         if found is None:
             raise DatasetError(f"{path} holds no storage: it has no {RingManifest.name}")
         self.manifest = found
-        """Size, environments, fields."""
+        """The manifest: size, number of environments and layout."""
 
     @cached_property
     def _ring(self) -> Ring:
@@ -80,7 +80,7 @@ class EpisodeDirectory(Dataset):
         path: the directory.
 
     Raises:
-        PersistenceError: it holds no episodes, or is of another format, or is damaged.
+        PersistenceError: the directory holds no episodes, has another format version, or is damaged.
     """
 
     format: ClassVar[str] = "episodes"
@@ -92,13 +92,13 @@ class EpisodeDirectory(Dataset):
             raise DatasetError(f"{path} holds no episodes: it has no {EpisodeManifest.name}")
         refuse_links_in(path)
         self._layout = found.layout
-        # The log first: episodes that are moved to a segment meanwhile are then found twice, and not missed.
+        # The write-ahead log first: episodes that are flushed to a segment meanwhile are read twice, and not missed.
         wal = path / WAL_FOLDER
         ring, state, _ = (None, None, None) if RingManifest.read(wal) is None else read_ring(wal)
         self._archive = SegmentStore(path, found, read_only=True)
         self._live, following = self._archive.live, self._archive.end
         self._open: list[tuple[int, EpisodeBatch]] = []
-        """Episodes in no segment, and the numbers of their first transitions."""
+        """Finished episodes in no segment, and the numbers of their first transitions."""
         if ring is not None and state is not None:
             self._live = max(self._live, state["live"])
             following = max(following, state["unwritten"], self._live)

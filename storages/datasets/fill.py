@@ -1,7 +1,7 @@
-"""Insert episodes into a storage, and read the episodes of one.
+"""Insert episodes into a storage, and read the episodes of a storage.
 
-A data set lists whole episodes one after the other, a storage takes steps of several environments side by side. So
-every environment of the storage is a lane that receives episodes one after the other; no transition joins two.
+A data set is a sequence of whole episodes; a storage takes steps of several environments at once. Each environment of
+the storage is therefore a lane, into which episodes are inserted one after the other; no transition spans two episodes.
 """
 
 from collections import deque
@@ -23,9 +23,9 @@ from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array
 
 _STEPS_AT_ONCE = 1_000
-"""Steps that are inserted by one call."""
+"""Most steps that are inserted by one call."""
 _OF_THE_EPISODE = frozenset({OBS, OBS2, DONE, DONE2, TRUNC2})
-"""Fields that follow from the begin and the end of an episode."""
+"""Fields that follow from the attributes of an :class:`Episode`, and are not in its ``fields``."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Filled:
     """Counts of what was inserted into a storage.
 
     Args:
-        episodes: episodes of which at least a step was inserted.
+        episodes: episodes of which at least one step was inserted.
         transitions: inserted transitions, including those that newer ones have overwritten.
-        divided: how often the rest of an episode was moved to another lane to make all lanes equally long.
-        left_out: transitions at the end, too few for a step of all environments.
+        divided: how often the rest of an episode was moved to another lane, to make all lanes equally long.
+        left_out: transitions at the end that were not inserted, too few for a step of all environments.
     """
 
     episodes: int
@@ -57,24 +57,24 @@ def fill(
 ) -> Filled:
     """Insert episodes into a storage.
 
-    Every lane (environment of the storage) receives a new episode when its last one ends. When no episode is left, the
-    rest of the running ones is divided equally among all lanes: the part of an episode that moves to another lane
-    begins there like an episode, and the part before it is neither terminated nor truncated. At the end, fewer
-    transitions than there are lanes are left out.
+    Every lane (environment of the storage) gets a new episode when its last one ends. When there are no more episodes,
+    the remaining steps of the running ones are divided equally among all lanes: the part of an episode that moves to
+    another lane begins there like an episode, and the part before it is neither terminated nor truncated. At the end,
+    fewer transitions than there are lanes are left out.
 
     Values are converted to the dtypes of the storage, or of ``envs`` if the storage is empty. Without either, rewards
-    become float32 and all else keeps its dtype.
+    become float32, and other fields keep their dtypes.
 
     Args:
-        storage: episodes are inserted after its present content.
-        episodes: read one by one, as they are needed.
-        envs: the environments of an empty storage, which takes shapes and dtypes from their spaces.
+        storage: the storage; episodes are inserted after its present content.
+        episodes: the episodes, read one by one when they are needed.
+        envs: the environments, whose spaces determine shapes and dtypes if the storage is empty.
         num_envs: number of lanes of an empty storage without ``envs``; 1 if None.
 
     Raises:
         DatasetError: the episodes do not fit the fields of the storage or the environments, or lack the hidden states
             of a recurrent actor.
-        SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
+        SampleError: a field is missing or holds NaN or infinity; earlier insertions stay.
     """
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
     lanes, owner = _Lanes(episodes, environments), type(storage).__name__
@@ -89,7 +89,7 @@ def fill(
                 f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
             )
         layout, fitting = storage.ring.layout, dict(block)
-        # Fields that the storage does not have are refused by it, by name.
+        # The storage itself refuses fields that it does not have.
         for path in layout or block:
             if path in block:
                 wanted = layout[path].dtype if layout else _dtype_at_first(path, block[path], spaces, owner)
@@ -100,11 +100,11 @@ def fill(
 
 
 def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
-    """The episodes in a replay storage, in the order of their ends.
+    """Iterate over the episodes in a replay storage, in the order of their ends.
 
-    The first steps of the oldest ones may have been overwritten; unfinished ones are neither terminated nor truncated.
-    ``facts`` have the "environment", and whether the first step of the episode is present ("begins"). A buffer of
-    episodes on disk yields all its finished episodes, in memory or not.
+    The first steps of the oldest episodes may have been overwritten; unfinished episodes are neither terminated nor
+    truncated. ``facts`` have the "environment", and whether the first step of the episode is stored ("begins"). A
+    buffer of episodes on disk yields all its finished episodes, in memory or not.
 
     Args:
         storage: must not change during the iteration.
@@ -116,12 +116,12 @@ def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
 
 
 def count_episodes_in(ring: Ring) -> int:
-    """Number of episodes in a ring, complete or not."""
+    """Return the number of episodes in a ring, complete or not."""
     return int(np.count_nonzero(_ends(ring))) if ring.live_steps else 0
 
 
 def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
-    """The episodes in a ring, as :func:`episodes_of`."""
+    """Iterate over the episodes in a ring, like :func:`episodes_of`."""
     if not ring.live_steps:
         return
     index = EpisodeIndex(ring)
@@ -133,7 +133,7 @@ def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
 
 
 def _ends(ring: Ring) -> NDArray[np.bool_]:
-    """(transitions,): whether a transition is the last of an episode, or the newest of its environment."""
+    """Return whether each transition (N,) is the last of an episode, or the newest of its environment."""
     last = ring.broken()
     last[-1] = True
     return last.ravel()
@@ -175,11 +175,11 @@ class EpisodeCursor:
 
     @property
     def left(self) -> int:
-        """Number of steps that were not read yet."""
+        """Number of steps that are not read yet."""
         return self.end - self.at
 
     def take(self, steps: int) -> dict[FieldKey, Array]:
-        """Read the next steps: (steps, ...) by leaf."""
+        """Read the next steps, (steps, ...) by leaf."""
         at, end, episode = self.at, self.at + steps, self.episode
         taken: dict[FieldKey, Array] = {}
         for path, array in self._arrays.items():
@@ -198,7 +198,7 @@ class _Lanes:
     """Distributes episodes to lanes, one for each environment of a storage.
 
     Args:
-        episodes: those to distribute.
+        episodes: the episodes to distribute.
         num_envs: number of lanes.
     """
 
@@ -208,8 +208,8 @@ class _Lanes:
         self.begun = self.divided = self.left_out = 0
 
     def blocks(self) -> Iterator[dict[FieldKey, Array]]:
-        """Steps of all lanes, (steps, E, ...) by leaf."""
-        # One cursor in each lane, until there are no more episodes.
+        """Iterate over blocks of steps of all lanes, (steps, E, ...) by leaf."""
+        # Until there are no more episodes, each lane has one cursor.
         while all(lane or self._start_episode(lane) for lane in self._lanes):
             yield self._block()
         self._divide()
@@ -241,7 +241,7 @@ class _Lanes:
         return block
 
     def _divide(self) -> None:
-        """Give every lane an equal number of the steps that are left."""
+        """Divide the remaining steps equally among the lanes."""
         cursors = [cursor for lane in self._lanes for cursor in lane]
         each, self.left_out = divmod(sum(cursor.left for cursor in cursors), len(self._lanes))
         if not each:
@@ -266,7 +266,7 @@ class _Lanes:
 def _dtype_at_first(
     path: FieldKey, array: Array, spaces: Mapping[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]], owner: str
 ) -> np.dtype[Any]:
-    """Of a field (steps, E, ...) in a storage that is empty."""
+    """Choose the dtype of a field (steps, E, ...) in an empty storage."""
     if path == (REW,):
         return np.dtype(np.float32)
     space = spaces.get((SUCCESSORS.get(path[0], path[0]), *path[1:]))
@@ -294,7 +294,7 @@ def _cast(array: Array, wanted: np.dtype[Any], path: FieldKey, owner: str) -> Ar
 
 
 def _layout_of(envs: Any) -> dict[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shapes and dtypes of the spaces; a space without a shape is a column of one number."""
+    """Return shapes and dtypes of the spaces; a scalar space has shape (1,)."""
     observation, action = envs.observation_space, envs.action_space
     parts = getattr(observation, "spaces", None)
     spaces: dict[FieldKey, Any] = (

@@ -1,8 +1,8 @@
-"""Flat arrays: the steps of all episodes one after the other, as D4RL and stable-baselines3 keep them.
+"""Flat arrays: the concatenated steps of all episodes, as in the files of D4RL and stable-baselines3.
 
-Such data sets have the places where episodes end, but not always their last observations. A last step without one is
-left out, unless the environment terminated the episode: what followed has no value then, so that the observation before
-replaces the last one, and ``facts`` have "last_observation": "not recorded".
+Such data sets mark the ends of episodes, but may lack their final observations. The last step of an episode without a
+final observation is left out, unless it is terminal: then nothing is bootstrapped from the final observation, so that
+the one before it takes its place, and ``facts`` have "last_observation": "not recorded".
 """
 
 import math
@@ -21,7 +21,7 @@ from storages.errors import DatasetError
 from storages.transition import ACT, REW, Array
 
 Ends: TypeAlias = Literal["unknown", "terminated", "truncated"]
-"""How episodes ended, if their file does not say so."""
+"""How episodes ended, for files that do not distinguish termination from truncation."""
 _ROWS_AT_ONCE = 100_000
 
 
@@ -34,8 +34,8 @@ class FlatNames:
         actions: the action of each step.
         rewards: the reward of each step.
         terminals: true where the environment terminated an episode.
-        timeouts: true where a limit truncated one.
-        episode_starts: true where one begins.
+        timeouts: true where a time limit truncated an episode.
+        episode_starts: true at the first step of an episode.
         next_observations: the observation after each step.
     """
 
@@ -48,7 +48,7 @@ class FlatNames:
     next_observations: str | None = None
 
     def named(self) -> dict[str, str]:
-        """The names that are not None, by their arguments here."""
+        """Return the names that are not None, by argument name."""
         return {key: name for key, name in asdict(self).items() if name is not None}
 
 
@@ -57,10 +57,10 @@ STABLE_BASELINES3 = FlatNames(observations="obs", episode_starts="episode_starts
 
 
 def names_in(arrays: Mapping[str, Any], path: Path) -> FlatNames:
-    """The names in a file, which are those of a known library.
+    """Recognise the array names of a known library in a file.
 
     Raises:
-        DatasetError: they are not.
+        DatasetError: the names are those of no known library.
     """
     for known in (D4RL, STABLE_BASELINES3):
         there = {key: name for key, name in known.named().items() if name in arrays}
@@ -77,7 +77,7 @@ class FlatDataset(Dataset):
 
     Args:
         path: the file.
-        arrays: its arrays by name, each indexed by steps as numpy's arrays are.
+        arrays: its arrays by name, whose first axis can be sliced like that of a NumPy array.
         names: the names of the arrays to use.
         ends: how episodes ended, if the file does not say so.
 
@@ -128,7 +128,7 @@ class FlatDataset(Dataset):
 
 
 class D4rlDataset(FlatDataset):
-    """Flat arrays in an HDF5 file, such as D4RL's; they are read episode by episode.
+    """Flat arrays in an HDF5 file, such as D4RL's, read episode by episode.
 
     Args:
         path: the file.
@@ -155,10 +155,10 @@ class D4rlDataset(FlatDataset):
 
 
 class _Bounds:
-    """Begins and ends of episodes, (episodes,) each.
+    """Bounds of the episodes, arrays (episodes,).
 
     Args:
-        arrays: by the arguments of :class:`FlatNames`.
+        arrays: the arrays, by argument name of :class:`FlatNames`.
         ends: how episodes ended, if no array says so.
     """
 
@@ -176,14 +176,14 @@ class _Bounds:
         terminated, truncated = terminals[ending], timeouts[ending]
         if "terminals" not in arrays and ends != "unknown":
             terminated, truncated = (np.full(len(ending), ends == way) for way in ("terminated", "truncated"))
-        # A step is of no use without its next observation, unless the environment terminated there.
+        # A step without its next observation is of no use, unless it is terminal.
         shortened = ~terminated if "next_observations" not in arrays else np.zeros_like(terminated)
         kept = ending + 1 - shortened - first > 0
         self.first: NDArray[np.int64] = first[kept]
         self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
         self.terminated, self.truncated = terminated[kept], truncated[kept]
         self.recorded_further = shortened[kept]
-        """Whether the last observation is that of the step that is left out."""
+        """Whether the last step was left out, whose observation is then the final one."""
 
 
 def _flags(array: Any, count: int) -> NDArray[np.bool_]:
@@ -191,7 +191,7 @@ def _flags(array: Any, count: int) -> NDArray[np.bool_]:
 
 
 def _breaks(arrays: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """(N,): whether the next observation of a step differs from the observation of the step after it."""
+    """Return whether the next observation of each step (N,) differs from the observation of the following step."""
     observations, following = arrays["observations"], arrays["next_observations"]
     breaks = np.zeros(len(observations), np.bool_)
     for begin in range(0, len(breaks) - 1, _ROWS_AT_ONCE):
@@ -204,6 +204,6 @@ def _breaks(arrays: Mapping[str, Any]) -> NDArray[np.bool_]:
 
 
 def _of_columns(array: Any) -> Array:
-    """(L, ...), with an axis of one if a step has one number."""
+    """Return an array (L, ...); one number per step becomes (L, 1)."""
     values: Array = np.asarray(array)
     return values[:, None] if values.ndim == 1 else values

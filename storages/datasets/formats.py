@@ -1,4 +1,4 @@
-"""Find, open and write data sets of all formats; a data set is written whole or not at all."""
+"""Find, open and write data sets of all formats; writes are atomic."""
 
 import os
 import shutil
@@ -26,13 +26,13 @@ FORMATS = (*(f"minari-{layout}" for layout in LAYOUTS), "npz")
 
 @dataclass(frozen=True)
 class Written:
-    """A data set that was written.
+    """Description of a data set that was written.
 
     Args:
         path: its file or folder.
         format: one of :data:`FORMATS`.
-        episodes: their number.
-        steps: number of transitions in all of them.
+        episodes: number of episodes.
+        steps: number of transitions in all episodes.
     """
 
     path: Path
@@ -42,18 +42,18 @@ class Written:
 
 
 def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
-    """Open a data set: Minari's, D4RL's HDF5, numpy's ``.npz``, or the directory of a storage.
+    """Open a data set: Minari's, D4RL's HDF5, NumPy's ``.npz``, or the directory of a storage.
 
-    Episodes are read when they are iterated over. Nothing that is read can run code.
+    Episodes are read during iteration. Reading a file cannot run code.
 
     Args:
         path: a file or a folder.
         names: the names of flat arrays, if they are neither D4RL's nor stable-baselines3's.
-        ends: how episodes of flat arrays ended, if the file has the places of their ends alone. The last observation of
-            such an episode is unknown: its last step is kept if episodes "terminated", and left out otherwise.
+        ends: how episodes of flat arrays ended, if the file does not distinguish termination from truncation. If it
+            lacks final observations, the last step of an episode is kept if it "terminated", and left out otherwise.
 
     Raises:
-        DatasetError: there is none, or it is damaged; the text names the file and how to go on.
+        DatasetError: there is no data set, or it is damaged; the text names the file and a remedy.
     """
     place = Path(path)
     if not place.exists():
@@ -70,7 +70,7 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
 
 
 def find_datasets(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """The paths of data sets and storages at a path and below it, in the order of their names.
+    """Iterate over the paths of data sets and storages at a path and below it, in the order of their names.
 
     Raises:
         DatasetError: the path does not exist.
@@ -91,7 +91,7 @@ def _found(place: Path) -> Iterator[Path]:
 
 
 def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
-    """A function that opens the data set at a path; None if its format is unknown."""
+    """Return a function that opens the data set at a path; None if its format is unknown."""
     if place.is_dir():
         if minari.metadata_folder(place) is not None:
             return lambda names, ends: minari.MinariDataset(place)
@@ -114,13 +114,13 @@ def write_dataset(
     format: str | None = None,  # noqa: A002
     about: About | None = None,
 ) -> Written:
-    """Write episodes as a data set, which appears at its path when it is complete.
+    """Write episodes as a data set, atomically.
 
     Args:
-        path: a path where nothing is yet: a folder for Minari's formats, or a file that ends in ``.npz``.
-        episodes: read one by one; all have the same fields.
-        format: one of :data:`FORMATS`; if None, "npz" for a path that ends so, else "minari-hdf5".
-        about: the metadata; an id that is None is made from the path.
+        path: a path that does not exist yet: a folder for Minari's formats, or a file that ends in ``.npz``.
+        episodes: the episodes, read one by one, all with the same fields.
+        format: one of :data:`FORMATS`; if None, "npz" for a path that ends in ``.npz``, else "minari-hdf5".
+        about: the metadata; if it has no id, one is made from the path.
 
     Raises:
         DatasetError: the path exists, the format is unknown, or an episode has other fields, shapes or dtypes than
@@ -148,7 +148,7 @@ def write_dataset(
 
 
 def format_for(path: Path, format: str | None) -> str:  # noqa: A002
-    """Choose the format for a data set that is to be written at a path.
+    """Choose the format of a new data set at a path.
 
     Raises:
         DatasetError: the path exists, there is no such format, or the path does not fit it.

@@ -1,9 +1,9 @@
-"""Minari's data sets: a folder with metadata and episodes, as the package ``minari`` reads and writes it.
+"""Minari data sets: a folder with metadata and episodes, in the format of the package ``minari``.
 
-``minari.MinariDataset(path / "data")`` opens what is written here, and ``minari.load_dataset(id)`` finds it if it lies
-under its id in the folder of Minari's data sets. Images are written as they are, not as JPEG. Infos are left out,
-except for fields of a transition (log probabilities, values) under their names of :mod:`storages.transition`, and for
-successes, which become facts of episodes.
+``minari.MinariDataset(path / "data")`` opens the data sets that are written here, and ``minari.load_dataset(id)`` finds
+them under their id in the folder of Minari's data sets. Images are written as arrays, not as JPEG. Infos are left
+out, except for fields of a transition (log-probabilities, values) under their names in :mod:`storages.transition`, and
+for successes, which become facts of episodes.
 """
 
 import json
@@ -29,7 +29,7 @@ from storages.transition import ACT, REW, Array
 
 METADATA = "metadata.json"
 _VERSION = "0.5.4"
-"""The version of Minari whose layout is written; the first with images that are not JPEG."""
+"""Minari version of the written layout; the first version that supports images that are not JPEG."""
 _ID = re.compile(r"^([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+$")
 _SPACES = ("observation_space", "action_space")
 _LISTS = ("author", "author_email", "combined_datasets")
@@ -42,13 +42,13 @@ _FLAGS = (("terminations",), ("truncations",))
 
 
 class MinariDataset(Dataset):
-    """A data set of Minari.
+    """A Minari data set.
 
     Args:
-        path: its folder, which contains ``data``, or that.
+        path: its folder, which contains ``data``, or the folder ``data`` itself.
 
     Raises:
-        DatasetError: there is none, or its metadata are damaged.
+        DatasetError: the folder holds no data set, or its metadata are damaged.
     """
 
     format: ClassVar[str] = "minari"
@@ -65,7 +65,7 @@ class MinariDataset(Dataset):
         if self.layout not in LAYOUTS:
             raise DatasetError(f"{path} is in Minari's format {self.layout!r}; {', '.join(LAYOUTS)} are read")
         refuse_links_in(folder)
-        # A flag of a step takes a byte.
+        # One byte for the flags of each step.
         MemoryBudget(folder).take(self.steps, "the flags of all steps")
 
     @property
@@ -141,12 +141,12 @@ class MinariDataset(Dataset):
 
 
 def write(path: Path, episodes: Iterable[Episode], about: About, layout: str) -> list[int]:
-    """Write a data set of Minari; return the lengths of its episodes.
+    """Write a Minari data set; return the lengths of its episodes.
 
     Args:
         path: its folder.
-        episodes: all alike.
-        about: the metadata; spaces that are None are guessed from the values.
+        episodes: the episodes, all with the same fields, shapes and dtypes.
+        about: the metadata; spaces that are None are inferred from the values.
         layout: "hdf5", "arrow" or "parquet".
     """
     folder, lengths = path / "data", list[int]()
@@ -194,13 +194,13 @@ def _columns(episode: Episode, observation: list[SpaceLeaf], action: SpaceLeaf) 
         columns[("infos", name)] = np.concatenate([kept, np.zeros_like(kept[:1])])
     for name in SUCCESS_FACTS:
         if name in episode.facts:
-            # An episode is one if any of its steps is.
+            # An episode is a success if any of its steps is.
             columns[("infos", name)] = np.full(len(episode) + 1, bool(episode.facts[name]))
     return columns
 
 
 def metadata_folder(path: Path) -> Path | None:
-    """The folder with the metadata of a data set: ``path / "data"``, or ``path`` itself; None if neither has them."""
+    """Return the folder with the metadata: ``path / "data"``, or ``path`` itself; None if neither has them."""
     for folder in (path / "data", path):
         if (folder / METADATA).is_file():
             return folder
@@ -211,7 +211,7 @@ def refuse_malformed(dataset_id: str) -> None:
     """Refuse an id that Minari does not accept.
 
     Raises:
-        DatasetError: it is one.
+        DatasetError: Minari does not accept it.
     """
     if not _ID.match(dataset_id):
         raise DatasetError(
@@ -220,7 +220,7 @@ def refuse_malformed(dataset_id: str) -> None:
 
 
 def _read_metadata(path: Path) -> tuple[About, dict[str, Any]]:
-    """The metadata of a data set, and the whole file as plain data."""
+    """Return the metadata of a data set, and the whole file as plain data."""
     try:
         metadata: dict[str, Any] = json.loads(read_text(path))
         spaces: dict[str, Any] = {key: json.loads(metadata[key]) for key in _SPACES if metadata.get(key) is not None}
@@ -236,26 +236,26 @@ def _read_metadata(path: Path) -> tuple[About, dict[str, Any]]:
 
 
 def _successes(columns: EpisodeColumns) -> dict[str, bool]:
-    """Whether the episode succeeded, where an info of its steps says so."""
+    """Return the success facts of an episode, from those infos of its steps that exist."""
     return {name: bool(columns["infos", name].any()) for name in SUCCESS_FACTS if ("infos", name) in columns}
 
 
 def _texts(value: str | list[str]) -> tuple[str, ...]:
-    """Older data sets have one author, and not a list of them."""
+    """Convert to a tuple: older data sets have a single author instead of a list."""
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
 def _id_for(path: Path) -> str:
-    """The id of a data set without one: its name, with a version."""
+    """Make an id for a data set without one: its file name, with a version."""
     name = re.sub(r"[^-_\w]+", "-", path.name).strip("-") or "dataset"
     return name if _ID.match(name) else f"{name}-v0"
 
 
 def _one_array(leaves: list[SpaceLeaf], where: object) -> SpaceLeaf:
-    """The only part of an action space.
+    """Return the only leaf of an action space.
 
     Raises:
-        DatasetError: there are others.
+        DatasetError: the space has several leaves.
     """
     leaf, *others = leaves
     if others or leaf.path:

@@ -1,8 +1,8 @@
 """The files of Minari's data sets: one HDF5 file, or a folder with an Arrow or Parquet table for each episode.
 
-Minari's own package is not used: it follows links out of the folder, takes the memory that a file asks for, cuts
-episodes of more than 32,767 rows in Arrow and Parquet without an error, and needs a time there that is quadratic in the
-number of episodes to write them.
+Minari's own package is not used: it follows links out of the folder, allocates as much memory as a file claims, and in
+Arrow and Parquet it silently cuts episodes of more than 32,767 rows, and needs time quadratic in the number of episodes
+to write them.
 """
 
 import io
@@ -36,7 +36,7 @@ ColumnKey: TypeAlias = tuple[str | int, ...]
 EpisodeColumns: TypeAlias = dict[ColumnKey, Array]
 """Arrays of an episode of L steps: (L + 1, ...) of observations and infos, else (L, ...)."""
 LAYOUTS = ("hdf5", "arrow", "parquet")
-"""Minari's names of them."""
+"""Minari's names of the layouts."""
 _HDF5_FILE = "main_data.hdf5"
 _EPISODE_METADATA = "metadata.json"
 _WITH_LAST = ("observations", "infos")
@@ -57,7 +57,7 @@ class Hdf5Episodes:
         self._budget = MemoryBudget(self._path)
 
     def numbers(self) -> list[int]:
-        """The numbers of the episodes."""
+        """Return the numbers of the episodes, in order."""
         named = (name.removeprefix("episode_") for name in self._file if name.startswith("episode_"))
         return sorted(int(number) for number in named if number.isdecimal())
 
@@ -67,15 +67,15 @@ class Hdf5Episodes:
         """Read an episode.
 
         Args:
-            number: which.
-            wanted: columns to read, each with its part of a space; infos are read as well if they are numbers.
+            number: number of the episode.
+            wanted: columns to read, each with its leaf of a space, if any; numeric infos are read as well.
             jpeg: whether images are JPEG.
 
         Returns:
             The columns, and facts about the episode.
 
         Raises:
-            DatasetError: a column is missing, or not made of numbers.
+            DatasetError: a column is missing or not numeric.
         """
         where = f"{self._path}: episode_{number}"
         group = find_node(self._file, [f"episode_{number}"], str(self._path))
@@ -96,7 +96,7 @@ class Hdf5Episodes:
         """Write an episode."""
         group = self._file.create_group(f"episode_{number}")
         group.attrs.update({"id": number, "total_steps": len(columns[("rewards",)]), **facts})
-        # Minari needs the group of infos, even if it is empty.
+        # Minari needs the group of infos even if it is empty.
         group.create_group("infos")
         for key, array in columns.items():
             group.create_dataset("/".join(_hdf5_names(key)), data=array)
@@ -120,8 +120,8 @@ class Hdf5Episodes:
 class TableEpisodes:
     """Reads or writes a folder with an Arrow or Parquet table for each episode.
 
-    A table has a row for each step and one more, which is zero in columns without a value after the last step. Rows of
-    arrays are lists of fixed size.
+    A table has a row for each step, and one more for final observations, which is zero in columns without final values.
+    Rows of arrays are lists of fixed size.
 
     Args:
         folder: the folder of the episodes' folders.
@@ -138,7 +138,7 @@ class TableEpisodes:
         self._budget = MemoryBudget(folder)
 
     def numbers(self) -> list[int]:
-        """The numbers of the episodes."""
+        """Return the numbers of the episodes, in order."""
         return sorted(int(path.name) for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
 
     def read(
@@ -187,7 +187,7 @@ class TableEpisodes:
         nbytes = episode.count_rows() * _row_bytes(self._arrow.types, episode.schema)
         self._budget.take(nbytes, f"episode {folder.name}")
         table = episode.to_table()
-        # A crafted table has offsets beyond its end.
+        # A crafted table may have offsets beyond its end.
         table.validate(full=True)
         return table.combine_chunks()
 
@@ -226,7 +226,7 @@ class TableEpisodes:
         return columns
 
     def _flat_numbers(self, array: Any) -> Array | None:
-        """All numbers of a column on one axis; None if it holds anything else, or lacks some."""
+        """Return a column as a flat array; None if it is not numeric, or has null values."""
         types = self._arrow.types
         flat = array.flatten() if types.is_fixed_size_list(array.type) else array
         is_numeric = types.is_integer(flat.type) or types.is_floating(flat.type) or types.is_boolean(flat.type)
@@ -248,7 +248,7 @@ class TableEpisodes:
 
 
 def files_of(folder: Path, layout: str, *, write: bool = False) -> Hdf5Episodes | TableEpisodes:
-    """The files of a data set in one of :data:`LAYOUTS`, to be read or written."""
+    """Open the files of a data set in one of :data:`LAYOUTS`, for reading or writing."""
     return Hdf5Episodes(folder, write=write) if layout == "hdf5" else TableEpisodes(folder, layout)
 
 
@@ -257,14 +257,14 @@ def _hdf5_names(key: ColumnKey) -> list[str]:
 
 
 def _shape_as_metadata(value: Any) -> dict[str, str] | None:
-    """The shape of an info, in the form of Minari."""
+    """Return the shape of an info as column metadata, in Minari's format."""
     if isinstance(value, dict) or value.ndim == 1:
         return None
     return {"shape": ",".join(map(str, value.shape[1:]))}
 
 
 def _row_bytes(types: Any, kind: Any) -> int:
-    """Bytes of a row, of all columns of fixed length."""
+    """Return the bytes of a row, counting columns of fixed width."""
     if isinstance(kind, Iterable):
         return sum(_row_bytes(types, field.type) for field in kind)
     if types.is_fixed_size_list(kind):
@@ -273,10 +273,10 @@ def _row_bytes(types: Any, kind: Any) -> int:
 
 
 def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: MemoryBudget, where: str) -> Array:
-    """(L, *shape) uint8. Nothing is written as JPEG here, because it loses information.
+    """Decode JPEG images to an array (L, *shape), uint8.
 
     Raises:
-        DatasetError: one of them is no JPEG, or of another shape.
+        DatasetError: an image is no JPEG, or has another shape.
     """
     with package_needed("pillow", where):
         from PIL import Image
@@ -285,7 +285,7 @@ def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: Memor
     try:
         for encoded in images:
             image = Image.open(io.BytesIO(encoded), formats=["JPEG"])
-            # Before it is decoded, because its size decides how much memory that takes.
+            # Before decoding, which allocates memory for the size in the header.
             if (image.height, image.width) != shape[:2]:
                 raise ValueError(f"it is {image.height} x {image.width}, the space says {shape}")
             decoded.append(np.array(image, np.uint8))

@@ -1,8 +1,8 @@
-"""Files of numpy's arrays, ``.npz``: our own, with each observation once, and flat arrays of others.
+"""NumPy ``.npz`` files: our own layout, which holds each observation once, and flat arrays of other libraries.
 
-Ours hold ``Observation`` (or ``Observation/<name>`` for each part) of all episodes one after the other, with one row
-more than an episode has steps, the fields of steps under the names of :mod:`storages.transition`, and ``Length``,
-``Terminated`` and ``Truncated`` of each episode; ``About`` and ``Facts`` are JSON. Arrays of objects are never read.
+Our layout has the arrays ``Observation`` (or ``Observation/<name>`` for each leaf), in which an episode of L steps has
+L + 1 rows; the fields of the steps under their names in :mod:`storages.transition`; and ``Length``, ``Terminated`` and
+``Truncated`` of each episode. ``About`` and ``Facts`` are JSON. Object arrays are never read.
 """
 
 import json
@@ -27,7 +27,7 @@ _LENGTH, _TERMINATED, _TRUNCATED, _ABOUT, _FACTS = "Length", "Terminated", "Trun
 
 
 def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
-    """Open a data set in such a file.
+    """Open a data set in an ``.npz`` file.
 
     Args:
         path: the file.
@@ -35,7 +35,7 @@ def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -
         ends: how episodes of flat arrays ended, if the file does not say so.
 
     Raises:
-        DatasetError: it is no such file, or the meaning of its arrays is unknown.
+        DatasetError: it is no ``.npz`` file, or the names of its arrays are unknown.
     """
     arrays = _Arrays(path)
     if names is None and _LENGTH in arrays:
@@ -44,13 +44,13 @@ def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -
 
 
 class FlatNpzDataset(FlatDataset):
-    """Flat arrays in a file, such as stable-baselines3's."""
+    """Flat arrays in an ``.npz`` file, such as stable-baselines3's."""
 
     format: ClassVar[str] = "npz of flat arrays"
 
 
 class NpzDataset(Dataset):
-    """A data set in our own layout; it is read as a whole.
+    """A data set in our own layout, which is read as a whole.
 
     Args:
         path: the file.
@@ -104,11 +104,11 @@ class NpzDataset(Dataset):
 
 
 def write(path: Path, episodes: Iterable[Episode], about: About) -> list[int]:
-    """Write a data set in our own layout, all of it after the last episode; return the lengths of its episodes.
+    """Write a data set in our own layout, after collecting all episodes in memory; return their lengths.
 
     Args:
         path: the file.
-        episodes: all alike.
+        episodes: the episodes, all with the same fields, shapes and dtypes.
         about: the metadata.
     """
     pieces: dict[str, list[Array]] = {}
@@ -122,7 +122,7 @@ def write(path: Path, episodes: Iterable[Episode], about: About) -> list[int]:
     arrays = {name: np.concatenate(of_episodes) for name, of_episodes in pieces.items()}
     arrays |= dict(zip((_LENGTH, _TERMINATED, _TRUNCATED), map(np.array, zip(*ends, strict=True)), strict=True))
     arrays |= {_ABOUT: _json(asdict(about)), _FACTS: _json(facts)}
-    # numpy.savez would take names of arrays for its own parameters.
+    # numpy.savez takes array names as keyword arguments, which may clash with its own parameters.
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             # Without a date, so that the same episodes make the same file.
@@ -132,7 +132,7 @@ def write(path: Path, episodes: Iterable[Episode], about: About) -> list[int]:
 
 
 class _Arrays(Mapping[str, Array]):
-    """The arrays of a file, each read at its first use."""
+    """The arrays of a file, each read on first access."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._budget = path, MemoryBudget(path)
@@ -185,7 +185,7 @@ class _Arrays(Mapping[str, Array]):
         self._budget.take(nbytes, name)
         with archive.open(info) as entry:
             array: Array = np.lib.format.read_array(entry, allow_pickle=False)
-            # zipfile checks the checksum at the end.
+            # zipfile verifies the CRC only when the end is read.
             entry.read(1)
         return array
 

@@ -1,4 +1,4 @@
-"""Returns, returns-to-go and normalised scores of episodes, the best of them, and data sets merged into one."""
+"""Operations on data sets: returns, returns-to-go, normalised scores, selection by return, and merging."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from storages.errors import DatasetError
 from storages.transition import REW, RTG
 
 LOW, HIGH = "ref_min_score", "ref_max_score"
-"""Under which metadata have the returns that are 0 and 1, as Minari names them."""
+"""Minari's metadata keys of the returns with normalised scores 0 and 1."""
 
 
 def return_of(episode: Episode) -> float:
-    """The sum of the rewards of an episode."""
+    """Return the undiscounted return of an episode."""
     return float(episode.fields[REW].sum(dtype=float))
 
 
@@ -28,9 +28,9 @@ def chosen(
     """Choose episodes by their returns.
 
     Args:
-        returns: of all episodes.
-        min_return: drops episodes with a smaller return.
-        max_episodes: keeps so many with the largest returns; of equal ones, the first.
+        returns: returns of all episodes.
+        min_return: drop episodes with a smaller return.
+        max_episodes: keep at most this many episodes, those with the largest returns; among equal ones, the first.
 
     Returns:
         The numbers of the episodes to keep.
@@ -41,10 +41,10 @@ def chosen(
 
 
 def about_merged(datasets: Sequence[Dataset]) -> About:
-    """The metadata of several data sets merged into one.
+    """Merge the metadata of several data sets.
 
     Raises:
-        DatasetError: their fields or spaces differ; the text names two that do.
+        DatasetError: their fields or spaces differ; the text names two data sets for which they do.
     """
     first, *others = datasets
     about, layout = replace(first.about, dataset_id=None, further={}), _layout(first)
@@ -72,18 +72,20 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
 
 
 def merged(datasets: Iterable[Dataset]) -> Iterator[Episode]:
-    """The episodes of all data sets in turn, each with the path of its data set as the fact "source"."""
+    """Iterate over the episodes of all data sets in turn, with the path of the data set as the fact "source"."""
     for dataset in datasets:
         for episode in dataset:
             yield replace(episode, facts={**episode.facts, "source": str(dataset.path)})
 
 
 def first_transitions(episodes: Iterable[Episode], count: int) -> Iterator[Episode]:
-    """The episodes up to a number of transitions, the last one shortened to fit, neither terminated nor truncated.
+    """Iterate over the first ``count`` transitions, as episodes.
+
+    The last episode is cut to fit; if so, it is neither terminated nor truncated.
 
     Args:
-        episodes: in the order in which they were played, one after the other.
-        count: of transitions.
+        episodes: the episodes, in the order in which they were collected.
+        count: number of transitions.
     """
     for episode in episodes:
         if count <= 0:
@@ -93,13 +95,13 @@ def first_transitions(episodes: Iterable[Episode], count: int) -> Iterator[Episo
 
 
 def with_returns_to_go(episodes: Iterable[Episode], gamma: float = 1.0) -> Iterator[Episode]:
-    """The episodes, each with a field RTG (L, 1): ``REW[t] + gamma * RTG[t + 1]``.
+    """Add to each episode its returns-to-go, a field RTG (L, 1): ``REW[t] + gamma * RTG[t + 1]``.
 
-    Nothing is added after the last step, also where the episode was cut there and would have earned more.
+    They end with the last step: nothing is bootstrapped, even if the episode was truncated.
 
     Args:
-        episodes: read one by one.
-        gamma: discount of a step; 1 as in Chen et al., "Decision Transformer" (arXiv 2106.01345), section 3.
+        episodes: the episodes, read one by one.
+        gamma: discount factor; 1 as in Chen et al., "Decision Transformer" (arXiv 2106.01345), section 3.
     """
     for episode in episodes:
         rewards = episode.fields[REW].astype(np.float64)
@@ -112,14 +114,14 @@ def with_returns_to_go(episodes: Iterable[Episode], gamma: float = 1.0) -> Itera
 
 
 def references_of(about: About) -> tuple[float, float] | None:
-    """The returns that are 0 and 1 by a data set's metadata; None where it does not say both."""
+    """Return the reference returns with normalised scores 0 and 1 from the metadata; None if one is missing."""
     low, high = about.further.get(LOW), about.further.get(HIGH)
     is_told = all(isinstance(value, int | float) and np.isfinite(value) for value in (low, high))
     return (float(low), float(high)) if is_told and low < high else None  # type: ignore[arg-type,operator]
 
 
 def normalised(returns: Sequence[float] | NDArray[np.float64], references: tuple[float, float]) -> NDArray[np.float64]:
-    """Returns as scores: Fu et al., "D4RL" (arXiv 2004.07219), section 5, without the factor of 100."""
+    """Normalise returns to scores: Fu et al., "D4RL" (arXiv 2004.07219), section 5, without the factor of 100."""
     low, high = references
     scores: NDArray[np.float64] = (np.asarray(returns, np.float64) - low) / (high - low)
     return scores
@@ -135,7 +137,7 @@ def _shortened(episode: Episode, steps: int) -> Episode:
 
 
 def _layout(dataset: Dataset) -> dict[str, str]:
-    """Shapes and dtypes of the fields, as text."""
+    """Return shapes and dtypes of the fields, as text."""
     first = next(iter(dataset), None)
     if first is None:
         raise DatasetError(f"{dataset.path} is empty; leave it out")

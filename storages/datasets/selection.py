@@ -1,4 +1,4 @@
-"""Choose the episodes of a data set that are learnt from: by their returns, successes, at random, and in two parts."""
+"""Selection of the episodes of a data set: by return, success or at random, and a train-validation split."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from storages.errors import DatasetError
 SUCCESS_FACTS = ("success", "is_success")
 """Facts of an episode that say whether it succeeded."""
 Share = Annotated[float, Within(0, 1, open=True)]
-"""A part greater than 0 and less than 1."""
+"""A fraction in the open interval (0, 1)."""
 _SPLIT, _DRAW = range(2)
 
 
 @dataclass(frozen=True)
 class SelectEpisodes(Setting):
-    """Which episodes of a data set are used: those that pass all of these, applied in this order.
+    """Filters that select episodes of a data set, applied in this order.
 
     Args:
-        part: "train" or "validation", two parts that have no episode in common and make up the data set; None for all.
-        validation_share: of the episodes, how many are those of "validation"; at least one is, and one is not.
-        successes: only episodes that succeeded, which the data must say.
-        min_return: only episodes whose rewards add up to this at least.
-        max_return: only episodes whose rewards add up to this at most.
-        max_episodes: only so many, those with the highest returns.
-        best_share: only this share of the episodes, those with the highest returns.
-        random_share: only this share of the episodes, drawn at random.
-        seed: of the parts and of the draw.
+        part: "train" or "validation", a random split of the data set into two disjoint parts; None for all episodes.
+        validation_share: fraction of the episodes in the validation part; at least one episode, at most all but one.
+        successes: keep only episodes that succeeded, according to their facts.
+        min_return: keep only episodes with at least this return (undiscounted).
+        max_return: keep only episodes with at most this return (undiscounted).
+        max_episodes: keep at most this many episodes, those with the highest returns.
+        best_share: keep this fraction of the remaining episodes, those with the highest returns.
+        random_share: keep this fraction of the remaining episodes, drawn at random.
+        seed: seed of the split and of the random draw.
 
     Raises:
         ValueError: a number is outside its range, or ``min_return`` is above ``max_return``.
@@ -60,14 +60,15 @@ class SelectEpisodes(Setting):
             )
 
     def numbers(self, returns: Sequence[float], succeeded: Sequence[bool | None]) -> NDArray[np.int64]:
-        """The numbers of the episodes that are used, in their order.
+        """Return the numbers of the selected episodes, in order.
 
         Args:
-            returns: of all episodes.
-            succeeded: whether each succeeded; None where the data does not say so.
+            returns: returns of all episodes.
+            succeeded: whether each episode succeeded; None if unknown.
 
         Raises:
-            DatasetError: successes are asked for, and an episode does not say whether it is one.
+            DatasetError: only successes are selected, but for some episode it is unknown whether it succeeded; or there
+                are too few episodes to split.
         """
         values = np.asarray(returns, np.float64)
         kept = self._in_part(len(values))
@@ -105,14 +106,14 @@ class SelectEpisodes(Setting):
 
 
 class SelectedDataset(Dataset):
-    """Some episodes of a data set, which is gone through once to choose them.
+    """The selected episodes of a data set, which is read once to compute the selection.
 
     Args:
-        dataset: all of them.
-        selection: which.
+        dataset: the data set.
+        selection: the filters.
 
     Raises:
-        DatasetError: none is left.
+        DatasetError: no episode is selected; raised by the first access.
     """
 
     def __init__(self, dataset: Dataset, selection: SelectEpisodes) -> None:
@@ -130,7 +131,7 @@ class SelectedDataset(Dataset):
 
     @cached_property
     def _chosen(self) -> dict[int, int]:
-        """Lengths of the episodes that are used, by their numbers."""
+        """Lengths of the selected episodes, by their numbers."""
         facts = [(return_of(one), succeeded(one), len(one)) for one in self._dataset]
         returns, successes, lengths = (list(column) for column in zip(*facts, strict=True)) if facts else ([], [], [])
         numbers = self._selection.numbers(returns, successes)
@@ -143,11 +144,11 @@ class SelectedDataset(Dataset):
 
 
 def succeeded(episode: Episode) -> bool | None:
-    """Whether an episode succeeded; None where it does not say so."""
+    """Return whether an episode succeeded, according to its facts; None if unknown."""
     said = [bool(episode.facts[name]) for name in SUCCESS_FACTS if name in episode.facts]
     return any(said) if said else None
 
 
 def _share_of(episodes: int, share: float) -> int:
-    """How many episodes a share is; one at least, where there are any."""
+    """Return the number of episodes of a share; at least one, if there are any."""
     return min(episodes, max(1, round(episodes * share)))

@@ -1,8 +1,8 @@
-"""Spaces as plain data, as Minari writes them, and arrays laid out as they say.
+"""Gymnasium spaces as plain data, in Minari's format, and the conversion of arrays to and from Minari's layout.
 
-A scalar (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`; actions of a Discrete space count from its start
-on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict
-of arrays whose names are joined by slashes: ``arm/position``, ``arm/0``.
+A scalar (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`. Actions of a Discrete space are counted from its
+``start`` on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict of arrays, whose names are
+joined by slashes: ``arm/position``, ``arm/0``.
 """
 
 import math
@@ -18,16 +18,16 @@ from storages.errors import DatasetError
 from storages.transition import Array
 
 _SMALLEST_IMAGE_SIDE = 32
-"""Minari does not take smaller arrays for images."""
+"""Minari does not treat smaller arrays as images."""
 
 
 @dataclass(frozen=True)
 class SpaceLeaf:
-    """A part of a space that is one array.
+    """A leaf of a nested space, whose values are one array.
 
     Args:
         path: keys of Dict spaces and positions in Tuple spaces that lead to it.
-        space: the part itself.
+        space: the space of the leaf.
     """
 
     path: tuple[str | int, ...]
@@ -35,7 +35,7 @@ class SpaceLeaf:
 
     @property
     def name(self) -> str:
-        """The path as one name."""
+        """The path, joined by slashes."""
         return "/".join(map(str, self.path))
 
     @property
@@ -45,7 +45,7 @@ class SpaceLeaf:
 
     @property
     def start(self) -> int:
-        """What values of a scalar are counted from on disk."""
+        """Smallest value of a Discrete space on disk; 0 for other spaces."""
         return int(self.space["start"]) if self.is_scalar else 0
 
     @property
@@ -72,27 +72,27 @@ class SpaceLeaf:
         return is_large and bool(np.all(np.equal(space["low"], 0)) and np.all(np.equal(space["high"], 255)))
 
     def to_disk(self, array: Array, start: int = 0) -> Array:
-        """Values (L, ...) as they are laid out on disk; ``start`` is added to scalars."""
+        """Convert values (L, ...) to their layout on disk; ``start`` is added to scalars."""
         laid_out = array[:, 0] + start if self.is_scalar else array
         if self.space["type"] == "MultiBinary":
             return laid_out.astype(np.int8)
         return laid_out.astype(np.int64, copy=False) if self.is_scalar else laid_out
 
     def from_disk(self, array: Array, start: int = 0) -> Array:
-        """The inverse of :meth:`to_disk`."""
+        """Invert :meth:`to_disk`."""
         return (array[:, None] - start).astype(np.int64, copy=False) if self.is_scalar else array
 
     def fits(self, array: Array) -> bool:
-        """Whether the array of an episode has the shape of this part."""
+        """Return whether the array of an episode has the shape of this leaf."""
         expected = (1,) if self.is_scalar else self.shape
         return tuple(array.shape[1:]) == expected
 
 
 def leaves_of(space: Space, where: object) -> list[SpaceLeaf]:
-    """The parts of a space that are arrays, in their order.
+    """Return the leaves of a space, in order.
 
     Raises:
-        DatasetError: it has parts that are not arrays of numbers.
+        DatasetError: the space is malformed, or has leaves that are not numeric arrays.
     """
     try:
         return list(_leaves(space, (), where))
@@ -117,39 +117,40 @@ def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterato
 
 
 def observations_of(leaves: Sequence[SpaceLeaf], arrays: Mapping[str, Array]) -> Observations:
-    """Make observations of arrays by the names of their leaves."""
+    """Make observations from arrays by leaf name."""
     return arrays[""] if len(leaves) == 1 and not leaves[0].path else dict(arrays)
 
 
 def arrays_by_name(observations: Observations) -> Mapping[str, Array]:
-    """The inverse of :func:`observations_of`."""
+    """Invert :func:`observations_of`."""
     return observations if isinstance(observations, Mapping) else {"": observations}
 
 
 class WrittenSpace:
-    """The space of values that are written: a given one, or one that is guessed from the values.
+    """The space of written values: a given one, or one that is inferred from the values.
 
-    Guessed scalars that are integers are Discrete, from the smallest (or 0) to the largest that is written. All others
-    are a Box, with the limits of the dtype for integers, and without bounds for floats.
+    Inferred spaces of integer scalars are Discrete, from the smallest value (or 0) to the largest. All others are
+    Boxes, with the limits of the dtype for integers, and without bounds for floats.
 
     Args:
-        given: the space, with other dtypes of its Boxes perhaps; guessed where None.
-        what: the values, for errors: "observations".
+        given: the space, whose Boxes may have other dtypes than the values; inferred if None.
+        what: the word for the values in errors, such as "observations".
     """
 
     def __init__(self, given: Space | None, what: str) -> None:
         self._given, self._what = given, what
         self._first: dict[str, Array] = {}
-        """A value of each leaf."""
+        """First value of each leaf."""
         self._ranges: dict[str, tuple[int, int]] = {}
+        """Smallest and largest value of each integer scalar, by leaf name."""
         self.leaves: list[SpaceLeaf] = []
-        """The parts that are arrays, once there are values."""
+        """The leaves of the space; empty before the first values."""
 
     def add(self, arrays: Mapping[str, Array]) -> None:
-        """Take values (L, ...) by the names of leaves, all alike.
+        """Add values (L, ...) by leaf name, all with the same shapes and dtypes.
 
         Raises:
-            DatasetError: they are not of the given space.
+            DatasetError: the values do not fit the given space.
         """
         for name, array in arrays.items():
             if array.dtype.kind in "iu" and array.shape[1:] == (1,):
@@ -168,7 +169,7 @@ class WrittenSpace:
                 raise DatasetError(f"values of shape {arrays[leaf.name].shape[1:]} are not of the space {leaf.space}")
 
     def space(self) -> Space:
-        """The space as plain data; names with slashes become nested Dicts."""
+        """Return the space as plain data; names with slashes become nested Dicts."""
         if self._given is not None:
             return self._with_dtypes(self._given, ())
         if list(self._first) == [""]:
@@ -196,7 +197,7 @@ class WrittenSpace:
         return {"type": "Box", "dtype": dtype.name, "shape": shape, "low": low, "high": high}
 
     def _with_dtypes(self, space: Space, path: tuple[str | int, ...]) -> Space:
-        """A space with the dtypes of the values in its Boxes."""
+        """Return the space with the dtypes of the values in its Boxes."""
         match space["type"]:
             case "Dict":
                 subspaces: Any = {
@@ -212,7 +213,7 @@ class WrittenSpace:
 
 
 def united(one: Space | None, two: Space | None, where: object) -> Space | None:
-    """The smallest space that contains both; None if one of them is unknown.
+    """Return the smallest space that contains two spaces; None if one of them is unknown.
 
     Raises:
         DatasetError: they are of different kinds.

@@ -1,6 +1,6 @@
-"""Safe reading of files from others, which may be damaged or crafted to do harm.
+"""Safe reading of untrusted files, which may be damaged or malicious.
 
-Of HDF5 files numbers alone are read, and no link to another file is followed.
+Only numeric arrays are read from HDF5 files, and no link to another file is followed.
 """
 
 import lzma
@@ -19,7 +19,7 @@ import numpy as np
 from storages.errors import DatasetError, PersistenceError
 
 MOST_EXPANSION = 200
-"""How many bytes of arrays a byte on disk may stand for."""
+"""Largest compression ratio of a file that is accepted."""
 _ALWAYS_BYTES = 64 << 20
 _BLOCK_BYTES = 512
 BROKEN = (
@@ -31,7 +31,7 @@ BROKEN = (
 
 
 class MemoryBudget:
-    """Bytes of arrays that may be read from a file, or from the files of a folder.
+    """Limit of the bytes of arrays that are read from a file, or from the files of a folder.
 
     Args:
         path: the file or the folder.
@@ -66,7 +66,7 @@ def _bytes_on_disk(path: Path) -> int:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn the exceptions of libraries into an error that names the file.
+    """Convert the exceptions of libraries to an error that names the file.
 
     Raises:
         DatasetError: in place of any of :data:`BROKEN`.
@@ -81,10 +81,10 @@ def damage_named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def package_needed(package: str, user: object) -> Iterator[None]:
-    """Say by which command a package that is imported within is installed.
+    """Convert the failed import of a package to an error that says how to install it.
 
     Raises:
-        DatasetError: it is not installed.
+        DatasetError: the package is not installed.
     """
     try:
         yield
@@ -96,7 +96,7 @@ def package_needed(package: str, user: object) -> Iterator[None]:
 
 
 def open_hdf5(path: Path) -> Any:
-    """Open a file for reading.
+    """Open an HDF5 file for reading.
 
     Raises:
         DatasetError: it does not exist, or is no HDF5 file.
@@ -109,12 +109,12 @@ def open_hdf5(path: Path) -> Any:
 
 
 def create_hdf5(path: Path) -> Any:
-    """Create a file, which keeps the order of insertion."""
+    """Create an HDF5 file that keeps the order of insertion."""
     return _h5py(path).File(path, "x", track_order=True)
 
 
 def find_node(group: Any, names: Sequence[str], where: str) -> Any:
-    """The node at a path below a group.
+    """Return the node at a path below a group.
 
     Raises:
         DatasetError: there is none.
@@ -127,13 +127,13 @@ def find_node(group: Any, names: Sequence[str], where: str) -> Any:
 
 
 def child_node(group: Any, name: str, where: str) -> Any:
-    """The node of a name in a group; None if there is none.
+    """Return the node of a name in a group; None if there is none.
 
     Raises:
-        DatasetError: it is a link, or its values are in another file.
+        DatasetError: it is a soft or external link, or its values are in another file.
     """
     h5py = _h5py(where)
-    # `group[name]` would open the file that a link leads to.
+    # `group[name]` would open the target file of an external link.
     link = group.get(name, getlink=True)
     if link is None:
         return None
@@ -151,26 +151,26 @@ def child_node(group: Any, name: str, where: str) -> Any:
 
 
 def nbytes_of(node: Any) -> int:
-    """Bytes of memory that reading a node takes, or a chunk of it."""
+    """Return the bytes of memory for reading a node: its array, or one chunk if that is larger."""
     return int(max(math.prod(node.shape), math.prod(node.chunks or ())) * node.dtype.itemsize)
 
 
 def is_numeric(node: Any) -> bool:
-    """Whether a node is an array of numbers or truth values."""
+    """Return whether a node is an array of numbers or booleans."""
     return hasattr(node, "dtype") and node.dtype.kind in "biuf"
 
 
 def is_bytes(node: Any) -> bool:
-    """Whether the rows of a node are bytes, of equal length or not."""
+    """Return whether the rows of a node are bytes, of fixed or variable length."""
     dtype = getattr(node, "dtype", None)
     return dtype is not None and np.uint8 in (dtype, _h5py(node).check_vlen_dtype(dtype))
 
 
 def numbers(node: Any, where: str) -> Any:
-    """The node itself, if it is an array of numbers.
+    """Return the node itself, if it is an array of numbers.
 
     Raises:
-        DatasetError: it is not.
+        DatasetError: it is not one.
     """
     if not is_numeric(node):
         kind = getattr(node, "dtype", "a group")

@@ -1,4 +1,4 @@
-"""Storages whose transitions outlive the policy that made them."""
+"""Replay buffers for off-policy algorithms."""
 
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer

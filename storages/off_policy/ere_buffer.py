@@ -1,4 +1,4 @@
-"""Replay that emphasises recent experience: the further an update phase has come, the newer what it draws from."""
+"""Replay that emphasises recent experience (ERE)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -24,9 +24,10 @@ class EREBuffer(PERBuffer):
     transitions, uniformly, or by priority where ``alpha`` is not 0.
 
     Args:
-        eta: 1 draws from everything; the paper recommends 0.994 to 0.999.
-        cmin: transitions that are drawn from at least.
-        adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
+        eta: how fast sampling concentrates on recent transitions; 1 for no emphasis; the paper recommends 0.994 to
+            0.999.
+        cmin: smallest number of newest transitions to draw from.
+        adapt_eta: anneal eta between its value here, while returns improve as fast as ever, and 1, when they do not.
     """
 
     eta: Annotated[float, Within(0, 1)] = parameter(default=1.0, kw_only=False)
@@ -35,7 +36,7 @@ class EREBuffer(PERBuffer):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse passes over what changes with every batch, too."""
+        """Refuse draws in passes over a range that changes with every batch, too."""
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["draws"] == "passes" and (hyper_parameters["eta"] < 1 or hyper_parameters["adapt_eta"]):
             raise ValueError(
@@ -44,24 +45,24 @@ class EREBuffer(PERBuffer):
             )
 
     def make_sampler(self) -> Sampler:
-        """Make the sampler by priority, of the newest transitions alone."""
+        """Make the prioritised sampler, limited to the newest transitions."""
         self.recency = Recency()
         return super().make_sampler()
 
     def configure(self) -> None:
-        """Give the parts the present values of hyper-parameters."""
+        """Pass the current hyper-parameters on to the parts."""
         super().configure()
         assert self.recency is not None
         self.recency.eta, self.recency.cmin, self.recency.adapts = self.eta, self.cmin, self.adapt_eta
 
     @property
     def current_eta(self) -> float:
-        """Present value of eta: ``eta`` itself unless it adapts."""
+        """Current value of eta: ``eta`` itself unless it adapts."""
         assert self.recency is not None
         return self.recency.current_eta
 
     def update_eta(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Adapt eta to how fast returns rise, if it adapts; returns ``info`` with "storage/eta".
+        """Adapt eta to the improvement of returns, if it adapts; return ``info`` with "storage/eta".
 
         Args:
             info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
@@ -73,10 +74,10 @@ class EREBuffer(PERBuffer):
         return {**info, "storage/eta": self.current_eta}
 
     def after_episodes(self, returns: Sequence[float]) -> None:
-        """Called when training episodes have ended, with the sums of their rewards."""
+        """Receive the undiscounted returns of training episodes that have ended."""
         if self.adapt_eta:
             self.update_eta({"train/return": float(np.mean(returns))})
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """As for any prioritised storage, and the present value of eta."""
+        """Update priorities as :class:`PERBuffer` does, and add the current eta to the metrics."""
         return {**super().after_gradients(batch, info), "storage/eta": self.current_eta}

@@ -1,4 +1,4 @@
-"""Batches of several storages joined into one, and taken apart again."""
+"""Joining of batches from several storages, and splitting of joined batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ from storages.transition import (
 )
 
 _OF_ROWS = frozenset({RHS, WEIGHTS, INDICES})
-"""Fields with an entry for each sequence or episode, not for each of its steps."""
+"""Fields with one entry for each sequence or episode instead of each step."""
 _OF_PACKING = frozenset({BATCH_SIZES, SORTED_INDICES, UNSORTED_INDICES, EPISODE})
 
 
 def join(batches: Sequence[Batch]) -> Batch:
-    """Make one batch of the rows of several, those of the first before those of the second, with SOURCE_SIZES.
+    """Concatenate the rows of several batches, in their order, and add SOURCE_SIZES.
 
-    Padded episodes are filled up to the longest of all; the steps of packed ones are ordered anew.
+    Episodes are padded to the longest of all; packed ones are packed again.
     """
     sizes = torch.tensor([len(batch[INDICES]) for batch in batches])
     if BATCH_SIZES in batches[0]:
@@ -44,7 +44,7 @@ def join(batches: Sequence[Batch]) -> Batch:
 
 
 def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Iterate over the rows of each storage in a joined batch, with their errors, which have the shape of REW."""
+    """Yield each storage's rows of a joined batch, with their errors, which have the shape of REW."""
     start = 0
     for size in batch[SOURCE_SIZES].tolist():
         rows = slice(start, start + size)
@@ -56,7 +56,7 @@ def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor |
 
 
 def misfits(batches: Mapping[str, Batch]) -> list[str]:
-    """Return what keeps the batches of several storages, by their names, from being joined."""
+    """Return the reasons why batches of several storages, by name, cannot be joined; empty if they can."""
     (first, expected), *others = ((name, _kinds_of(batch)) for name, batch in batches.items())
     found = []
     for name, kinds in others:
@@ -72,9 +72,9 @@ def misfits(batches: Mapping[str, Batch]) -> list[str]:
 
 
 def _kinds_of(batch: Batch) -> dict[str, str]:
-    """The dtype of each leaf, and its shape without rows; steps that must be as many in all batches are counted."""
+    """Return the dtype and row shape of each leaf; with the number of steps where that must be equal in all batches."""
     axis, kinds = int(MASK in batch), {}
-    # Sequences can be filled up only where no other steps belong to them.
+    # Sequences with a burn-in or lead-out cannot be padded.
     has_other_steps = BURN_IN in batch or LEAD_OUT in batch
     for path, leaf in _leaves(batch):
         outside = path[0] in (BURN_IN, LEAD_OUT)
@@ -101,7 +101,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def _changed(value: Any, change: Callable[[str, Tensor], Tensor], field: str | None = None) -> Any:
-    """A batch, or a part of one, with all leaves changed; the function is given their fields, too."""
+    """Return a batch, or a part of one, with a function ``(field, leaf) -> leaf`` applied to all leaves."""
     if not isinstance(value, dict):
         return change(field or "", value)
     return {
@@ -125,7 +125,7 @@ def _joined(values: Sequence[Any], axis: int, field: str | None = None) -> Any:
 
 
 def _filled_up(batch: Batch, steps: int) -> Batch:
-    """A batch of padded episodes with more padding, which repeats the last steps."""
+    """Return a batch of padded episodes with more padding, which repeats the last steps."""
 
     def fill(field: str, leaf: Tensor) -> Tensor:
         if field in _OF_ROWS:
@@ -138,7 +138,7 @@ def _filled_up(batch: Batch, steps: int) -> Batch:
 
 
 def _join_packed(batches: Sequence[Batch]) -> Batch:
-    """One packing of the episodes of several: the longest first in every step."""
+    """Join batches of packed episodes into one packing: in every step, the longest episode first."""
     kept = [{key: value for key, value in batch.items() if key not in _OF_PACKING} for batch in batches]
     sizes = [len(batch[INDICES]) for batch in batches]
     starts = [sum(sizes[:position]) for position in range(len(sizes))]
@@ -161,14 +161,14 @@ def _join_packed(batches: Sequence[Batch]) -> Batch:
 
 
 def _padded_rows(batch: Batch, rows: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
-    """Some rows of single transitions, or of sequences."""
+    """Select rows of single transitions, or of sequences."""
     axis = int(MASK in batch)
     part = _changed(batch, lambda field, leaf: _slice(leaf, rows, _axis_of(field, axis)))
     return part, None if errors is None else _slice(errors, rows, axis)
 
 
 def _packed_rows(batch: Batch, episodes: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
-    """The steps of some packed episodes, which keep their order, so that they are packed, too."""
+    """Select the steps of some packed episodes, in an order that is packed, too."""
     of = batch[EPISODE][:, 0]
     rows = torch.nonzero((of >= episodes.start) & (of < episodes.stop))[:, 0]
     kept = {key: value for key, value in batch.items() if key not in _OF_PACKING}

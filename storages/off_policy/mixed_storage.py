@@ -1,4 +1,4 @@
-"""Several storages mixed by shares: every batch has rows of each of them."""
+"""Batches mixed from several storages in fixed shares."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class MixedSource(Setting):
-    """A source of batches that takes shares of its rows from several others.
+    """Setting of a source of batches that mixes several other sources in fixed shares.
 
-    Half of each batch from demonstrations, half from experience is the symmetric sampling of Ball et al., "Efficient
-    Online Reinforcement Learning with Offline Data" (RLPD, arXiv 2302.02948), section 4.1.
+    Half offline, half online data is the symmetric sampling of Ball et al., "Efficient Online Reinforcement Learning
+    with Offline Data" (RLPD, arXiv 2302.02948), section 4.1.
 
     Args:
-        shares: of each batch's rows, by the names of other sources; they sum to 1.
+        shares: each source's share of a batch's rows, by name; they sum to 1.
 
     Raises:
         ValueError: there is no source, or shares are not positive numbers that sum to 1.
@@ -37,27 +37,27 @@ class MixedSource(Setting):
 
 
 class MixedStorage:
-    """Makes batches of several replay storages, in fixed shares of their rows; each keeps all its own settings.
+    """Mixes batches of several replay storages in fixed shares; each storage keeps its own settings.
 
-    The rows of a batch are those of the first storage, then those of the second, and so on. ``SOURCE_SIZES`` says how
-    many each has. A share that is no whole number of rows is rounded so that all sum to the batch's size. ``WEIGHTS``
-    correct for priorities within a storage; they do not undo the shares.
+    A batch holds the rows of the first storage, then those of the second, and so on; ``SOURCE_SIZES`` are their
+    numbers. A share that is not a whole number of rows is rounded so that all sum to the batch size. ``WEIGHTS``
+    correct for priorities within a storage, not for the shares.
 
     Args:
-        storages: by their names; all for one device and with the same fields.
-        shares: of each batch's rows, by the same names; they sum to 1.
+        storages: the storages by name; all for one device and with the same fields.
+        shares: each storage's share of a batch's rows, by the same names; they sum to 1.
 
     Raises:
-        ValueError: names differ, shares do not sum to 1, a storage holds rollouts, or devices differ.
+        ValueError: names or devices differ, shares do not sum to 1, or a storage is on-policy.
     """
 
     on_policy = False
 
     def __init__(self, storages: Mapping[str, Storage], shares: Mapping[str, float]) -> None:
         self.storages = dict(storages)
-        """What rows come from, by name."""
+        """The storages by name."""
         self.shares = self._checked(shares)
-        """Of each batch's rows, by name."""
+        """Each storage's share of a batch's rows, by name."""
         for name, storage in self.storages.items():
             if storage.on_policy:
                 raise ValueError(
@@ -70,7 +70,7 @@ class MixedStorage:
             raise ValueError(f"{_OWNER}: storages must make batches on one device, got {devices}")
 
     def before_gradients(self) -> None:
-        """Call that of every storage."""
+        """Call ``before_gradients`` of every storage."""
         for storage in self.storages.values():
             storage.before_gradients()
 
@@ -81,8 +81,8 @@ class MixedStorage:
 
         Raises:
             EmptyStorageError: one of the storages holds nothing.
-            ValueError: a number is no int from 1 on, a share makes no row of so small a batch, or batches of the
-                storages do not fit together, which the first batch shows.
+            ValueError: a count is not an int of at least 1, the batch is too small to have a row of each storage, or
+                batches of the storages do not fit together, which the first batch shows.
         """
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, _OWNER)
         if mini_batch_size is None:
@@ -96,10 +96,10 @@ class MixedStorage:
     def rows_of(self, batch_size: int) -> dict[str, int]:
         """Return how many rows of a batch each storage gives, by its name.
 
-        The largest remainders are rounded up (Hamilton's method), the first of equal ones.
+        The largest remainders are rounded up (Hamilton's method); of equal ones, the first.
 
         Raises:
-            ValueError: a storage would give none.
+            ValueError: a storage would have no row.
         """
         exact = {name: share * batch_size for name, share in self.shares.items()}
         rows = {name: math.floor(number + _ROUNDING) for name, number in exact.items()}
@@ -115,12 +115,12 @@ class MixedStorage:
         return rows
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Give each storage its rows of the batch, with their errors; returns ``info`` and what the storages say.
+        """Pass each storage its rows of the batch, with their errors; return ``info`` with the storages' metrics.
 
         A metric ``storage/x`` of a storage becomes ``storage/name/x``.
 
         Raises:
-            ValueError: ``info`` has errors, and not one real number for each row; no priority was changed.
+            ValueError: the errors in ``info`` are not one real number for each row; no priority was changed.
         """
         errors = None
         if ERRORS in info:
@@ -138,14 +138,14 @@ class MixedStorage:
         """Change ``shares``, from the next call of :meth:`generate_batches` on.
 
         Raises:
-            ValueError: it is another hyper-parameter, those being the storages' own, or these are no shares.
+            ValueError: it is another hyper-parameter, which the storages have, or the shares are invalid.
         """
         if name != "shares":
             raise ValueError(f"{_OWNER}: only 'shares' can change, got {name!r}; change those of storages[...] there")
         self.shares = self._checked(value)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all storages and the shares, as tensors and plain data: the next batch is the same batch."""
+        """Return the states of all storages and the shares, as tensors and plain data."""
         states = {name: storage.state_dict() for name, storage in self.storages.items()}
         return {"storages": states, "shares": dict(self.shares)}
 
@@ -153,7 +153,7 @@ class MixedStorage:
         """Restore the state returned by `state_dict`.
 
         Raises:
-            ValueError: it is no such state, or of other storages.
+            ValueError: it is no such state, or one of other storages.
         """
         refuse_incomplete(state, ("storages", "shares"), _OWNER)
         shares = self._checked(state["shares"])
@@ -163,7 +163,7 @@ class MixedStorage:
         self.shares = shares
 
     def __len__(self) -> int:
-        """Transitions stored in all of them."""
+        """Number of transitions stored in all of them."""
         return sum(map(len, self.storages.values()))
 
     def __repr__(self) -> str:
@@ -173,7 +173,7 @@ class MixedStorage:
     def _batches(self, parts: list[Iterator[Batch]]) -> Iterator[Batch]:
         for batches in zip(*parts, strict=True):
             fields = [batch.keys() for batch in batches]
-            # Storages keep their fields and shapes; what windows add to them may change.
+            # A storage's own fields and shapes are fixed; those added by windows may change.
             if fields != self._fields_that_fit:
                 self._refuse_misfits(batches)
                 self._fields_that_fit = [set(keys) for keys in fields]
@@ -189,7 +189,7 @@ class MixedStorage:
             raise ValueError(f"{_OWNER}: batches do not fit together: {'; '.join(found)}")
 
     def _checked(self, shares: Mapping[str, float]) -> dict[str, float]:
-        """Shares in the order of the storages."""
+        """Return the shares in the order of the storages."""
         checked = checked_shares(shares, _OWNER)
         if checked.keys() != self.storages.keys():
             raise ValueError(f"{_OWNER}: shares are of {list(checked)}, storages are {list(self.storages)}")
@@ -197,7 +197,7 @@ class MixedStorage:
 
 
 def checked_shares(shares: Mapping[str, float], owner: str) -> dict[str, float]:
-    """Return shares by name.
+    """Return shares as floats, by name.
 
     Raises:
         ValueError: there is none, or they are not positive numbers that sum to 1.

@@ -1,4 +1,4 @@
-"""Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
+"""Replay of n-step transitions, whose returns are not corrected for being off-policy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,18 +15,19 @@ from storages.windows import Episodes
 class NStepReplayBuffer(ReplayBuffer):
     """Uniform replay of n-step transitions (Sutton and Barto, "Reinforcement Learning", 2018, section 7.1).
 
-    Single steps are stored; returns are summed when a batch is made, so ``n_step`` may change during a run. An end of
-    an episode of either kind, and the newest step, end a window early; DISCOUNT says how long it is.
+    Single steps are stored, and n-step returns are computed when a batch is made, so ``n_step`` may change during a
+    run. A termination, a truncation and the newest step end a window early; DISCOUNT is ``gamma**k`` for its ``k``
+    steps.
 
     Args:
-        n_step: rewards in a return; `sys.maxsize` sums them up to the end of the episode.
+        n_step: rewards in a return; `sys.maxsize` sums to the end of the episode (Monte Carlo returns).
     """
 
     n_step: Count = parameter(default=1, kw_only=False)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse windows that reach beyond what a batch holds, too."""
+        """Refuse n-step windows that reach beyond the steps of a packed batch, too."""
         super().check_hyper_parameters(hyper_parameters)
         n_step, sequences = hyper_parameters["n_step"], hyper_parameters["sequences"]
         if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.in_pieces:
@@ -36,5 +37,5 @@ class NStepReplayBuffer(ReplayBuffer):
             )
 
     def make_steps(self) -> Window:
-        """Make windows of ``n_step`` steps."""
+        """Make the n-step window."""
         return NSteps(self.n_step)

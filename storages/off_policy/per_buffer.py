@@ -1,4 +1,4 @@
-"""Prioritised replay: what the algorithm was wrong about comes back more often."""
+"""Prioritised experience replay."""
 
 import math
 from collections.abc import Mapping
@@ -23,37 +23,36 @@ from storages.core.sampling.priority_trees import PrioritySettings
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
-# Of what only uniform rows can be, so that the largest importance weight is known.
+# With a uniform share, rows of priority 0 can be drawn too; a lower bound keeps the largest weight known.
 _SMALLEST_PRIORITY = 1e-200
 
 
 @with_hyper_parameters
 class PERBuffer(NStepReplayBuffer):
-    """Replay by priority, of errors or of their ranks: Schaul et al., arXiv 1511.05952.
+    """Prioritised experience replay, proportional or rank-based: Schaul et al., arXiv 1511.05952.
 
-    With ``prefetch``, a batch is drawn before the errors of the last ``prefetch`` updates are known, however fast the
-    learner is.
+    With ``prefetch``, a batch is drawn without the TD errors of the last ``prefetch`` updates.
 
-    On a CUDA device no update is waited for: its errors travel to the host while the device goes on, and count from the
-    second draw after it, or from when something is next inserted or saved.
+    On a CUDA device the host does not wait for updates: their TD errors are copied asynchronously, and change
+    priorities at the second draw after the update, or at the next insertion or save if that is earlier.
 
     Args:
-        epsilon: added to errors; with 0, a transition without an error is not drawn any more.
-        alpha: 0 draws uniformly, and then costs nothing more; 1 in proportion to errors. All priorities follow a
-            change, which takes time, so those of a schedule are followed in steps of 0.005.
-        beta: how much importance weights make up for it, from 0 to 1.
-        default_error: error of a transition that no update has met yet; it counts as at most the largest error of any
-            update so far, once there is one. "largest": that one. "first": such transitions are drawn before others.
-        weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
-        stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
+        epsilon: added to the magnitude of each TD error; with 0, a transition whose error is 0 is not drawn any more.
+        alpha: exponent of priorities: 0 draws uniformly, at no extra cost, 1 in proportion to errors. A change
+            recomputes all priorities, so a schedule is followed in steps of 0.005.
+        beta: exponent of importance weights, from 0 (no correction) to 1 (full correction).
+        default_error: error of a transition that has not been in an update yet, bounded by the largest error of any
+            update so far. "largest": that one. "first": such transitions are drawn before others.
+        weights_over: normalise weights by the largest one of all "stored" transitions, or of the "batch".
+        stratified: draw each row of a batch from its own stratum of the total priority (appendix B.2.1) instead of
             independently.
         prioritization: "proportional", priorities ``(|error| + epsilon)**alpha``, or "rank", ``(1 / rank)**alpha``,
             rank 1 being the largest error: outliers and the scale of rewards make no difference. ``epsilon`` does not
             change ranks; equal errors share their mean rank, and ranks above 15 are rounded, by a ninth at most.
-        uniform_share: part of each batch that is drawn uniformly beside the prioritised rows, on average. Importance
+        uniform_share: expected part of each batch that is drawn uniformly instead of by priority. Importance
             weights are those of the mixture, ``uniform_share / N + (1 - uniform_share) * P(i)``.
-        error_min: smaller errors count as this one.
-        error_max: larger errors count as this one; None for no bound.
+        error_min: lower bound to which errors are clipped.
+        error_max: upper bound to which errors are clipped; None for no bound.
     """
 
     epsilon: NonNegative = parameter(default=0.0, kw_only=False)
@@ -69,7 +68,7 @@ class PERBuffer(NStepReplayBuffer):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse bounds of errors that exclude each other, and priorities without replacement, too."""
+        """Refuse contradictory bounds of errors, and priorities with draws without replacement, too."""
         super().check_hyper_parameters(hyper_parameters)
         draws, alpha = hyper_parameters["draws"], hyper_parameters["alpha"]
         if draws != "with replacement" and alpha != 0:
@@ -82,16 +81,16 @@ class PERBuffer(NStepReplayBuffer):
             raise ValueError(f"{cls.__name__}: error_min must be at most error_max={high:g}, got {low:g}")
 
     def make_sampler(self) -> Sampler:
-        """Make the sampler by priority; there are none where rows are drawn without replacement."""
+        """Make the prioritised sampler, or a uniform one for draws without replacement."""
         if self.draws != "with replacement":
             return super().make_sampler()
         return PrioritizedSampler(self._ring, self._transfer, self.sequences, self._tracker)
 
     def configure(self) -> None:
-        """Give the parts the present values of hyper-parameters; all priorities follow ``alpha`` and ``epsilon``."""
+        """Pass the current hyper-parameters on to the parts; priorities are recomputed where they depend on them."""
         super().configure()
         if not isinstance(self.sampler, PrioritizedSampler):
-            # Without replacement, or as a subclass says.
+            # Draws without replacement, or a sampler of a subclass.
             return
         self.sampler.beta, self.sampler.stratified = self._current(self.beta), self.stratified
         self.sampler.over_batch, self.sampler.uniform_share = self.weights_over == "batch", self.uniform_share
@@ -112,7 +111,7 @@ class PERBuffer(NStepReplayBuffer):
         """``(|error| + epsilon)**alpha`` of a number or an array of errors.
 
         Raises:
-            ValueError: priorities are those of ranks, which follow from all errors together.
+            ValueError: priorities are rank-based, and so depend on all errors.
         """
         if self.prioritization == "rank":
             raise ValueError(
@@ -122,7 +121,7 @@ class PERBuffer(NStepReplayBuffer):
         return (np.abs(error) + self.epsilon) ** self._current(self.alpha)
 
     def get_sequence_priority(self, errors: NDArray[np.floating], eta: UnitInterval = 0.9) -> NDArray[np.floating]:
-        """The priority of each sequence of errors (T, B): (B,), between that of its largest and of its mean error.
+        """Return the priority (B,) of each sequence of TD errors (T, B).
 
         Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section
         2.3: ``eta * max + (1 - eta) * mean``.
@@ -133,7 +132,7 @@ class PERBuffer(NStepReplayBuffer):
 
     @property
     def priorities(self) -> Priorities | None:
-        """Priorities of the stored transitions; None while ``alpha`` is 0 and none were needed."""
+        """Priorities of the stored transitions; None until an ``alpha`` above 0 first needs them."""
         return self.sampler.priorities if isinstance(self.sampler, PrioritizedSampler) else None
 
     @property

@@ -1,4 +1,4 @@
-"""Whole episodes on disk: data larger than memory, sampled as if it were in memory."""
+"""Replay of whole episodes on disk, for data larger than memory."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,38 +29,37 @@ from storages.windows import Episodes, Sequences
 
 @with_hyper_parameters
 class PersistentEpisodicBuffer(PERBuffer):
-    """Replay of whole episodes on disk, in a zarr group, of which as many as fit are in memory.
+    """Replay of whole episodes on disk, in a zarr group, with a cache of episodes in memory.
 
-    An episode can be drawn once it ended, was broken off, or is so long that it is kept in pieces: longer than
-    ``size``, or than a small part of ``memory_bytes``. Before that, the storage is empty. :mod:`storages.persistent`
-    says what is on disk, what remains of a process that is killed, and how damage is reported; running episodes are
-    logged, and go on where the same environments do.
+    An episode can be drawn once it has ended or was interrupted, or once it is so long that it is stored in pieces:
+    longer than ``size``, or than a small part of ``memory_bytes``. Until then, the storage is empty.
+    :mod:`storages.persistent` describes the files, what survives a killed process, and how damage is reported; running
+    episodes are logged, and continue if the same environments do.
 
-    Where ``memory_bytes`` hold all episodes, batches are those of :class:`PERBuffer`, of episodes in the order in which
-    they ended. Else they are drawn from the episodes in memory, which are exchanged: one segment of episodes for 8
-    draws of each of its transitions. New episodes come into memory at once. Then, in each pass, every segment is loaded
-    once, in an order drawn for the pass, and stays until as much as memory holds was loaded after it: over whole
-    passes, every transition is as likely as any other, or every episode where batches are of episodes; within a batch,
-    those in memory are. Priorities decide among the transitions in memory, and weights are relative to them; errors of
-    the others are kept, four bytes for each transition beyond ``memory_bytes``. The rows of a batch follow from the
-    seed alone.
+    If all episodes fit into ``memory_bytes``, batches are those of :class:`PERBuffer`, over episodes in the order in
+    which they ended. Otherwise batches are drawn from the episodes in memory, and segments of episodes are exchanged:
+    one for 8 draws of each of its transitions. New episodes are in memory at once. After that, each pass loads every
+    segment once, in random order, and evicts the segment loaded first: over whole passes, transitions are drawn
+    uniformly (or episodes, for batches of episodes); within a batch, uniformly from memory. Priorities and importance
+    weights are relative to the transitions in memory; the errors of the others are kept, at four bytes each, which do
+    not count towards ``memory_bytes``. The rows of a batch follow from the seed alone.
 
-    Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that is kept
-    in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
+    Sequences begin at any step; ``across_episodes`` continues into the episode that ended next. A piece of an episode
+    is not whole; ``Episodes(whole=False)`` draws pieces too.
 
-    Made again with the same directory, it holds the same episodes. Counters and the random generator are those of the
-    last commit, errors those of the last :meth:`flush` or :meth:`close`. Stored transitions cannot be replaced.
+    A buffer made again with the same directory holds the same episodes. Counters and the random generator are those of
+    the last commit, errors those of the last :meth:`flush` or :meth:`close`. Stored transitions cannot be overwritten.
 
     Args:
-        size: transitions that stay, of all environments together, and not steps as of the storages in memory; beyond
-            it, the oldest episodes go, each as a whole. An episode longer than this is kept in pieces of at most
-            ``size``, which go as episodes do: with 10, of one of 25 steps the last 5 stay. None for no bound.
-        directory: where it is kept.
-        size_bytes: bytes on disk, beyond which the oldest segments of episodes go; None for no bound.
-        memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
-        read_only: only sample from a directory to which another process may be writing; :meth:`refresh` follows it.
-        ancestor: directory of another such buffer, whose episodes come before its own. They are read where they are,
-            and not changed; episodes that are added there later are not seen here.
+        size: capacity in transitions of all environments together, unlike the steps of storages in memory; beyond it,
+            the oldest episodes are dropped, each as a whole. A longer episode is stored in pieces of at most ``size``,
+            which are dropped like episodes: with 10, of one of 25 steps the last 5 stay. None for no bound.
+        directory: directory of the buffer.
+        size_bytes: bytes on disk, beyond which the oldest segments of episodes are dropped; None for no bound.
+        memory_bytes: bytes of memory for cached episodes. None for as many as ``size`` takes, or 1 GiB.
+        read_only: only sample from a directory to which another process may be writing; see :meth:`refresh`.
+        ancestor: directory of another such buffer, whose episodes precede its own. They are read in place and not
+            changed; episodes added there later are not seen here.
     """
 
     size: Count | None = parameter(kw_only=False)
@@ -81,7 +80,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     stores_steps_in_part = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:
-        """Make the store of all episodes, the cache of those in memory, and what keeps both in the directory."""
+        """Make the store of episodes on disk, the cache in memory, and the log of both."""
         episodes = self.sequences if isinstance(self.sequences, Episodes) else None
         self._segment_cache = SegmentCache(self._ring, self._prioritized, self._tracker)
         self.observe(self._segment_cache)
@@ -97,7 +96,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         return EpisodeLog(self, self._directory, envs)
 
     def make_ring(self, envs: Environments | None) -> Ring:
-        """Make a ring of whole episodes, one after the other; how many fit is known with the first transition."""
+        """Make a ring of whole episodes, one after the other; the first transition determines its capacity."""
         return Ring(
             0,
             type(self).__name__,
@@ -107,14 +106,14 @@ class PersistentEpisodicBuffer(PERBuffer):
         )
 
     def make_window(self) -> Window:
-        """Make a window whose sequences begin anywhere, because every episode is whole."""
+        """Make a window whose sequences begin at any step, because the ring holds whole episodes."""
         if isinstance(self.sequences, Sequences):
             return SequenceWindow(self.sequences, self.make_steps(), only_whole=True)
         return super().make_window()
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse what cannot be kept, or read."""
+        """Refuse an ancestor that is the directory itself, or given with ``read_only``, too."""
         size = hyper_parameters.get("size")
         size = sys.maxsize if size is None else size
         super().check_hyper_parameters({**hyper_parameters, "size": size})
@@ -126,17 +125,17 @@ class PersistentEpisodicBuffer(PERBuffer):
                 f"{cls.__name__}: read_only=True takes the ancestor that {directory} has; leave out ancestor="
             )
 
-    # What the learner calls
+    # Calls of collectors and learners
 
     def init_tensors(self, sample: Sample) -> None:
-        """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
+        """Fix shapes and dtypes by a sample, without storing it; otherwise the first insertion fixes them."""
         self._directory.init_columns(sample)
 
     def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
         """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
 
         Raises:
-            ValueError: ``envs`` is given: :meth:`add_episode` stores what one environment alone did.
+            ValueError: ``envs`` is given; use :meth:`add_episode` for episodes of single environments.
             SampleError: the sample does not fit; nothing of it was stored.
             RateLimitError: ``rate_limit`` allows no insertion now.
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
@@ -153,19 +152,19 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._count(self._directory.insert(sample, self.extra_state))
 
     def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Leave errors of slices out: episodes are stored when they end, in another order than their steps came."""
+        """Ignore errors of slices: episodes are stored when they end, not in the order of their steps."""
 
     def _count(self, inserted: int) -> None:
         self._inserted += inserted
         if self.rate_limiter is not None:
-            # The ring is of one environment.
+            # The ring has one environment, so that its steps are transitions.
             self.rate_limiter.after_insert(self._ring, inserted)
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
-        """End the running episodes of environments, as a limit does; they can be drawn from then on.
+        """Truncate the running episodes of environments, which can be drawn from then on.
 
         Args:
-            envs: numbers of the environments; all where None.
+            envs: indices of the environments; all where None.
 
         Raises:
             IndexError: there is no such environment; nothing was changed.
@@ -176,12 +175,12 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._directory.end_episodes(numbers)
 
     def add_episode(self, episode: Episode) -> None:
-        """Store a whole episode; it is on disk with the next :meth:`flush`, or with a segment full of such.
+        """Store a whole episode; it is on disk with the next :meth:`flush`, or when its segment is full.
 
-        A ``rate_limit`` counts it, and does not refuse it.
+        A ``rate_limit`` counts it, but does not refuse it.
 
         Raises:
-            SampleError: it does not fit what is stored.
+            SampleError: it does not fit the stored episodes.
             PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
         self._prioritized.settle()
@@ -189,13 +188,13 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._count(len(episode))
 
     def reset(self) -> None:
-        """Drop all episodes, also on disk, and keep the memory."""
+        """Drop all episodes, also on disk; keep the allocated memory."""
         self._prioritized.settle()
         self._directory.reset(self.extra_state)
         self.flush()
 
     def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
-        """Draw rows of what is in memory, after the segments that are due were exchanged."""
+        """Draw rows from the cache, after exchanging the segments that are due."""
         cache = self._segment_cache
         if cache.holds_all:
             return super().draw_rows(batch_size, update, updates)
@@ -205,7 +204,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         return rows
 
     def _steps_of(self, rows: Rows) -> int:
-        """How many transitions a batch is made of."""
+        """Return the number of transitions in a batch."""
         if isinstance(self.window, EpisodeWindow):
             return int(self.window.lengths(rows.transitions).sum())
         each = self.sequences.length if isinstance(self.sequences, Sequences) else 1
@@ -214,25 +213,25 @@ class PersistentEpisodicBuffer(PERBuffer):
     # Whole episodes
 
     def episodes(self, *, whole: bool = False) -> Iterator[Episode]:
-        """All stored episodes, the oldest first, read from disk segment by segment.
+        """Iterate over all stored episodes, oldest first, reading them from disk segment by segment.
 
-        Those that run are not among them. One that was kept in pieces is several.
+        Running episodes are not included. Each piece of a long episode is yielded as an episode.
 
         Args:
-            whole: leave out pieces, and those that were broken off.
+            whole: leave out pieces and interrupted episodes.
 
         Raises:
-            DamageError: one cannot be read; the text names the file and the episodes.
+            DamageError: one cannot be read; the message names the file and the episodes.
         """
         return self._directory.episodes(whole=whole)
 
     def refresh(self) -> None:
-        """Take up what another process has written since; of a buffer that is ``read_only``.
+        """Load what another process has written since; only for ``read_only`` buffers.
 
         Raises:
-            ValueError: it is not.
-            PersistenceError: it was closed.
-            DamageError: something that was written is not what is read.
+            ValueError: the buffer is not ``read_only``.
+            PersistenceError: the buffer was closed.
+            DamageError: stored data is corrupt.
         """
         if not self.read_only:
             raise ValueError(f"{type(self).__name__}: only a buffer with read_only=True is refreshed")
@@ -241,7 +240,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     # State
 
     def extra_state(self) -> dict[str, Any]:
-        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        """Return the state other than transitions and their errors, as JSON-serialisable data."""
         return super().extra_state() | self._directory.state()
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
@@ -251,15 +250,15 @@ class PersistentEpisodicBuffer(PERBuffer):
             self._directory.hold(state, self._generator)
             if saved is not None:
                 saved = {**saved, "errors": torch.from_numpy(self._segment_cache.known_errors())}
-        # The oldest transition in memory always begins an episode, wherever it lay then.
+        # The oldest transition in memory always begins an episode, so the saved start does not apply.
         super().load_extra_state({**state, "priorities": saved, "episodes_begun": None})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned: the next batch is the same batch; later episodes are dropped.
+        """Restore what :meth:`state_dict` returned: later episodes are dropped, and the next batch is the same.
 
         Raises:
-            PersistenceError: the directory does not have it; nothing was changed.
-            ValueError: it was saved of another kind of storage.
+            PersistenceError: the directory does not have the commit; nothing was changed.
+            ValueError: the state is one of another kind of storage.
         """
         if "archive" not in state:
             raise ValueError(
@@ -268,25 +267,25 @@ class PersistentEpisodicBuffer(PERBuffer):
             )
         self.roll_back(state)
 
-    # What anyone may ask
+    # Hyper-parameters and size
 
     def __len__(self) -> int:
-        """Transitions of finished episodes, in memory or not."""
+        """Number of transitions of finished episodes, in memory or not."""
         return self._directory.live_range.stored
 
     @property
     def capacity(self) -> int:
-        """Transitions that fit; more than there can be where there is no bound."""
+        """Number of transitions that fit; ``sys.maxsize`` where there is no bound."""
         return sys.maxsize if self.size is None else self.size
 
     @property
     def num_envs(self) -> int:
-        """Transitions in a step that is inserted; 0 before it is known."""
+        """Number of environments, the transitions in an inserted step; 0 before it is known."""
         memtable = self._directory.memtable
         return 0 if memtable is None else memtable.ring.num_envs or 0
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use; episodes that run follow.
+        """Change a hyper-parameter while the storage is in use; it also applies to running episodes.
 
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.

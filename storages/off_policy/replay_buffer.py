@@ -1,4 +1,4 @@
-"""The replay buffer: one class, composed of a sampler, a window, a relabeler and observers of its ring."""
+"""The replay buffer, composed of a sampler, a window, a relabeler and observers of its ring buffer."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -44,21 +44,21 @@ _SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
 
 
 class Draw(NamedTuple):
-    """Everything from which a batch follows, but for what is stored."""
+    """Everything that determines a batch, apart from the stored transitions."""
 
     rows: Rows
     window: Window
     steps: Any
-    """What the window selected; None where each row is one transition."""
+    """The :class:`Steps` that the window selected; None where each row is one transition."""
     transitions: NDArray[np.int64]
-    """(N,): numbers of all transitions, of sequences one step after the other."""
+    """(N,): numbers of all transitions; of sequences, step by step."""
     relabeled: Any
-    """What the relabeler chose; None for nothing."""
+    """The relabeler's choice, such as goals; None where it changes nothing."""
     gamma: float
     seed: int | None
-    """Of the random numbers of transforms; None where there are none."""
+    """Seed of the transforms' random generator; None without transforms."""
     before: Any
-    """State of the random generator and progress of the sampler before the draw; None where it is not undone."""
+    """States of the random generator and the sampler before the draw; None where it is never undone."""
 
 
 @with_hyper_parameters
@@ -66,23 +66,24 @@ class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
-        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay. None for as many as
-            ``max_bytes`` holds or, without it, for all that are inserted: room is doubled when it is full.
-        max_bytes: memory that the stored steps, and what samplers keep of each, may take; final observations of
-            episodes come on top. With ``size``, the smaller of the two counts. None for no bound.
+        size: capacity in steps; the newest ``size * num_envs`` transitions are kept. None for as many as ``max_bytes``
+            allows or, without it, for all: the capacity is doubled when it is reached.
+        max_bytes: bound on the memory of the stored steps, including what samplers keep of each; final observations of
+            episodes are not counted. With ``size``, the smaller bound applies. None for no bound.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         draws: how rows are drawn uniformly: "with replacement", "without replacement" within a batch, or in "passes",
             in each of which every row is drawn once, in random order.
-        transforms: what becomes of fields of a batch on the device, as augmentation: see :mod:`storages.transforms`.
-        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
-        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
-        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
-        commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut as well as the death of the process.
-        rate_limit: how many rows are drawn for each transition inserted; what would leave the ratio is refused, and a
-            scheme has update phases when they are due by it. None draws as many as are asked for.
-        count_draws: count how often rows begin with each stored transition, and sum their importance weights, to be
-            looked at in a checkpoint; :attr:`draw_counts` has them.
+        transforms: data augmentation or other functions of a batch's fields, applied on the device: see
+            :mod:`storages.transforms`.
+        prefetch: number of batches that a thread makes ahead of the learner in an update phase; results do not change.
+        keep_on_device: cache observations and hidden states on ``device``, and gather batches of them there.
+        directory: directory in which the buffer is persisted, see :mod:`storages.persistent`; None for memory only.
+        commit_every: steps between commits, which is the most that can be lost.
+        durable: whether commits survive a power failure, and not only the death of the process.
+        rate_limit: ratio of rows drawn to transitions inserted; insertions and draws that violate it are refused, and
+            a scheme schedules update phases by it. None for no limit.
+        count_draws: count how often rows begin with each stored transition, and sum their importance weights, for
+            inspection in a checkpoint; see :attr:`draw_counts`.
     """
 
     max_bytes: Count | None = None
@@ -116,7 +117,7 @@ class ReplayBuffer(Storage):
     )
     state_names = (*Storage.state_names, "inserted", "sampled")
     follows_episodes: ClassVar[bool] = False
-    """Whether a part asks where episodes begin and end, even if rows are no episodes."""
+    """Whether an index of episodes is needed even if rows are not episodes."""
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
@@ -158,11 +159,11 @@ class ReplayBuffer(Storage):
             self.attach(log)
 
     def resize(self, size: Count) -> None:
-        """Give the ring room for ``size`` steps, no fewer than are stored; called where it grows, when it is full.
+        """Set the capacity to ``size`` steps, no fewer than are stored; called when a growing buffer is full.
 
         Raises:
-            MemoryError: there is not so much memory; nothing was changed.
-            DeviceMemoryError: what is kept on the device would not fit there; nothing was changed.
+            MemoryError: there is not enough memory; nothing was changed.
+            DeviceMemoryError: the device cache would not fit into the device's memory; nothing was changed.
         """
         ring, before = self._ring, self._ring.size
         self._tell_of_change(rows=True)
@@ -178,18 +179,18 @@ class ReplayBuffer(Storage):
         for observer in self._observers:
             observer.after_resize(ring)
 
-    # Its parts
+    # Parts
 
     def make_sampler(self) -> Sampler:
-        """Make the part that chooses rows."""
+        """Make the sampler, which draws rows."""
         return _SAMPLERS[self.draws]()
 
     def make_steps(self) -> Window:
-        """Make the part that says which fields a step becomes."""
+        """Make the window that computes the fields of a step, such as n-step returns."""
         return NSteps()
 
     def make_window(self) -> Window:
-        """Make the part that says which steps a row consists of."""
+        """Make the window that maps a row to its steps."""
         steps, sequences, tracker = self.make_steps(), self.sequences, self._tracker
         if sequences is None:
             return steps
@@ -200,20 +201,20 @@ class ReplayBuffer(Storage):
         return kind(sequences, steps, tracker)
 
     def make_relabeler(self) -> Relabeler | None:
-        """Make the part that relabels fields; None for none."""
+        """Make the part that relabels fields, as hindsight does; None for none."""
         return None
 
     def make_log(self, envs: Environments | None) -> StorageLog | None:
-        """Make what keeps the storage in its directory; None where it has none."""
+        """Make the log that persists the buffer in its directory; None without one."""
         return None if self.directory is None else RingLog(self, self.directory, self.commit_every, self.durable)
 
     def configure(self) -> None:
-        """Give the parts the present values of hyper-parameters; called after every change of one."""
+        """Pass the current hyper-parameters on to the parts; called after every change of one."""
         self.window = self.make_window()
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse sequences and episodes that do not fit."""
+        """Refuse invalid directories and transforms, and a size below the length of a sequence or piece."""
         super().check_hyper_parameters(hyper_parameters)
         check_directory(cls.__name__, hyper_parameters)
         check_transforms(hyper_parameters["transforms"], cls.__name__)
@@ -224,34 +225,34 @@ class ReplayBuffer(Storage):
             raise ValueError(f"{cls.__name__}: size must be at least {least} {why}, got {size}")
 
     def include_next_actions(self) -> None:
-        """Let batches hold ACT2 and TAKEN2 from here on."""
+        """Add ACT2 and TAKEN2 to batches from now on."""
         self._tell_of_change()
         self._with_next_actions = True
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn as ``draws`` says.
+        """Return an iterator of ``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` rows.
 
-        Each is drawn when it is asked for, or ``prefetch`` batches before. Where something is stored or changed before
-        all were asked for, the others are drawn anew from what is stored then. Beside what was inserted, a batch holds
-        DISCOUNT, WEIGHTS and INDICES.
+        Each batch is drawn when it is requested, or ``prefetch`` batches earlier. If transitions are inserted or
+        changed in between, the remaining batches are drawn from the new contents. Besides the inserted fields, a batch
+        holds DISCOUNT, WEIGHTS and INDICES.
 
-        Of ``sequences``, a batch holds ``mini_batch_size``: fields are (T, B, ...), RHS (B, *hidden) is the memory
-        before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
-        there is a burn-in) and LEAD_OUT (where ``n_step`` is above 1) are there too; WEIGHTS and INDICES, of the first
-        step, stay (B, 1). Sequences begin where all of their steps are stored, as soon as that is possible.
+        With ``sequences``, rows are sequences: fields are (T, B, ...), RHS (B, *hidden) is the recurrent state before
+        the first step, there is no RHS2, and DONE marks where the recurrent state is reset. MASK, WINDOW, BURN_IN (with
+        a burn-in) and LEAD_OUT (with ``n_step`` above 1) are added; WEIGHTS and INDICES, of the first step, stay
+        (B, 1). Only sequences whose steps are all stored are drawn, as soon as there are any.
 
-        Of ``Episodes``, the same, T steps of each; LEAD_OUT is there only where longer episodes are cut. Where they are
-        ``packed``, fields are (N, ...), N the steps of all; instead of MASK there are EPISODE, BATCH_SIZES,
-        SORTED_INDICES and UNSORTED_INDICES, of which and of a field a ``PackedSequence`` is made. RHS, WEIGHTS and
-        INDICES are of the episodes in the order in which they were drawn.
+        ``Episodes`` make the same fields, with T steps each; LEAD_OUT exists only where longer episodes are cut. If
+        ``packed``, fields are (N, ...) with N the steps of all episodes; instead of MASK there are EPISODE,
+        BATCH_SIZES, SORTED_INDICES and UNSORTED_INDICES, which with a field make a ``PackedSequence``. RHS, WEIGHTS and
+        INDICES are those of the episodes in the order in which they were drawn.
 
         Raises:
-            EmptyStorageError: nothing is stored, now or when a batch is asked for.
-            RateLimitError: ``rate_limit`` allows no batches now; all that are asked for count as drawn by the call.
-            ValueError: a number is no int from 1 on, or ``mini_batch_size`` None, which only on-policy storages can
-                make sense of.
+            EmptyStorageError: nothing is stored, now or when a batch is requested.
+            RateLimitError: ``rate_limit`` allows no batches now. All rows requested count as drawn with this call.
+            ValueError: a count is not an int of at least 1, or ``mini_batch_size`` is None, which only on-policy
+                storages accept.
         """
         ring = self._ring
         # Calls take a tenth of the time of a batch.
@@ -267,14 +268,14 @@ class ReplayBuffer(Storage):
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
     def newest_steps(self, steps: Count) -> Batch:
-        """The newest steps of all environments, as a batch of sequences that go on across episodes.
+        """Return the newest steps of all environments, as a batch of sequences that continue across episodes.
 
-        Fields are those of a batch of ``sequences``, (T, E, ...); there are fewer steps where fewer are stored. Goals
-        are those that were meant, and weights are 1.
+        Fields are those of a batch of ``sequences``, (T, E, ...), with fewer steps where fewer are stored. Goals are
+        not relabelled, and weights are 1.
 
         Raises:
             EmptyStorageError: nothing is stored.
-            NotImplementedError: the storage does not keep steps in the order of time.
+            NotImplementedError: the storage does not keep steps in temporal order.
         """
         if not self.knows_newest_steps:
             return super().newest_steps(steps)
@@ -292,16 +293,16 @@ class ReplayBuffer(Storage):
         return self._transfer.receive(self._make_batch(draw))
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        """Set the progress of the run, in environment transitions, before an update phase; schedules follow it."""
         super().set_progress(steps, target_steps)
         self.configure()
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use; its parts follow.
+        """Change a hyper-parameter while the storage is in use, and pass it on to the parts.
 
         Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or does
-                not fit those of the others. Nothing was changed.
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or
+                conflicts with others. Nothing was changed.
         """
         before = getattr(self, name, None)
         super().update_storage_parameter(name, value)
@@ -314,9 +315,9 @@ class ReplayBuffer(Storage):
         self.configure()
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
+        """Add the batch's mean age in steps and the replay ratio so far to the metrics; update the sampler."""
         indices = batch[INDICES]
-        # A tensor's mean on another device is not waited for.
+        # The host must not wait for a mean that is computed on the device.
         mean = indices.double().mean() if indices.is_cuda else mean_of(indices.numpy(force=True))
         age = self._ring.steps - 1 - mean / self._ring.envs
         replayed = self._sampled / max(1, self._inserted)
@@ -325,7 +326,7 @@ class ReplayBuffer(Storage):
 
     @property
     def mass(self) -> Mass:
-        """What batches are drawn from: the number of rows, and the sum of their priorities."""
+        """Number of rows that batches are drawn from, and the sum of their priorities."""
         ring = self._ring
         return Mass(0, 0.0) if ring.steps == ring.first else self.sampler.mass(ring, self.window)
 
@@ -339,7 +340,7 @@ class ReplayBuffer(Storage):
         if ahead == 0:
             for update in range(1, updates + 1):
                 if self._prefetcher.turn is not None:
-                    # Batches that another iterator has begun are drawn later than this one.
+                    # Draws that another iterator made ahead must come after this one.
                     self._prefetcher.cancel()
                 draw = self._draw(batch_size, update, updates)
                 sent = self._make_batch(draw)
@@ -391,7 +392,7 @@ class ReplayBuffer(Storage):
         self._generator.bit_generator.state, self.sampler.progress = draw.before
 
     def _make_batch(self, draw: Draw) -> Sent:
-        """Make a batch, on another thread where there is a ``prefetch``: changes of what is read here cancel it."""
+        """Make a batch; with ``prefetch`` on another thread, which is cancelled before the data read here changes."""
         rows, window, steps, transitions, relabeled, gamma, seed, _ = draw
         ring, cache = self._ring, self._cache
         gather: Gather = ring.gather
@@ -420,18 +421,18 @@ class ReplayBuffer(Storage):
 
     @property
     def draw_counts(self) -> dict[str, torch.Tensor] | None:
-        """How often each stored transition was drawn, and its weights' sum, (steps, E); None without ``count_draws``.
+        """Draws of each stored transition and the sum of its weights, (steps, E); None without ``count_draws``.
 
-        The steps are the oldest first. Of sequences and episodes, it is their first transition that is counted.
+        Oldest step first. Of sequences and episodes, only the first transition is counted.
         """
         return None if self._draw_counter is None else self._draw_counter.counted()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as :meth:`Storage.state_dict`; counts of draws are in it with a directory, too."""
+        """Return the state, as :meth:`Storage.state_dict`, including counts of draws even with a directory."""
         return super().state_dict() | self._counts()
 
     def state_without_contents(self) -> dict[str, Any]:
-        """Return what :meth:`state_dict` does, without the transitions: for those that are kept elsewhere."""
+        """Return the state without the transitions, for callers that keep these elsewhere."""
         return super().state_without_contents() | self._counts()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -444,13 +445,13 @@ class ReplayBuffer(Storage):
         return {} if self._draw_counter is None else {"draws": self._draw_counter.counted()}
 
     def extra_state(self) -> dict[str, Any]:
-        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        """Return the state other than transitions and their errors, as JSON-serialisable data."""
         state = (
             {"episodes_begun": None} | super().extra_state() | {"inserted": self._inserted, "sampled": self._sampled}
         )
         progress, oldest = self.sampler.progress, self._prefetcher.oldest
         if oldest is not None:
-            # Batches that were begun and not asked for are drawn anew.
+            # Prefetched batches that were not requested are drawn again.
             state["generator"], progress = oldest.before
         if progress is not None:
             state["progress"] = progress
@@ -467,7 +468,7 @@ class ReplayBuffer(Storage):
 
 
 def _least_size(sequences: Sequences | Episodes | None) -> int:
-    """Steps that must fit for rows to begin anywhere."""
+    """Return how many steps must fit so that rows of these settings can be drawn."""
     if isinstance(sequences, Sequences):
         return max(sequences.length + sequences.stride - 1, sequences.burn_in)
     return 1 if sequences is None else sequences.longest or 1

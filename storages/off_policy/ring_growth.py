@@ -1,4 +1,4 @@
-"""Growth of a ring that overwrites nothing."""
+"""Growth of a ring buffer that overwrites nothing."""
 
 import weakref
 from typing import Any, Protocol
@@ -9,31 +9,31 @@ from storages.transition import Sample
 
 
 class Resizable(Protocol):
-    """A storage whose ring can be given more room."""
+    """A storage whose ring can be resized."""
 
     def resize(self, size: int) -> None:
-        """Give the ring room for ``size`` steps."""
+        """Set the ring's capacity to ``size`` steps."""
 
 
 class RingGrowth(RingObserver):
-    """Doubles the room of a ring that is full, so that an insertion takes the same time on average.
+    """Doubles the capacity of a full ring, so that an insertion takes amortised constant time.
 
     Args:
-        storage: whose ring it is; without a reference that would keep it alive.
+        storage: owner of the ring, weakly referenced.
     """
 
     def __init__(self, storage: Resizable) -> None:
         self._storage = weakref.ref(storage)
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Make room where there is none left."""
+        """Double the capacity if the ring is full."""
         if ring.live_steps == ring.size:
             storage = self._storage()
             assert storage is not None
             storage.resize(2 * ring.size)
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Return how many steps there is room for."""
+        """Return how many more steps fit."""
         return ring.size - ring.live_steps
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Storages that hold a rollout of the current policy."""
+"""Rollout storages for on-policy algorithms."""
 
 from storages.on_policy.average_reward_buffer import AverageRewardBuffer
 from storages.on_policy.gae_buffer import GAEBuffer

@@ -1,4 +1,4 @@
-"""A rollout whose advantages compare rewards with their average, for tasks that go on without a discount."""
+"""A rollout buffer for the average-reward criterion, for continuing tasks without discounting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,13 +22,13 @@ class AverageRewardBuffer(GAEBuffer):
     """Rollouts with advantages of the average-reward criterion: Zhang and Ross, ATRPO, arXiv 2106.07329.
 
     ``A_t = delta_t + lambda * A_{t+1}``, ``delta_t = r_t - rho + V(s') - V(s)``, without a discount: the algorithm's
-    ``gamma`` counts for nothing here. ``rho`` is the average reward of a step. RET is ADV + VAL. Values are known up
-    to a constant alone; an algorithm that lets them drift may subtract their mean.
+    ``gamma`` is ignored. ``rho`` is the average reward per step. RET is ADV + VAL. Values are determined only up to a
+    constant; an algorithm may subtract their mean to keep them from drifting.
 
     Args:
-        gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards.
-        average_step_size: share of the newest rollout in ``rho``, a moving average over rollouts, as of Ma et al. (APO,
-            arXiv 2106.03442); with 1 it is the mean of the rollout.
+        gae_lambda: 0 for one-step TD errors (more bias), 1 for sums of rewards (more variance).
+        average_step_size: step size of ``rho``, an exponential moving average over rollouts, as in Ma et al. (APO,
+            arXiv 2106.03442); with 1 it is the mean of the newest rollout.
     """
 
     average_step_size: UnitInterval = 1.0
@@ -39,7 +39,7 @@ class AverageRewardBuffer(GAEBuffer):
         """Make the parts; hyper-parameters are set already."""
         super().build(device, actor, algorithm, envs)
         self.average = AverageReward()
-        """The average reward of a step."""
+        """The average reward per step."""
         self.observe(self.average)
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
@@ -51,24 +51,24 @@ class AverageRewardBuffer(GAEBuffer):
 
 
 class AverageReward(RingObserver):
-    """A moving average over rollouts, in which each counts once however often it is asked for."""
+    """Exponential moving average over rollouts, in which each counts once even if it is evaluated repeatedly."""
 
     def __init__(self) -> None:
         self.before: float | None = None
-        """Of the rollouts before the current one; None where there was none."""
+        """Average before the current rollout; None where there was none."""
         self.current: float | None = None
-        """With the current rollout; None before the first."""
+        """Average including the current rollout; None before the first."""
         self._rollout = -1
 
     def of(self, rollout: int, mean: float, step_size: float) -> float:
-        """Return the average with the mean of a rollout, which a number identifies."""
+        """Return the average including a rollout's mean reward; ``rollout`` is a number that identifies it."""
         if rollout != self._rollout:
             self.before, self._rollout = self.current, rollout
         self.current = mean if self.before is None else self.before + step_size * (mean - self.before)
         return self.current
 
     def state_dict(self) -> dict[str, Any]:
-        """The averages, and which rollout is the current one."""
+        """Return the averages and the number of the current rollout."""
         return {"average_reward": [self.before, self.current, self._rollout]}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:

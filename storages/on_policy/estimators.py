@@ -1,7 +1,7 @@
-"""What returns and advantages of a rollout are made of: rewards, values, and an estimator.
+"""Inputs of return and advantage estimators, and their protocol.
 
-The arrays of a :class:`RewardStream` are (T, E). Where an episode was cut, ``next_values`` is the value of its final
-observation, and 0 where the environment terminated.
+The arrays of a :class:`RewardStream` are (T, E). Where an episode was truncated, ``next_values`` is the value of its
+final observation, and 0 where the environment terminated.
 """
 
 from typing import NamedTuple, Protocol
@@ -13,29 +13,29 @@ from storages.transition import ADV, RET
 
 
 class RewardStream(NamedTuple):
-    """The environments' rewards, or intrinsic ones, and the values that belong to them; arrays are (T, E)."""
+    """Environment or intrinsic rewards, and their values; arrays are (T, E)."""
 
     rewards: NDArray[np.floating]
     values: NDArray[np.floating]
-    """Of what each row saw."""
+    """Values of the observations."""
     next_values: NDArray[np.floating]
-    """Of what followed."""
+    """Values of the next observations."""
     ends: NDArray[np.bool_]
-    """Where the next row does not continue one."""
+    """Where the next row does not continue a row's episode."""
     gamma: float
-    """Discount factor of one step."""
+    """Per-step discount factor."""
     return_key: str = RET
-    """The field that its returns become."""
+    """The field in which its returns are stored."""
     advantage_key: str = ADV
-    """The field that its advantages become."""
+    """The field in which its advantages are stored."""
     ratios: NDArray[np.floating] | None = None
-    """Probability of each action under the current policy over that under the one that acted, if it is asked for."""
+    """Importance ratios of the actions, current policy over behaviour policy; None where not needed."""
     action_values: NDArray[np.floating] | None = None
-    """Of what each row saw and did, if they are asked for."""
+    """Q-values of the observations and actions; None where not needed."""
 
 
 class Estimator(Protocol):
-    """Makes returns and advantages of a rollout."""
+    """Estimates returns and advantages of a rollout."""
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
         """Write the returns and advantages of a stream, (T, E) each."""

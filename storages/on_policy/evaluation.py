@@ -1,4 +1,4 @@
-"""What the current actor makes of a rollout, checked before returns and advantages follow from it."""
+"""Evaluation of a rollout by the current actor, with checks of the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ from storages.core.windows.segments import in_time
 from storages.transition import ACT, DONE, LOGP, OBS, OBS2, RHS, RHS2
 
 _EVALUATED_AT_ONCE = 512
-"""Transitions; so many stacks of four frames of 84 x 84 are 58 MB as float32."""
+"""Transitions per call; 512 stacks of four frames of 84 x 84 are 58 MB as float32."""
 
 
 class RolloutEvaluation:
-    """Asks the actor for values and probabilities of a rollout.
+    """Evaluates values and importance ratios of a rollout with the actor.
 
     Args:
         ring: holds the rollout.
@@ -29,13 +29,13 @@ class RolloutEvaluation:
         self._ring, self._device = ring, device
 
     def values(self, ask: Callable[[Any, Any, torch.Tensor], torch.Tensor]) -> NDArray[np.float32]:
-        """(T, E): the values of all observations.
+        """Return the values (T, E) of all observations.
 
         Args:
-            ask: a method of the actor, for the values of observations.
+            ask: the actor's method for the values of observations.
 
         Raises:
-            ValueError: its answer is not one finite number for each observation.
+            ValueError: its result is not one finite number for each observation.
         """
         ring = self._ring
         first, count = ring.oldest * ring.envs, ring.live_steps * ring.envs
@@ -56,16 +56,16 @@ class RolloutEvaluation:
         worthless: NDArray[np.bool_],
         ask: Callable[[Any, Any, torch.Tensor], torch.Tensor],
     ) -> NDArray[np.float32]:
-        """(T, E): the value of what followed each transition.
+        """Return the values (T, E) of the next observations.
 
         Args:
             values: (T, E), of the observations.
-            ends: (T, E), where the next row does not continue a transition.
-            worthless: (T, E), where an end has no value after it.
-            ask: a method of the actor, for the values of observations.
+            ends: (T, E), where the next row does not continue a transition's episode.
+            worthless: (T, E), where the next value is 0 at an end, as after a termination.
+            ask: the actor's method for the values of observations.
 
         Raises:
-            ValueError: its answer is not one finite number for each observation.
+            ValueError: its result is not one finite number for each observation.
         """
         ring = self._ring
         next_values = np.empty(values.shape, np.float32)
@@ -77,7 +77,7 @@ class RolloutEvaluation:
         transitions = ring.oldest * ring.envs + np.flatnonzero(unknown)
         if len(transitions):
             followed = to_batch(ring.gather(transitions, {OBS2, RHS2}), self._device)
-            # What followed continues its episode, so the memory before it is not to be reset.
+            # A next observation continues its episode, so the recurrent state must not be reset.
             done = torch.zeros((len(transitions), 1), device=self._device)
             with torch.no_grad():
                 estimated = ask(followed[OBS2], followed.get(RHS2), done)
@@ -87,19 +87,19 @@ class RolloutEvaluation:
     def ratios_and_values(
         self, ask: Callable[..., tuple[torch.Tensor, ...]], answers: int
     ) -> list[NDArray[np.float32]]:
-        """The importance ratio of what was done, and numbers of what was seen and done, (T, E) each.
+        """Return the importance ratios of the actions, and the other results of a method, (T, E) each.
 
         Args:
-            ask: a method of the actor, called with observations, the memory before the first of them, ends and actions,
-                (T, B, ...), whose first answer is the log probability of actions.
+            ask: a method of the actor, called with observations, the recurrent state before the first one, DONE and
+                actions, (T, B, ...), whose first result is the log-probability of the actions.
             answers: how many tensors (T, B, 1) it returns.
 
         Raises:
-            ValueError: an answer is not one finite number for each observation.
+            ValueError: a result is not one finite number for each observation.
         """
         ring, envs = self._ring, self._ring.envs
         remembers = (RHS,) in ring.layout
-        # A memory runs through the whole rollout; else parts bound what an actor's layers take.
+        # A recurrent state needs the whole rollout; otherwise parts bound the memory of activations.
         steps = ring.live_steps if remembers else max(1, _EVALUATED_AT_ONCE // envs)
         evaluated = [np.empty((ring.live_steps, envs), np.float32) for _ in range(answers)]
         for start in range(0, ring.live_steps, steps):
@@ -109,7 +109,7 @@ class RolloutEvaluation:
             seen = ring.gather(transitions, {OBS, DONE, ACT, LOGP})
             fields = {key: in_time(value, shape) for key, value in seen.items()}
             if remembers:
-                # Another stream of experience does not continue the memory of the one before it.
+                # The recurrent state does not carry over to experience of another worker.
                 fields[DONE] = np.maximum(fields[DONE], begins_of(ring).reshape(*shape, 1))
             batch = to_batch(fields | ring.gather(transitions[:envs], {RHS}), self._device)
             with torch.no_grad():
@@ -121,7 +121,7 @@ class RolloutEvaluation:
         return evaluated
 
     def _checked(self, answer: object, shape: tuple[int, ...], ask: Callable[..., Any]) -> NDArray[np.float32]:
-        """One number for each observation, as an array without the last axis."""
+        """Return a checked result, one number for each observation, as an array without the last axis."""
         ring = self._ring
         asked = f"{ring.owner}: actor.{ask.__name__}"
         if not isinstance(answer, torch.Tensor) or tuple(answer.shape) != shape:
@@ -142,7 +142,7 @@ class RolloutEvaluation:
 
 
 def begins_of(ring: Ring) -> NDArray[np.float32]:
-    """(T * E, 1): 1 where a step of the rollout does not continue the step before it."""
+    """(T * E, 1): 1 where a step does not continue the episode of the step before it."""
     broken = ring.broken()
     begins = np.zeros(broken.shape, np.float32)
     begins[1:] = broken[:-1]

@@ -1,4 +1,4 @@
-"""A rollout whose advantages trade bias for variance: generalized advantage estimation."""
+"""A rollout buffer with generalized advantage estimation (GAE)."""
 
 from typing import ClassVar, Literal
 
@@ -17,7 +17,7 @@ class GAEBuffer(VanillaOnPolicyBuffer):
     """Rollouts with generalized advantage estimates (Schulman et al., arXiv 1506.02438); RET is ADV + VAL.
 
     Args:
-        gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards (whole returns).
+        gae_lambda: 0 for one-step TD errors (more bias), 1 for Monte Carlo returns (more variance).
     """
 
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]

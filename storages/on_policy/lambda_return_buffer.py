@@ -1,4 +1,4 @@
-"""A rollout with lambda returns, of state values or of action values."""
+"""A rollout buffer with lambda returns, of state values or Q-values."""
 
 from typing import ClassVar, Literal
 
@@ -16,12 +16,12 @@ from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 class LambdaReturnBuffer(VanillaOnPolicyBuffer):
     """Rollouts with lambda returns (Sutton and Barto, "Reinforcement Learning", 2018, equation 12.2); ADV is RET - VAL.
 
-    ``G_t = r_t + gamma * ((1 - lambda) * V(s') + lambda * G_{t+1})``. V is what samples hold as VAL and the actor
-    answers: of a critic, for TD(lambda) and Dreamer (arXiv 1912.01603, equation 6); the largest action value, for the
-    Q(lambda) of PQN (arXiv 2407.04811), whose RET is the target of the action that was done.
+    ``G_t = r_t + gamma * ((1 - lambda) * V(s') + lambda * G_{t+1})``. V is VAL of the samples and ``value`` of the
+    actor: the state value for TD(lambda) and Dreamer (arXiv 1912.01603, equation 6); the largest Q-value for the
+    Q(lambda) of PQN (arXiv 2407.04811), where RET is the target of the Q-value of ACT.
 
     Args:
-        trace_lambda: 0 makes one-step targets, 1 whole returns.
+        trace_lambda: 0 for one-step TD targets, 1 for Monte Carlo returns.
     """
 
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A rollout that an older policy may have made, with targets of action values: Retrace corrects for the difference."""
+"""A rollout buffer with Retrace targets, off-policy corrected returns of Q-values."""
 
 from typing import Any, ClassVar, Literal
 
@@ -19,12 +19,12 @@ from storages.transition import ADV, RET
 class RetraceBuffer(VanillaOnPolicyBuffer):
     """Rollouts with Retrace targets: Munos et al., arXiv 1606.02647, equations 3 and 4.
 
-    Samples hold LOGP, the log probability of the action under the policy that acted; VAL is not needed. Before each
-    update phase the current actor is asked for its own probabilities, for Q of what was done, and for the mean V of Q
+    Samples hold LOGP, the log-probability of the action under the behaviour policy; VAL is not needed. Before each
+    update phase the current actor evaluates log-probabilities and Q-values of the actions, and V, the expected Q-value
     under its policy. RET is the Retrace target of Q, ADV is RET - V.
 
     Args:
-        trace_lambda: 0 makes one-step targets; 1 leans on Q as little as the two policies allow.
+        trace_lambda: 0 for one-step targets; 1 for traces cut by the truncated importance ratios alone.
 
     Raises:
         ValueError: the actor has no ``evaluate_action_values``.
@@ -59,6 +59,6 @@ class RetraceBuffer(VanillaOnPolicyBuffer):
         np.subtract(returns, values, out=advantages)
 
     def streams(self) -> list[RewardStream]:
-        """Return the rewards of the rollout, with what the current actor makes of it."""
+        """Return the stream of rewards, with the current actor's ratios, Q-values and values."""
         ratios, action_values, values = self.evaluation.ratios_and_values(self.actor.evaluate_action_values, 3)
         return [self._environments_stream(values)._replace(ratios=ratios, action_values=action_values)]

@@ -1,4 +1,4 @@
-"""Checks of what a rollout is given."""
+"""Checks of samples before they are inserted into a rollout."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from storages.transition import LOGP, VAL, Sample
 
 
 class RolloutGuard(RingObserver):
-    """Refuses steps beyond the end of a rollout, and samples without a field that returns are made of.
+    """Refuses steps beyond a full rollout, and samples without a field that returns are computed from.
 
     Args:
         needed: the fields that samples must have.
@@ -19,7 +19,7 @@ class RolloutGuard(RingObserver):
         self._needed = needed
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Raise what refuses the sample."""
+        """Raise an error if the rollout is full or the sample lacks a field."""
         if ring.live_steps == ring.size:
             raise RuntimeError(f"{ring.owner}: the rollout of {ring.size} steps is full; call reset() first")
         for field in self._needed:
@@ -27,7 +27,7 @@ class RolloutGuard(RingObserver):
                 raise SampleError(f"{ring.owner}: {_NEED[field]}; got {list(sample)}")
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Steps until the rollout is full."""
+        """Return the number of steps until the rollout is full."""
         return ring.size - ring.live_steps
 
 

@@ -1,4 +1,4 @@
-"""A rollout of the current policy: filled, used for a few epochs, emptied."""
+"""A rollout buffer with discounted returns: filled, used for a few epochs, emptied."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, cast
@@ -42,19 +42,19 @@ from storages.transition import (
 
 @with_hyper_parameters
 class VanillaOnPolicyBuffer(Storage):
-    """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns less values.
+    """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns minus values.
 
-    A return reaches to the end of its episode or of the rollout; where the episode was cut by a limit, or the rollout
-    ends, it leans on the actor's value of the true next observation. Where there are IREW and IVAL, IRET and IADV are
-    made of them in the same way, with the algorithm's discount factor of intrinsic rewards. Samples hold VAL and IVAL,
-    or the actor is asked for those that the algorithm names in ``values_when_full``.
+    A return reaches to the end of its episode or of the rollout; where the episode was truncated, or the rollout ends,
+    it bootstraps from the actor's value of the next observation. From IREW and IVAL, where present, IRET and IADV are
+    computed in the same way, with the algorithm's discount factor of intrinsic rewards. Samples hold VAL and IVAL, or
+    the actor evaluates those that the algorithm names in ``values_when_full``.
 
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
-        sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of steps
-            whose episode terminates within the rollout, so that returns are sums of rewards alone, and samples need no
-            VAL. Episodes that a limit cut, or that still run, are lost, which favours short ones.
+        sequence_length: steps of the sequences that a recurrent actor is trained on; None for whole rollouts.
+        cut_episodes: "bootstrap" bootstraps from the actor's values as above. "drop" makes batches only of steps whose
+            episode terminates within the rollout, so that returns are sums of rewards alone, and samples need no VAL.
+            Truncated and running episodes are lost, which biases towards short ones.
     """
 
     size: Count = parameter(kw_only=False)
@@ -63,7 +63,7 @@ class VanillaOnPolicyBuffer(Storage):
 
     on_policy = True
     needs_values: ClassVar[bool] = True
-    """Whether returns that lean on values need those that samples hold."""
+    """Whether bootstrapped returns need the VAL of samples."""
     computed_fields = frozenset({RET, ADV, IRET, IADV})
     unchangeable = frozenset({"size", "sequence_length", "cut_episodes"})
 
@@ -76,32 +76,32 @@ class VanillaOnPolicyBuffer(Storage):
         needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if needs_val else ())]
         self.observe(RolloutGuard(needed))
         self.evaluation = RolloutEvaluation(self._ring, self.device)
-        """Asks the actor what it makes of the rollout."""
+        """Evaluates the rollout with the current actor."""
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse sequences that do not divide a rollout."""
+        """Refuse a sequence length that does not divide the rollout."""
         super().check_hyper_parameters(hyper_parameters)
         size, length = hyper_parameters.get("size"), hyper_parameters["sequence_length"]
         if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
-        """Store steps (steps, E, ...) in their order, without values that the actor is asked for at an update."""
+        """Store consecutive steps (steps, E, ...), without the values that are evaluated when the rollout is full."""
         asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}
         super().insert_data_slice({key: value for key, value in data.items() if key not in asked_for})
 
     def before_gradients(self) -> None:
-        """Make RET and ADV of the rollout so far.
+        """Compute RET and ADV of the rollout so far.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
-            ValueError: the actor's answer is not one finite number for each observation; nothing was made.
+            ValueError: the actor does not return one finite number for each observation; nothing was computed.
         """
         self._refuse_if_empty()
         ring, streams = self._ring, self.streams()
         estimator = self.make_estimator()
-        # Not before the actor has answered: where it raises an error, there are no returns.
+        # Only after the actor was evaluated: if it raises an error, there must be no returns.
         for stream in streams:
             for key in (stream.return_key, stream.advantage_key):
                 ring.columns.add_computed(key, SCALAR)
@@ -109,10 +109,10 @@ class VanillaOnPolicyBuffer(Storage):
             estimator.estimate(stream, returns[..., 0], advantages[..., 0])
 
     def normalize_advantages(self) -> None:
-        """Give ADV a mean of 0 and a standard deviation of 1 over all transitions that batches are made of.
+        """Normalise ADV to mean 0 and standard deviation 1 over all transitions that batches are made of.
 
         Raises:
-            RuntimeError: ``before_gradients`` was not called since what is stored last changed.
+            RuntimeError: ``before_gradients`` was not called since the contents last changed.
         """
         self._refuse_without_returns()
         advantages = self._ring.rollout(ADV)[..., 0]
@@ -120,10 +120,10 @@ class VanillaOnPolicyBuffer(Storage):
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
-    # Its parts
+    # Parts
 
     def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are, with the present hyper-parameters."""
+        """Return the estimator of returns and advantages, with the current hyper-parameters."""
         return self
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
@@ -132,7 +132,7 @@ class VanillaOnPolicyBuffer(Storage):
         np.subtract(returns, stream.values, out=advantages)
 
     def streams(self) -> list[RewardStream]:
-        """Return the rewards of the rollout, and intrinsic ones where there are such, with their values."""
+        """Return the stream of rewards and, where there are any, of intrinsic rewards, with their values."""
         streams = [self._environments_stream(None)]
         has_values = (IVAL,) in self._ring.layout or IVAL in self._values_when_full
         has_intrinsic = has_values and (IREW,) in self._ring.layout and IRET in self.computed_fields
@@ -141,24 +141,24 @@ class VanillaOnPolicyBuffer(Storage):
         return streams
 
     def _environments_stream(self, values: NDArray[np.floating] | None) -> RewardStream:
-        """The environments' rewards, with values (T, E) of observations; VAL's where None."""
+        """Return the stream of environment rewards, with values (T, E) of observations; those of VAL where None."""
         ring = self._ring
         broken = ring.broken()
         values = self._values(VAL, values)
         terminated = ring.rollout(DONE2)[..., 0] | ring.skipped()
         if self.cut_episodes == "drop":
-            # No return that is learnt from leans on what followed a cut, and an actor need not have values.
+            # No return that is learnt from is bootstrapped, and an actor need not have values.
             next_values = np.zeros(broken.shape, np.float32)
         else:
             next_values = self.evaluation.next_values(values, broken, terminated, self.actor.value)
         return RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
 
     def _values(self, key: str, known: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
-        """(T, E): values of observations; they become a field where the algorithm wants them when the rollout is full.
+        """Return values (T, E) of observations; those named in ``values_when_full`` become a field.
 
         Args:
             key: VAL or IVAL.
-            known: what they are, if it has been asked.
+            known: the values, if they were evaluated already.
         """
         ring = self._ring
         is_stored, is_wanted = (key,) in ring.layout, key in self._values_when_full
@@ -175,14 +175,14 @@ class VanillaOnPolicyBuffer(Storage):
         return values
 
     def _intrinsic_stream(self) -> RewardStream:
-        """Intrinsic rewards, whose returns reach beyond the ends of episodes unless the algorithm cuts them.
+        """Return the stream of intrinsic rewards, non-episodic unless ``intrinsic_returns_end`` of the algorithm.
 
         Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894), section 2.3.
         """
         ring, curiosity = self._ring, cast("Curiosity", self.algorithm)
         ends = ring.broken()
         if not curiosity.intrinsic_returns_end:
-            # Where a stream was interrupted without an end, as by a resumed run, the next row never continues it.
+            # An interruption without an end, as by a resumed run, still ends the return.
             ends &= ~ring.ended()
         ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
         values = self._values(IVAL)
@@ -195,27 +195,27 @@ class VanillaOnPolicyBuffer(Storage):
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
+        """Return an iterator over ``num_epochs`` epochs of ``num_mini_batch`` batches, nearly equal in size.
 
-        Where cut episodes are dropped, their transitions are in none, nor are steps in which an environment made none
-        (SKIPPED); batches are smaller then, and may be fewer.
+        An epoch holds every transition once, in random order, without those of dropped episodes (``cut_episodes``) and
+        skipped ones (SKIPPED); batches are smaller then, and may be fewer.
 
-        Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
-        before the first step, DONE where memory starts anew: with an episode, and where the rollout goes on with
-        another stream of experience, as after slices of several workers. MASK is 0 at the steps of episodes that are
-        dropped, of which a sequence may have some, as memory runs through them, and at steps that were skipped.
+        If hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
+        before the first step, DONE where the recurrent state is reset: at the start of an episode, and where the
+        rollout continues with experience of another worker. MASK is 0 at skipped steps and at steps of dropped
+        episodes, which stay in a sequence because the recurrent state runs through them.
 
         Args:
-            num_mini_batch: batches an epoch.
-            mini_batch_size: None, or what the rollout's size divided by the number of batches is, without remainder.
-            num_epochs: times that every transition is used.
+            num_mini_batch: batches in an epoch.
+            mini_batch_size: None, or exactly the number of transitions divided by ``num_mini_batch``.
+            num_epochs: epochs over the rollout.
 
         Raises:
-            EmptyStorageError: nothing is stored, now or when a batch is asked for.
-            RuntimeError: ``before_gradients`` was not called since what is stored last changed, or what is stored
-                changed since the call, which a batch asked for then says.
-            ValueError: a number is no int from 1 on, or the rollout does not divide into so many batches, or not of
-                that size.
+            EmptyStorageError: nothing is stored, now or when a batch is requested.
+            RuntimeError: ``before_gradients`` was not called since the contents last changed, or the contents changed
+                since the call, which is raised when the next batch is requested.
+            ValueError: a count is not an int of at least 1, or the rollout does not divide into so many batches, or
+                not of that size.
         """
         self._refuse_if_empty()
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
@@ -248,7 +248,7 @@ class VanillaOnPolicyBuffer(Storage):
                     yield to_batch(self._ring.gather(transitions), self.device)
 
     def _learnt_from(self) -> NDArray[np.bool_]:
-        """(T, E): whether batches are made of a transition."""
+        """(T, E): whether a transition is in batches."""
         ring = self._ring
         goes_on = ~ring.broken()
         if self.cut_episodes == "bootstrap":
@@ -275,7 +275,7 @@ class VanillaOnPolicyBuffer(Storage):
                 transitions = np.arange(length)[:, None] * envs + chosen
                 fields = ring.gather(transitions.ravel(), self._keys_of_steps())
                 batch = {key: in_time(value, transitions.shape) for key, value in fields.items()}
-                # The memory before the first step is given, whichever stream it is of.
+                # The first step needs no reset: its recurrent state is given as RHS.
                 batch[DONE][1:] = np.maximum(batch[DONE][1:], begins[transitions[1:] - oldest])
                 if self.cut_episodes == "drop" or (SKIPPED,) in ring.layout:
                     batch[MASK] = learnt.reshape(-1, 1)[transitions - oldest].astype(np.float32)
@@ -283,7 +283,7 @@ class VanillaOnPolicyBuffer(Storage):
 
     @property
     def _rollout(self) -> tuple[int, int]:
-        """The first step of the rollout, and the step after its last."""
+        """The first step of the rollout, and the step after its last one."""
         return self._ring.oldest, self._ring.steps
 
     def _refuse_another_rollout(self, rollout: tuple[int, int]) -> None:
@@ -304,7 +304,7 @@ class VanillaOnPolicyBuffer(Storage):
 
 
 _ASKED_FOR = {VAL: "value", IVAL: "intrinsic_value"}
-"""The actor's method that says what a field's values are."""
+"""The actor's method that evaluates a field."""
 
 _TINY = 1e-8
-"""Keeps equal advantages from being divided by 0."""
+"""Prevents division by 0 where all advantages are equal."""

@@ -1,4 +1,4 @@
-"""A rollout that an older policy may have made: V-trace corrects for the difference."""
+"""A rollout buffer with V-trace targets, off-policy corrected returns of state values."""
 
 from typing import ClassVar, Literal
 
@@ -18,14 +18,14 @@ from storages.transition import ADV, RET
 class VTraceBuffer(VanillaOnPolicyBuffer):
     """Rollouts with V-trace targets: Espeholt et al., "IMPALA" (arXiv 1802.01561), section 4.1.
 
-    Before each update phase the current actor is asked for its values and its probabilities of what was done; RET is
-    the V-trace target, ADV the policy-gradient advantage, its weight rho in it. Where the current policy is the one
-    that acted, and with truncation levels from 1 on, RET is what :class:`GAEBuffer` makes with the same lambda.
+    Before each update phase the current actor evaluates values, and log-probabilities of the actions; RET is the
+    V-trace target, ADV the policy-gradient advantage, including its weight rho. On-policy, with truncation levels of at
+    least 1, RET equals that of :class:`GAEBuffer` with the same lambda.
 
     Args:
-        rho_bar: truncation level of an error's importance weight: what the value function converges to.
-        c_bar: truncation level of the weight of what follows: how fast it does.
-        trace_lambda: 0 trusts the value function, 1 the rewards.
+        rho_bar: truncation level of the weight of a TD error; determines the fixed point of the value function.
+        c_bar: truncation level of the trace coefficients; determines the speed of convergence.
+        trace_lambda: 0 for one-step targets (more bias), 1 for full traces (more variance).
     """
 
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
@@ -45,6 +45,6 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         vtrace(rewards, values, next_values, ends, *weights, returns, advantages)
 
     def streams(self) -> list[RewardStream]:
-        """Return the rewards of the rollout, with what the current actor makes of it."""
+        """Return the stream of rewards, with the current actor's ratios and values."""
         ratios, values = self.evaluation.ratios_and_values(self.actor.evaluate_actions, 2)
         return [self._environments_stream(values)._replace(ratios=ratios)]

@@ -1,36 +1,38 @@
-"""Durability: storages that survive the end of their process.
+"""Persistent storages: write-ahead logs, segments on disk, recovery and repair.
 
-Every storage of replay takes ``directory=``. A *write-ahead log* then observes its ring: every ``commit_every * 2 / 3``
-steps it appends a *record* of the new steps, their priorities, counters and the state of the random generator, and
-makes that a commit. The ring stays in memory, and batches are made of it. *Recovery* replays the log into an empty
-ring, so that a storage made again with the same directory is what it was at the last commit, and its next batch is the
-same batch. Log files are deleted once neither the ring nor a *pinned* commit, to which a checkpoint refers, needs them.
+Every replay storage takes ``directory=``. A *write-ahead log* then observes its ring buffer: every
+``commit_every * 2 / 3`` steps it appends a *record* with the new steps, their priorities, counters and the state of the
+random generator, which is one commit. The ring stays in memory, and batches are sampled from it. *Recovery* replays the
+log into an empty ring: a storage made again with the same directory has the state of the last commit, and samples the
+same next batch. Log files are deleted once neither the ring nor a *pinned* commit, to which a checkpoint refers, needs
+them.
 
-:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes, more than memory
-holds, as a log-structured merge tree without compaction does. Steps of unfinished episodes are in a *memtable*, which
-has another write-ahead log. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
-*segments* of a zarr group; a log of commits records each segment with the checksums of its chunks. A *segment cache*
-holds in memory what batches are drawn from, *cold priorities* the errors of all other transitions, and the *live range*
-says which episodes count. A *rollback marker* makes a rollback of both logs one operation.
+:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` stores whole episodes, more than fit
+into memory, like a log-structured merge tree without compaction. The steps of unfinished episodes are in a *memtable*,
+which has its own write-ahead log. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
+*segments* of a zarr group; a second log records each segment with the checksums of its chunks. A *segment cache* holds
+in memory the episodes from which batches are sampled, *cold priorities* hold the errors of all other transitions, and
+the *live range* says which episodes are still stored. A *rollback marker* makes the rollback of both logs atomic.
 
-Steps and segments are kept in the same kind of log, :class:`storages.persistent.log.commit_log.CommitLog`: each record
-is a commit that names the one before it. So recovery, repair, positions, pins, the deletion of files and the note of a
-closed directory (``closed.json``) are the same for both; what differs is only what a commit holds. Several processes
-may read what one writes, and a directory may go on from another one, its ancestor.
+Both logs are of the same class, :class:`storages.persistent.log.commit_log.CommitLog`: each record is a commit with the
+checksum of the previous one. Recovery, repair, positions, pins, the deletion of log files and the closing note
+(``closed.json``) are therefore the same for both; only the content of a commit differs. One process may write to a
+directory while others read it, and a directory may continue another one, its ancestor.
 
-What is promised:
+Guarantees:
 
-- A commit is there as a whole or not at all. A process may be killed at any instant; at most ``commit_every`` steps are
-  missing then. An insertion waits where the disk does not keep up.
-- Everything carries a checksum. Damage is found when it is read: the storage is not made, and a :class:`DamageError`
-  names the file and the steps. :func:`repair` drops what is damaged, keeps the rest, and says what it dropped.
-- With ``durable=True`` this holds after a power cut, too.
-- A write that fails (the disk is full, the directory was deleted) is a :class:`PersistenceError` of the next insertion;
-  memory stays usable, and the write is tried again.
-- One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
-- A directory of another format version is refused by name.
+- Commits are atomic. A process may be killed at any time, and loses at most ``commit_every`` steps. An insertion blocks
+  if the disk does not keep up.
+- Everything has a checksum. Damage is detected when it is read: the storage is not made, and a :class:`DamageError`
+  names the file and the steps. :func:`repair` drops damaged parts, keeps the rest, and reports what it dropped.
+- With ``durable=True`` this also holds after a power cut (fsync).
+- A failed write (the disk is full, the directory was deleted) raises a :class:`PersistenceError` at the next insertion;
+  the storage in memory stays usable, and the write is retried.
+- Only one storage writes to a directory at a time (a file lock). Files hold JSON and the bytes of arrays; reading them
+  cannot run code.
+- A directory of another format version is refused, with an error that names the version.
 
-:func:`read_state` reads a directory from outside. Data sets are read and written as episodes: see
+:func:`read_state` reads a directory without making its storage. Data sets are read and written as episodes: see
 :mod:`storages.datasets`.
 """
 

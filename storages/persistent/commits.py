@@ -1,4 +1,4 @@
-"""Commits of a directory, read without making the storage and without changing anything."""
+"""Read-only look-up of the commits of a directory, without making its storage."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +11,14 @@ from storages.persistent.replay.recovery import SUFFIX
 
 
 def has_commits(directory: str | Path) -> bool:
-    """Whether anything was committed there, to a storage of steps or of episodes."""
+    """Return whether a directory holds a commit, of a replay storage or of a storage of episodes."""
     return any(log.numbers() for log in _logs(directory))
 
 
 def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
-    """Whether the commit of that number and checksum is there: what a state's "position" says.
+    """Return whether a directory holds the commit of a position, with the same number and checksum.
 
-    Only one who has read the directory can know a checksum in it.
+    The checksum shows that the position was taken from this directory.
     """
     commit, checksum = position.get("commit"), position.get("checksum")
     if not isinstance(commit, int) or not isinstance(checksum, int):

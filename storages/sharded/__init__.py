@@ -1,4 +1,4 @@
-"""Sharded replay: several storages in other processes, behind one source of batches for the learner."""
+"""Sharded replay: replay storages in several processes, from which one learner samples batches."""
 
 from storages.sharded.groups import LocalShards, Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.replay_shard import ReplayShard, factory_of_shard

@@ -1,4 +1,4 @@
-"""Where shards live, as a learner and collectors reach them: the protocol, and shards in this process."""
+"""Shard groups: the interface through which learner and collectors call shards, and shards in this process."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,42 +13,42 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ShardLostError(RuntimeError):
-    """A shard died before it answered; what it was asked for is not done, or not known to be."""
+    """Raised where a shard died before it answered; the call may or may not have been executed."""
 
 
 class Pending(Protocol[T_co]):
-    """An answer that is to come."""
+    """Future of an asynchronous call of a shard."""
 
     def result(self) -> T_co:
-        """Wait for the answer.
+        """Wait for the result.
 
         Raises:
             ShardLostError: the shard died.
-            Exception: what the shard raised.
+            Exception: the exception that the shard raised.
         """
 
 
 class ShardGroup(ABC):
-    """The shards of a replay, each known by its position; calls to one shard are done in their order.
+    """The shards of a replay, addressed by position; calls of one shard are executed in order.
 
-    A shard that died is replaced by its group, at the same position: from its directory where it has one.
+    A group replaces a shard that died, at the same position, and restores it from its directory if it has one.
     """
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of shards."""
 
     @abstractmethod
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Begin a method of a :class:`ReplayShard`."""
+        """Call a method of a :class:`ReplayShard` asynchronously."""
 
     @abstractmethod
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
-        """Wait for the first of some answers, or for so long; None where none has come."""
+        """Wait for the first of some calls to finish; return it, or None after the timeout."""
 
     @abstractmethod
     def close(self) -> None:
-        """Commit what shards with directories hold, and end them."""
+        """Commit the shards that have directories, and stop all shards."""
 
     def exchange(
         self,
@@ -58,27 +58,27 @@ class ShardGroup(ABC):
         batches: int,
         batch_size: int,
     ) -> Pending[Reply]:
-        """Begin :meth:`ReplayShard.exchange`."""
+        """Call :meth:`ReplayShard.exchange` asynchronously."""
         return self.begin(shard, "exchange", updates, progress, batches, batch_size)
 
     def summary(self, shard: int) -> Pending[Summary]:
-        """Begin :meth:`ReplayShard.summary`."""
+        """Call :meth:`ReplayShard.summary` asynchronously."""
         return self.begin(shard, "summary")
 
     def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
-        """Begin :meth:`ReplayShard.insert_data_slice`."""
+        """Call :meth:`ReplayShard.insert_data_slice` asynchronously."""
         return self.begin(shard, "insert_data_slice", data)
 
     def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Begin :meth:`ReplayShard.call`."""
+        """Call :meth:`ReplayShard.call` asynchronously."""
         return self.begin(shard, "call", method, *arguments)
 
 
 class LocalShards(ShardGroup):
-    """Shards in this process, which answer at once: for tests, and for storages that are split on one machine.
+    """Shards in this process, called synchronously: for tests, and for storages that are split on one machine.
 
     Args:
-        makers: of the storages.
+        makers: functions that make the storages.
     """
 
     def __init__(self, makers: Sequence[Callable[[], ReplayBuffer]]) -> None:
@@ -86,11 +86,11 @@ class LocalShards(ShardGroup):
         """In the order of their positions."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of shards."""
         return len(self.shards)
 
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Call a method of a shard."""
+        """Call a method of a shard now; return its result as a finished future."""
         answer: Future[Any] = Future()
         try:
             answer.set_result(getattr(self.shards[shard], method)(*arguments))
@@ -99,7 +99,7 @@ class LocalShards(ShardGroup):
         return answer
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
-        """Return the first of some answers."""
+        """Return the first of some calls, all of which are finished."""
         return pending[0] if pending else None
 
     def close(self) -> None:
@@ -109,14 +109,15 @@ class LocalShards(ShardGroup):
 
 
 class SliceWriter:
-    """Sends slices of one collector to the shards in turn, so that all shards hold experience of all collectors.
+    """Sends the slices of one collector to the shards in turn (round robin).
 
-    n-step windows and sequences do not reach from one slice into the next, so slices are to be long beside them.
+    Each shard thus gets experience of all collectors. n-step windows and sequences do not span slices, so slices should
+    be much longer than these.
 
     Args:
         group: the shards.
-        first: which one gets the first slice: the collector's number, so that not all begin with the same one.
-        in_flight: slices that may be on their way; a further one waits for the oldest.
+        first: position of the shard for the first slice; the collector's number spreads collectors over shards.
+        in_flight: slices that may be unanswered; a further one waits for the oldest.
     """
 
     def __init__(self, group: ShardGroup, first: int = 0, in_flight: int = 2) -> None:
@@ -126,14 +127,14 @@ class SliceWriter:
         self._sent: deque[tuple[Pending[int], Mapping[str, Any]]] = deque()
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Send a slice (steps, E, ...), with ERRORS where there are some; it must not be changed any more.
+        """Send a slice (steps, E, ...), with ERRORS if there are initial errors; it must not be changed afterwards.
 
-        A slice whose shard died before it answered is sent to the next shard, so that one may be stored twice: by the
-        shard before its last commit, and again.
+        Delivery is at least once: a slice whose shard died before it answered is sent to the next shard, although the
+        first one may have committed it.
 
         Raises:
-            ShardLostError: no shard takes it.
-            Exception: an earlier slice does not fit, as of ``insert_data_slice``.
+            ShardLostError: no shard accepts the slice.
+            Exception: an error of ``insert_data_slice`` for an earlier slice.
         """
         while len(self._sent) >= self._in_flight:
             self._settle_oldest()

@@ -1,4 +1,4 @@
-"""What a learner knows of shards: which one a batch is drawn of, and what its rows weigh among those of all."""
+"""The learner's view of the shards: from which shard to sample a batch, and how to correct importance weights."""
 
 import warnings
 from typing import NamedTuple
@@ -20,28 +20,28 @@ class _Identity(NamedTuple):
 class KnownShards:
     """The latest summary of each shard.
 
-    A batch is drawn of one shard, chosen with the probability in which the sum of the shard's priorities stands to that
-    of all (of uniform shards, the number of rows). A row of priority ``p`` is then drawn with probability
-    ``P = p / sum``, as if one storage held all. Importance weights ``(N P)**-beta`` are of the number of rows ``N`` of
-    all shards, over the largest such weight among them: Schaul et al., arXiv 1511.05952, section 3.4. Summaries are a
-    little older than the batches; weights are of the probability by which a row was drawn in fact.
+    Each batch is sampled from one shard, chosen with probability proportional to the sum of its priorities (of uniform
+    shards, to its number of rows). A row of priority ``p`` is then drawn with probability ``P = p / sum``, as from a
+    single storage of all rows. Importance weights are ``(N P)**-beta``, with the number of rows ``N`` of all shards,
+    divided by the largest such weight: Schaul et al., arXiv 1511.05952, section 3.4. Summaries are a little older than
+    the batches; weights are those of the probability with which a row was actually drawn.
 
     Args:
-        count: how many shards there are.
+        count: number of shards.
     """
 
     def __init__(self, count: int) -> None:
         self.summaries: list[Summary | None] = [None] * count
-        """By position; None of a shard that has not answered yet, or does not answer."""
+        """Summaries by position; None for a shard that has not answered yet, or does not answer any more."""
         self._identities: list[_Identity] = []
-        """Of all shards that ever answered, those that died included."""
+        """All shards that ever answered, including those that died."""
         self._current: list[int | None] = [None] * count
-        """Which of these each shard is."""
+        """Index into ``_identities`` of the present shard at each position."""
         self._transitions = [0] * count
-        """How many each held when it answered last."""
+        """Number of transitions in each shard when it last answered."""
 
     def learn(self, shard: int, summary: Summary) -> bool:
-        """Note an answer; returns whether the shard has taken the place of another, of which a warning tells."""
+        """Store a summary; return whether the shard has replaced one that died, and warn of that."""
         current = self._current[shard]
         is_new = current is None or self._identities[current].identity != summary.identity
         if is_new:
@@ -54,49 +54,49 @@ class KnownShards:
 
     @property
     def answering(self) -> list[Summary]:
-        """Summaries of the shards that answer."""
+        """Summaries of the shards that answer at present."""
         return [summary for summary in self.summaries if summary is not None]
 
     def lose(self, shard: int) -> None:
-        """Draw nothing of a shard until it answers again."""
+        """Sample no batches from a shard until it answers again."""
         self.summaries[shard] = None
 
-    # Which shard a row is of
+    # Row indices
 
     def first_index(self, shard: int) -> int:
-        """What is added to the numbers of a shard's transitions, so that no two shards that ever were share one."""
+        """Return the offset of a shard's transition numbers that makes them unique among all shards, past ones too."""
         current = self._current[shard]
         assert current is not None
         return current << _BITS_OF_A_NUMBER
 
     def shard_of(self, index: int) -> tuple[int, str] | None:
-        """The position and the identity of the shard of a row; None where it has died since."""
+        """Return the position and the identity of the shard of a row; None if that shard has died."""
         identity = index >> _BITS_OF_A_NUMBER
         if not 0 <= identity < len(self._identities):
             raise ValueError(f"ShardedReplay: INDICES has {index}, which is of no shard; give it batches of its own")
         found = self._identities[identity]
         return found if self._current[found.shard] == identity else None
 
-    # What is drawn
+    # Sampling
 
     @property
     def eta(self) -> float | None:
-        """Share of a sequence's largest error in that of the sequence; None where shards follow no errors."""
+        """Weight of the largest error in the error of a sequence (R2D2); None if shards have no priorities."""
         return next((summary.eta for summary in self.answering if summary.eta is not None), None)
 
     @property
     def rows(self) -> int:
-        """Of all shards that answer."""
+        """Number of rows in all shards that answer."""
         return sum(summary.mass.rows for summary in self.answering)
 
     @property
     def total(self) -> float:
-        """The sum of all priorities."""
+        """Sum of all priorities."""
         return sum(summary.mass.total for summary in self.answering)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """(S,): with which a batch is drawn of each shard; zeros where none holds anything."""
+        """Probability with which a batch is sampled from each shard, (S,); zeros if all shards are empty."""
         masses = [Mass(0, 0.0) if summary is None else summary.mass for summary in self.summaries]
         rows, totals = (np.array([mass[field] for mass in masses], np.float64) for field in (0, 1))
         uniform: NDArray[np.float64]
@@ -111,7 +111,7 @@ class KnownShards:
         return probabilities
 
     def choose(self, generator: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """(count,): the shards of batches, each drawn from its own part of the whole mass, in random order."""
+        """Choose the shards (count,) of batches, by stratified sampling, in random order."""
         bounds = np.cumsum(self.probabilities)
         places = (np.arange(count) + generator.random(count)) / count * bounds[-1]
         chosen = np.searchsorted(bounds, places, side="right")
@@ -121,11 +121,11 @@ class KnownShards:
         return shards
 
     def factor(self, mass: Mass, probability: float) -> float:
-        """What importance weights of a shard are multiplied with to be weights among the rows of all shards.
+        """Return the factor that converts a shard's importance weights to those of a single storage of all rows.
 
         Args:
-            mass: of the shard, when it drew the batch.
-            probability: by which the shard was chosen.
+            mass: mass of the shard when it sampled the batch.
+            probability: probability with which the shard was chosen.
         """
         if mass.beta == 0 or mass.total == 0:
             return 1.0

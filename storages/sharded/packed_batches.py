@@ -1,4 +1,4 @@
-"""Batches as numpy's records, which travel between processes in one piece of memory."""
+"""Batches as NumPy structured arrays, which are sent between processes as one block of memory."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from storages.transition import Batch
 
 PackedBatches: TypeAlias = list[NDArray[np.void]]
-"""Records, each a batch; batches of equal shapes and dtypes that follow each other are one array of them."""
+"""Structured arrays, each element a batch; consecutive batches of equal shapes and dtypes share one array."""
 
 
 def pack(batches: Sequence[Batch]) -> PackedBatches:
-    """Copy batches of tensors on the CPU into records."""
+    """Copy batches of tensors on the CPU into structured arrays."""
     packed = []
     for dtype, alike in itertools.groupby(batches, _record_of):
         rows = list(alike)

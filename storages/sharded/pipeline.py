@@ -1,4 +1,4 @@
-"""Batches of shards, asked for ahead of the learner."""
+"""Prefetching of batches from shards."""
 
 import time
 from collections import Counter, deque
@@ -17,39 +17,39 @@ _SECONDS_BETWEEN_ATTEMPTS = 0.05
 
 
 class Told(NamedTuple):
-    """What a learner tells shards with the next round of messages."""
+    """Priority updates and progress that a learner sends to shards with the next round of requests."""
 
     updates: Mapping[int, Sequence[Update]]
-    """By position of the shard."""
+    """Priority updates by position of the shard."""
     progress: tuple[int, int] | None
-    """Of the run; None where shards know it."""
+    """Progress of the run; None if it was sent before."""
 
 
 TakeTold: TypeAlias = Callable[[], Told]
-"""Returns what was not told yet."""
+"""Returns the updates and the progress that were not sent yet."""
 
 
 class ShardBatch(NamedTuple):
-    """A batch as a shard drew it."""
+    """A batch as a shard sampled it."""
 
     fields: dict[str, Any]
-    """Arrays, or dicts of such, the caller's alone."""
+    """Arrays, or dicts of arrays, which the caller owns."""
     shard: int
     factor: float
-    """What its importance weights are multiplied with to be weights among the rows of all shards."""
+    """Factor that converts its importance weights to those of a single storage of all rows."""
 
 
 class Pipeline:
-    """Asks shards for batches, several with one message, and for further ones before those are used up.
+    """Requests batches from shards, several in one message, and prefetches further ones.
 
     Args:
         group: the shards.
-        known: what is known of them; every answer is noted there.
-        batches_at_once: batches of a round of messages, of all shards together.
-        rounds_ahead: rounds that are on their way while the learner uses one.
-        patience_seconds: how long an answer is waited for before the learner goes on with other shards.
-        give_up_seconds: how long it waits where none answers.
-        replaced: called with the position of a shard that has taken the place of one that died.
+        known: the latest summaries, updated with every answer.
+        batches_at_once: batches of a round of requests, from all shards together.
+        rounds_ahead: rounds that are prefetched while the learner uses one.
+        patience_seconds: timeout of a shard, after which the learner continues with the others.
+        give_up_seconds: timeout of all shards, after which an error is raised.
+        replaced: called with the position of a shard that has replaced one that died.
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class Pipeline:
         self._batches_at_once, self._rounds_ahead = batches_at_once, rounds_ahead
         self._patience_seconds, self._give_up_seconds = patience_seconds, give_up_seconds
         self._queue: deque[_Request] = deque()
-        """An entry for each batch that is on its way or has come, in the order in which they are used."""
+        """An entry for each requested batch, received or not, in the order of use; entries of one request are equal."""
         self._awaited: dict[int, Pending[Any]] = {}
-        """Answers to come that bring no batches, the latest of each shard."""
+        """The latest pending call of each shard that returns no batches."""
 
     def batches(
         self, generator: np.random.Generator, batch_size: int, count: int, take_told: TakeTold
     ) -> Iterator[ShardBatch]:
-        """Iterate over ``count`` batches; where rounds are ahead, more are asked for, for later calls.
+        """Iterate over ``count`` batches; with ``rounds_ahead``, further ones are requested for later calls.
 
         Args:
             generator: chooses shards.
             batch_size: rows of a batch.
             count: number of batches.
-            take_told: what to tell the shards with the next round.
+            take_told: returns the updates to send with the next round of requests.
 
         Raises:
-            EmptyStorageError: no shard holds anything.
+            EmptyStorageError: all shards are empty.
             ShardLostError: no shard answers.
         """
         for number in range(count):
@@ -96,7 +96,7 @@ class Pipeline:
             yield ShardBatch(next(request.batches), request.shard, request.factor)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
-        """Ask all shards for their summaries, and wait for them."""
+        """Request the summaries of all shards, and wait for them."""
         for shard in range(len(self._group)):
             self._awaited[shard] = self._group.summary(shard)
         for shard, pending in list(self._awaited.items()):
@@ -106,7 +106,7 @@ class Pipeline:
                 self._known.lose(shard)
 
     def drop(self) -> None:
-        """Drop batches that were asked for and not used."""
+        """Drop requested batches that were not used."""
         while self._queue:
             if self._queue[0].batches is None:
                 self._receive(self._queue[0])
@@ -116,7 +116,7 @@ class Pipeline:
     # Inside
 
     def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_told: TakeTold) -> None:
-        """Ask for further batches, unless enough are on their way."""
+        """Send a round of requests, unless enough batches are queued."""
         if len(self._queue) > self._rounds_ahead * self._batches_at_once:
             return
         for shard, pending in list(self._awaited.items()):
@@ -140,7 +140,7 @@ class Pipeline:
         self._queue.extend(requests[shard] for shard in chosen)
 
     def _receive(self, request: "_Request") -> None:
-        """Wait for an answer; leave out its batches where none comes."""
+        """Wait for the batches of a request; remove its entries from the queue if no answer comes."""
         answer = None
         if self._group.wait([request.pending], self._patience_seconds) is not None:
             answer = self._hear(request.shard, request.pending)
@@ -156,12 +156,12 @@ class Pipeline:
             self._queue = deque(entry for entry in self._queue if entry is not request)
 
     def _hear(self, shard: int, pending: Pending[Any]) -> Any:
-        """Note an answer that has come, and return it; None where the shard died."""
+        """Process the result of a finished call, and return it; None if the shard died."""
         try:
             answer: Reply | Summary = pending.result()
         except ShardLostError:
             self._known.lose(shard)
-            # It is answered when the shard is replaced.
+            # The replacement of the shard answers it.
             self._awaited[shard] = self._group.summary(shard)
             return None
         if self._known.learn(shard, answer.summary if isinstance(answer, Reply) else answer):
@@ -171,7 +171,7 @@ class Pipeline:
         return answer
 
     def _wait_for_any(self) -> None:
-        """Wait until a shard answers that holds something."""
+        """Wait until a shard that is not empty answers."""
         known, deadline = self._known, time.monotonic() + self._give_up_seconds
         while not known.probabilities.any():
             if not self._awaited:
@@ -188,16 +188,16 @@ class Pipeline:
 
 
 class _Request:
-    """Batches of one shard that were asked for with one message.
+    """A request for batches of one shard.
 
     Args:
-        shard: its position.
-        probability: by which it was chosen.
-        pending: the answer.
+        shard: position of the shard.
+        probability: probability with which it was chosen.
+        pending: the pending call.
     """
 
     def __init__(self, shard: int, probability: float, pending: Pending[Reply]) -> None:
         self.shard, self.probability, self.pending = shard, probability, pending
         self.batches: Iterator[dict[str, Any]] | None = None
-        """Those that were not used yet; None before they have come."""
+        """Batches that were not used yet; None before the answer has come."""
         self.factor = 1.0

@@ -1,4 +1,4 @@
-"""One shard of a replay: a storage that serves prepared batches to a learner in another process."""
+"""One shard of a sharded replay: a storage that sends sampled batches to a learner in another process."""
 
 import os
 import uuid
@@ -21,72 +21,72 @@ T = TypeVar("T")
 
 
 class Summary(NamedTuple):
-    """What a learner has to know of a shard in order to draw of several as if they were one."""
+    """State of a shard that a learner needs in order to sample from several shards as from one storage."""
 
     identity: str
-    """Of the object: a shard that replaces one that died has another."""
+    """Unique id of the :class:`ReplayShard`; a replacement has another one."""
     mass: Mass
-    """What it draws from."""
+    """Number of rows and sum of priorities, among others."""
     eta: float | None
-    """Share of a sequence's largest error in that of the sequence; None of a shard that follows no errors."""
+    """Weight of the largest error in the error of a sequence (R2D2); None if the shard has no priorities."""
     transitions: int
-    """How many it holds."""
+    """Number of stored transitions."""
     inserted: int
-    """How many were ever inserted."""
+    """Number of transitions that were ever inserted."""
     capacity: int
     num_envs: int
     nbytes: int
 
 
 class Reply(NamedTuple):
-    """A shard's answer to a learner."""
+    """A shard's answer to :meth:`ReplayShard.exchange`."""
 
     summary: Summary
-    """As it was when the batches were drawn."""
+    """State of the shard when the batches were sampled."""
     batches: PackedBatches
-    """Those that were asked for; none where the shard is empty."""
+    """The requested batches; none if the shard is empty."""
 
 
 class Update(NamedTuple):
-    """Errors of rows that a shard drew."""
+    """New errors of rows that a shard sampled."""
 
     identity: str
-    """Of the shard that drew them: one that replaced it meanwhile leaves them out."""
+    """Identity of the shard that sampled them; a replacement ignores the update."""
     transitions: NDArray[np.int64]
-    """(N,): the shard's numbers of the transitions with which the rows begin."""
+    """(N,): the shard's numbers of the first transitions of the rows."""
     errors: NDArray[np.floating]
-    """(N,): of sequences and episodes, those of their steps taken together."""
+    """(N,): errors of the rows; that of a sequence or episode combines the errors of its steps."""
 
 
 class ReplayShard:
-    """Owns a storage in the process where it lives, and does what a learner and collectors ask of it.
+    """Owns a storage, and executes the calls of a learner and of collectors in other processes.
 
-    Batches land on the CPU; the learner moves them to its device. The object is called by one thread.
+    Batches are on the CPU; the learner moves them to its device. The object is not thread-safe.
 
     Args:
-        make: makes the storage: a new one, or with a directory the one that was kept there.
+        make: makes the storage; one with a directory is restored from it.
 
     Raises:
-        ValueError: it is no storage that shards are made of.
+        ValueError: the storage is of a kind that cannot be a shard.
     """
 
     def __init__(self, make: Callable[[], ReplayBuffer]) -> None:
         self.storage = storage = make()
-        """What it owns."""
+        """The storage of the shard."""
         refuse_what_no_shard_can_be(type(storage), vars(storage))
         self._identity = uuid.uuid4().hex
 
     def exchange(
         self, updates: Sequence[Update], progress: tuple[int, int] | None, batches: int, batch_size: int
     ) -> Reply:
-        """Let errors of updates count, and then draw batches.
+        """Update priorities, and then sample batches.
 
         Args:
-            updates: of earlier batches; errors of rows that were overwritten since are left out, and updates of
-                batches that another shard drew, which this one replaces.
-            progress: of the run, as ``set_progress`` takes it; None where it is as before.
-            batches: how many to draw.
-            batch_size: rows of each.
+            updates: new errors of earlier batches; those of rows that were overwritten since, or that another shard
+                at this position sampled before it died, are ignored.
+            progress: arguments of ``set_progress``; None if they are unchanged.
+            batches: number of batches to sample.
+            batch_size: rows of each batch.
         """
         for update in updates:
             if update.identity == self._identity and (priorities := self.storage.priorities) is not None:
@@ -98,12 +98,12 @@ class ReplayShard:
             try:
                 drawn = list(self.storage.generate_batches(batches, batch_size))
             except EmptyStorageError:
-                # A storage of whole episodes has none until one has ended.
+                # A storage that samples whole episodes has no rows until one has ended.
                 summary = summary._replace(mass=Mass(0, 0.0))
         return Reply(summary, pack(drawn))
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> int:
-        """Store a slice, with ERRORS where the collector computed some; returns how many transitions are stored."""
+        """Store a slice, with ERRORS if the collector computed them; return the number of stored transitions."""
         self.storage.insert_data_slice(data)
         return len(self.storage)
 
@@ -112,13 +112,13 @@ class ReplayShard:
         return getattr(self.storage, method)(*arguments)
 
     def process_id(self) -> int:
-        """The process that it lives in."""
+        """Return the id of the process of the shard."""
         return os.getpid()
 
     def summary(self) -> Summary:
-        """What the shard holds now."""
+        """Return the present summary."""
         storage = self.storage
-        # The priorities are made with the mass.
+        # First, because reading the mass creates the priorities.
         mass = storage.mass
         return Summary(
             self._identity,
@@ -133,17 +133,17 @@ class ReplayShard:
 
 
 def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any]:
-    """Return the factory of one of several shards that together hold what one storage would.
+    """Return the factory of one shard of a storage that is divided into ``of`` shards.
 
     ``size`` and ``max_bytes`` are divided, rounded up; ``directory`` becomes ``directory/shard-<number>``.
 
     Args:
-        factory: of the whole.
-        number: of the shard, from 0.
-        of: how many there are.
+        factory: factory of the undivided storage.
+        number: number of the shard, from 0.
+        of: number of shards.
 
     Raises:
-        ValueError: it is no storage that shards are made of, or there is no such shard.
+        ValueError: the storage is of a kind that cannot be a shard, or ``number`` is out of range.
     """
     if not 0 <= number < of:
         raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
@@ -159,19 +159,19 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
 
 
 def directory_of_shard(directory: str | Path, number: int) -> Path:
-    """Where one of several shards is kept that together hold what the storage of a directory would."""
+    """Return the directory of one shard of a storage with a directory."""
     return Path(directory) / f"shard-{number}"
 
 
 def refuse_what_no_shard_can_be(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None:
-    """Refuse a storage whose batches are no part of those of a larger one.
+    """Refuse a storage that cannot be a shard, because its sampling depends on the transitions of all shards.
 
     Args:
-        cls: of the storage.
-        hyper_parameters: of the storage.
+        cls: class of the storage.
+        hyper_parameters: hyper-parameters of the storage.
 
     Raises:
-        ValueError: the message names what stands against it.
+        ValueError: it cannot be a shard; the message says why.
     """
     name = cls.__name__
     if not issubclass(cls, ReplayBuffer):

@@ -1,4 +1,4 @@
-"""Several shards behind one source of batches, as if one storage held what they hold."""
+"""Sharded replay: batches sampled from several shards as from a single storage."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,34 +26,33 @@ _FURTHER_ATTEMPTS = 3
 
 
 class ShardedReplay:
-    """Makes batches of shards: replay storages that live in other processes, or on other machines.
+    """Samples batches from shards: replay storages in other processes, or on other machines.
 
-    Each batch is drawn of one shard. The shard is chosen with the probability in which the sum of its priorities stands
-    to that of all shards (of uniform storages, the number of its rows), so that a row is as likely as if one storage
-    held everything; WEIGHTS are those of that storage, too. Ape-X (Horgan et al., arXiv 1803.00933) has one replay
-    memory for all actors, which shards then stand for; Reverb (Cassirer et al., arXiv 2102.04736, section 3.5) has
-    independent servers, each with weights of its own rows. Ranks (``prioritization="rank"``) are those within a shard.
+    Each batch is sampled from one shard, chosen with probability proportional to the sum of its priorities (of uniform
+    storages, to its number of rows). Each row is therefore as likely as in a single storage of all rows, and WEIGHTS
+    are the importance weights of that storage. Ape-X (Horgan et al., arXiv 1803.00933) has a single replay memory for
+    all actors, which the shards replace; Reverb (Cassirer et al., arXiv 2102.04736, section 3.5) has independent
+    servers, each with weights of its own rows. Ranks (``prioritization="rank"``) are those within a shard.
 
-    Batches are asked for ahead of the learner, ``batches_at_once`` with one round of messages. Errors go back with the
-    next round, to the shard that drew the batch: not to a row that was overwritten since, nor to a shard that replaced
-    one that died. With ``batches_at_once=1`` and ``rounds_ahead=0`` every batch is drawn after the errors of the one
-    before count, as in one storage; with the defaults, a batch may be drawn up to 32 updates before it is used, as
+    Batches are prefetched, ``batches_at_once`` in one round of requests. New priorities are sent with the next round,
+    to the shard that sampled the batch; those of rows that were overwritten since, or of a shard that died, are
+    ignored. With ``batches_at_once=1`` and ``rounds_ahead=0`` every batch is sampled after the priority update of the
+    previous one, as in a single storage. With the defaults, a batch may be sampled up to 32 updates before it is used;
     Ape-X's learner prefetches 16.
 
-    Experience need not come through it: collectors send slices to the shards themselves, each by a
-    :class:`SliceWriter`, with ERRORS where they compute initial priorities. :meth:`insert_data_slice` sends them from
-    here.
+    Collectors can send slices to the shards directly, each with its own :class:`SliceWriter`, with ERRORS if they
+    compute initial priorities. :meth:`insert_data_slice` sends slices from the learner's process.
 
-    A shard that dies is replaced by its group. One with a directory comes back with what it had committed, another one
-    is empty; a warning says how much is lost. Batches are drawn of the others meanwhile.
+    A shard that dies is replaced by its group: restored from the last commit if it has a directory, and empty
+    otherwise. A warning says how many transitions are lost. Meanwhile, batches are sampled from the other shards.
 
     Args:
         group: the shards.
-        device: where batches land.
-        batches_at_once: batches of a round of messages, of all shards together.
-        rounds_ahead: rounds that are on their way while the learner uses one.
-        patience_seconds: how long a shard may take to answer before the learner goes on with the others.
-        give_up_seconds: how long no shard may answer before that is an error.
+        device: device of the batches.
+        batches_at_once: batches of a round of requests, from all shards together.
+        rounds_ahead: rounds that are prefetched while the learner uses one.
+        patience_seconds: timeout of a shard, after which the learner continues with the others.
+        give_up_seconds: timeout of all shards, after which an error is raised.
 
     Raises:
         ValueError: a number is outside its range, or there are no shards.
@@ -94,33 +93,33 @@ class ShardedReplay:
             self._take_up_replacement,
         )
         self.states_kept = Storage.states_kept
-        """As of storages, of each shard."""
+        """``states_kept`` of each shard's storage."""
         self._positions: dict[int, Any] = {}
-        """The commit of each shard with a directory that the latest state refers to."""
+        """Position of the commit to which the latest state refers, for each shard with a directory."""
         self._generator = np.random.default_rng()
         self._writer = SliceWriter(group)
         self._batch_size = 0
         self._drawn = 0
-        """Rows of all batches so far."""
+        """Number of rows in all batches so far."""
         self._updates: list[Fetched] = []
-        """Rows of updates and their errors, and what steps the rows are of, that no shard was told of."""
+        """Updates that were not sent to shards yet: indices, errors and, for sequences and episodes, steps."""
         self._progress: tuple[int, int] | None = None
-        """The run's, where shards were not told of it."""
+        """Progress of the run, if it was not sent to shards yet."""
         self._last_progress = (0, 1)
 
-    # What the learner calls
+    # Called by the learner
 
     def before_gradients(self) -> None:
-        """Do nothing: a replay has nothing to prepare."""
+        """Do nothing: there is nothing to prepare before an update phase."""
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """Return an iterator of ``num_epochs * num_mini_batch`` batches, each of one shard.
+        """Return an iterator of ``num_epochs * num_mini_batch`` batches, each from one shard.
 
         Raises:
-            EmptyStorageError: no shard holds anything; raised by the call.
-            ValueError: a number is no int from 1 on.
+            EmptyStorageError: all shards are empty; raised by the call.
+            ValueError: a number is no positive int.
             ShardLostError: no shard answers.
         """
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, _OWNER)
@@ -136,19 +135,19 @@ class ShardedReplay:
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
-        """Send a slice to the next shard, as :meth:`SliceWriter.write`.
+        """Send a slice to the next shard, like :meth:`SliceWriter.write`.
 
         Raises:
-            ShardLostError: no shard takes it.
-            Exception: an earlier slice does not fit, as of ``insert_data_slice`` of storages.
+            ShardLostError: no shard accepts the slice.
+            Exception: an error of a storage's ``insert_data_slice`` for an earlier slice.
         """
         self._writer.write(data)
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Let priorities follow the errors in ``info``, with the next round; returns it with metrics of all shards.
+        """Queue a priority update with the errors in ``info``; return ``info`` with metrics of all shards.
 
         Raises:
-            ValueError: shards have priorities, and ``info`` not one error for each row of the batch.
+            ValueError: shards have priorities, but ``info`` does not have one error for each row of the batch.
         """
         known = self._known
         metrics = {
@@ -166,20 +165,20 @@ class ShardedReplay:
         return {**info, **metrics}
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Say how far the run has come; schedules of the shards follow with the next round."""
+        """Set the progress of the run, which the schedules of the shards get with the next round of requests."""
         if (steps, target_steps) != self._last_progress:
             self._progress = self._last_progress = (steps, target_steps)
 
     def after_episodes(self, returns: Sequence[float]) -> None:
-        """Do nothing: no storage that follows returns can be a shard."""
+        """Do nothing: a storage that adapts to returns cannot be a shard."""
 
     def include_next_actions(self) -> None:
-        """Let batches hold ACT2 and TAKEN2 from here on."""
+        """Add ACT2 and TAKEN2 to all further batches."""
         self._pipeline.drop()
         self._call_all("include_next_actions")
 
     def newest_steps(self, steps: int) -> Batch:
-        """Refuse: which steps are the newest, no shard can say.
+        """Raise an error: a shard does not know the newest steps of all shards.
 
         Raises:
             NotImplementedError: always.
@@ -190,7 +189,7 @@ class ShardedReplay:
         """Change a hyper-parameter of all shards.
 
         Raises:
-            ValueError: as of the storages.
+            ValueError: the storages refuse the name or the value.
         """
         self._pipeline.drop()
         self._call_all("update_storage_parameter", name, value)
@@ -203,10 +202,10 @@ class ShardedReplay:
         self._pipeline.refresh()
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the generator that chooses shards anew, and those of the shards."""
+        """Seed the generator that chooses shards, and those of the shards."""
         self._pipeline.drop()
         root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        # Not by spawn(), which changes what it is called on.
+        # Not by spawn(), which changes the state of the caller's SeedSequence.
         parts = [
             np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, part))
             for part in range(len(self.group) + 1)
@@ -218,10 +217,10 @@ class ShardedReplay:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all shards and what chooses among them, as tensors and plain data.
+        """Return the states of all shards and of the generator, as tensors and plain data.
 
-        Of shards with directories, the positions of commits in these. Batches that are on their way are dropped, so
-        that a run that goes on draws the same ones as a run that is resumed.
+        The state of a shard with a directory refers to the position of a commit. Prefetched batches are dropped, so
+        that a run that continues samples the same batches as a resumed one.
         """
         self._settle()
         self._call_all("__setattr__", "states_kept", self.states_kept)
@@ -233,8 +232,8 @@ class ShardedReplay:
         """Restore the state returned by `state_dict`.
 
         Raises:
-            ValueError: it is no such state, or of another number of shards.
-            PersistenceError: a directory does not have the commit.
+            ValueError: the state is incomplete, or has another number of shards.
+            PersistenceError: a directory does not have the commit of the state.
         """
         refuse_incomplete(state, ("shards", "generator", "drawn"), _OWNER)
         if len(state["shards"]) != len(self.group):
@@ -248,22 +247,22 @@ class ShardedReplay:
         self._pipeline.refresh()
 
     def flush(self) -> None:
-        """Let all shards with directories commit everything."""
+        """Commit everything in all shards with directories."""
         self._settle()
         self._call_all("flush")
 
     def close(self) -> None:
-        """Commit everything, and end the shards."""
+        """Commit everything, and stop the shards."""
         self.group.close()
 
     @property
     def capacity(self) -> int:
-        """Transitions that fit."""
+        """Number of transitions that fit into all shards."""
         return sum(summary.capacity for summary in self._summaries_now())
 
     @property
     def num_envs(self) -> int:
-        """Transitions in a step of each shard; 0 before it is known."""
+        """Number of environments in a step of each shard; 0 before it is known."""
         return max((summary.num_envs for summary in self._summaries_now()), default=0)
 
     @property
@@ -272,7 +271,7 @@ class ShardedReplay:
         return sum(summary.nbytes for summary in self._summaries_now())
 
     def __len__(self) -> int:
-        """Transitions that the shards hold now."""
+        """Number of transitions that are stored in all shards."""
         return sum(summary.transitions for summary in self._summaries_now())
 
     def __repr__(self) -> str:
@@ -294,7 +293,7 @@ class ShardedReplay:
             yield self._transfer.receive(self._transfer.send(fields))
 
     def _take_told(self) -> Told:
-        """Take what updates said, by shard; that of shards that died is left out."""
+        """Return the queued updates by shard, and clear the queue; those of shards that died are left out."""
         known, updates, self._updates = self._known, self._updates, []
         parts: defaultdict[tuple[int, str], list[tuple[NDArray[np.int64], NDArray[np.floating]]]] = defaultdict(list)
         for fetched in updates:
@@ -315,7 +314,7 @@ class ShardedReplay:
         return Told(told, progress)
 
     def _settle(self) -> None:
-        """Drop batches that are on their way, and tell shards all that updates said, and slices."""
+        """Wait for all slices, drop prefetched batches, and send all queued updates."""
         self._writer.flush()
         self._pipeline.drop()
         updates, progress = self._take_told()
@@ -327,18 +326,25 @@ class ShardedReplay:
         self._pipeline.refresh()
 
     def _take_up_replacement(self, shard: int) -> None:
-        """Let a shard that came back keep the commit that the latest state refers to."""
+        """Pin the commit to which the latest state refers in a shard that was replaced."""
         self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
         if shard in self._positions:
             self.group.call(shard, "pin", self._positions[shard])
 
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
-        """What a method of each shard's storage returns; shards work at the same time."""
+        """Call a method of all shards' storages concurrently; return the results."""
         answers = [self.group.call(shard, method, *arguments) for shard in range(len(self.group))]
         return [self._result_of(shard, method, *arguments, first=answer) for shard, answer in enumerate(answers)]
 
     def _result_of(self, shard: int, method: str, *arguments: Any, first: Pending[Any] | None = None) -> Any:
-        """What a method of a shard's storage returns; where it dies, its replacement is asked."""
+        """Return the result of a method of a shard's storage; call its replacement if the shard dies.
+
+        Args:
+            shard: position of the shard.
+            method: name of the method.
+            arguments: arguments of the method.
+            first: the pending first call, if there is one.
+        """
         answer = first or self.group.call(shard, method, *arguments)
         for _ in range(_FURTHER_ATTEMPTS):
             with suppress(ShardLostError):

@@ -1,4 +1,4 @@
-"""Actors: bodies that the user chooses, heads that the algorithm does."""
+"""Actors: networks whose bodies the user chooses, and whose heads the algorithm chooses."""
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor

@@ -1,4 +1,4 @@
-"""Actions in [-1, 1], which networks work with, and those of a bounded Box, which environments take."""
+"""Scaling of actions between [-1, 1], as in networks, and a bounded Box, as in environments."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 
 class ActionScale(QuickModule):
-    """Actions in (-1, 1), which networks work with, to and from those of a bounded Box, which environments take."""
+    """Scale actions in [-1, 1], as in networks, to and from a bounded Box, as in environments."""
 
     low: Tensor
     high: Tensor
@@ -24,7 +24,7 @@ class ActionScale(QuickModule):
         assert isinstance(space, spaces.Box)
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
         self._dtype = torch.from_numpy(space.low).dtype
-        # Half precision is too coarse to scale with.
+        # Half precision is too coarse for the arithmetic.
         precision = torch.promote_types(self._dtype, torch.float32)
         for name, value, dtype in (
             ("low", space.low, self._dtype),
@@ -37,14 +37,14 @@ class ActionScale(QuickModule):
         self._is_unit = bool((low == -1).all() and (high == 1).all())
 
     def to_env(self, action: Tensor) -> Tensor:
-        """(B, A) in [-1, 1] to (B, *action) within the Box, of its dtype."""
+        """Scale (B, A) in [-1, 1] to (B, *action) within the Box, of its dtype."""
         shaped = action.view(-1, *self._shape)
         if self._is_unit:
             return shaped.to(self._dtype)
-        # Rounding may leave the Box by a hair, which some environments refuse.
+        # Rounding may exceed the bounds slightly, which some environments refuse.
         return torch.addcmul(self.middle, shaped, self.half_range).to(self._dtype).clamp(self.low, self.high)
 
     def from_env(self, action: Tensor) -> Tensor:
-        """(B, *action) within the Box to (B, A) in [-1, 1]."""
+        """Scale (B, *action) within the Box to (B, A) in [-1, 1]."""
         scaled = action if self._is_unit else (action - self.middle) / self.half_range
         return scaled.flatten(1).float()

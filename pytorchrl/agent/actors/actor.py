@@ -1,4 +1,4 @@
-"""Networks over the spaces of some environments: the user chooses their body, the algorithm their heads."""
+"""The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,58 +30,59 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class Spaces(Protocol):
-    """What an actor reads of the environments."""
+    """The spaces that an actor needs of the environments."""
 
     @property
     def observation_space(self) -> gym.Space[Any]:
-        """Of one environment."""
+        """Observation space of one environment."""
 
     @property
     def action_space(self) -> gym.Space[Any]:
-        """Of one environment."""
+        """Action space of one environment."""
 
 
 class Head(Protocol):
-    """What an algorithm wants of a network: a module from features to an output, made once both sizes are known."""
+    """The specification of a network's output layers, which are built once their input size is known."""
 
     def build(self, features: int, actor: "Actor") -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
 
 
 class Actor(FieldComponent, nn.Module):
-    """Networks that act and judge. Made without any; the algorithm that gets the actor makes those it needs.
+    """The networks of an agent. It is made without any; the algorithm makes the policies and value functions it needs.
 
     Args:
-        hidden_sizes: units of the fully connected layers behind the feature extractor.
-        activation: what follows each layer.
+        hidden_sizes: units of the fully connected layers after the feature extractor.
+        activation: activation function after each layer.
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
-        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Each network has one,
-            unless they share their body. What is stored with a transition (RHS) are the states of those that act; the
+        memory: recurrent layer after the body, "gru" or "lstm"; None for feed-forward networks. Each network has its
+            own, unless the body is shared. Recurrent states of the networks that act are stored with transitions (RHS);
             others begin each sequence with zeros, so that a burn-in helps them (Ni et al., arXiv 2110.05038).
-        memory_size: features that a memory makes.
+        memory_size: units of the recurrent layer.
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions" (without the
-            layer behind them, which ``hidden_sizes`` or dueling streams then are), "embedding", "identity", or a module
-            class or function of the observation space; "auto" takes a CNN for images, the small one where they are too
-            small for Nature's, and flattens all else.
-        normalize_observations: subtract the running mean of the observations collected so far, and divide by their
-            standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
-            these statistics, which are saved with the weights. Without environments, they are those of the data.
-        dueling: split action values into a state's value and advantages (Wang et al., arXiv 1511.06581).
-        dueling_size: units of the hidden layer of each of both; None takes as many as there are features.
-        noisy: fully connected layers with noise that is learnt (Fortunato et al., arXiv 1706.10295).
-        noisy_sigma: size of that noise at first (sigma_0): the deviation of weights times the root of a layer's inputs.
-        layer_norm: normalise the features of each row in each layer before its activation.
-        batch_norm: normalise each feature over the rows instead.
-        late_action: hidden layers that observations pass in networks of observations and actions before the actions
-            join; of these networks, only those are normalised over the rows then (Lillicrap et al., arXiv 1509.02971,
-            sections 3 and 7). With a memory, actions join behind it.
-        dropout: share of each layer's features that is dropped while learning.
-        initial_log_std: of a Gaussian policy, the logarithm of its standard deviation at first.
+            fully connected layer, which ``hidden_sizes`` or dueling streams replace), "embedding", "identity", or a
+            module class or function of the observation space; "auto" takes a CNN for images, the small one where they
+            are too small for Nature's, and one-hot or flattened vectors for all else.
+        normalize_observations: subtract the running mean of the observations collected so far, divide by their standard
+            deviation, and clip to [-10, 10]. All copies of the environment, evaluation and target networks share these
+            statistics, which are saved with the weights. Without environments, they are those of the data set.
+        dueling: split Q-values into state value and advantages (Wang et al., arXiv 1511.06581).
+        dueling_size: units of the hidden layer of each of the two streams; None takes the number of features.
+        noisy: fully connected layers with learnt noise (NoisyNet, Fortunato et al., arXiv 1706.10295).
+        noisy_sigma: initial scale of that noise (sigma_0): a weight's standard deviation times the root of the number
+            of a layer's inputs.
+        layer_norm: layer normalisation before each activation.
+        batch_norm: batch normalisation before each activation.
+        late_action: hidden layers of a Q(s, a) network before the action is concatenated; if there are any,
+            ``batch_norm`` applies to these only (Lillicrap et al., arXiv 1509.02971, sections 3 and 7). With a memory,
+            the action is concatenated to its output.
+        dropout: dropout probability of each layer's features in updates.
+        initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
 
     Raises:
         ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
-            to normalise in them, or there are fewer hidden layers than actions are to come after.
+            to normalise in them, or ``late_action`` exceeds the number of hidden layers.
     """
 
     context = ("device", "envs")
@@ -116,17 +117,17 @@ class Actor(FieldComponent, nn.Module):
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
         self.normalization = ObservationNormalization(self.observation_space) if self.normalize_observations else None
-        """Of observations; None where networks get them as they are."""
+        """Observation normalisation; None where networks take observations as they are."""
         self.networks = nn.ModuleDict()
-        """What the algorithm made, by name."""
+        """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
-        """Of the noise inside networks."""
+        """Random generator of the noise inside networks."""
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
-        """The bodies of networks that act, whose states are stored side by side."""
+        """The recurrent bodies of networks that act; their states are stored as one concatenated tensor."""
         self.to(self.device)
 
-    # Made by algorithms
+    # Called by algorithms
 
     def make(
         self,
@@ -138,18 +139,18 @@ class Actor(FieldComponent, nn.Module):
         beside: int = 0,
         layers: Layers | None = None,
     ) -> Network:
-        """A network under a name.
+        """Make and register a network.
 
         Args:
-            name: of the network, in the actor's weights.
-            head: what the network is to make of features.
-            acts: whether it acts in the environments; the state of its memory is then stored with transitions.
-            codec: of the actions that the network takes beside observations; None takes observations alone.
-            beside: how many numbers it takes beside observations instead of an action.
-            layers: what its hidden layers have that is not as the user chose for all networks.
+            name: of the network, in the actor's state dict.
+            head: specification of the output layers.
+            acts: whether it acts in the environments; its recurrent state is then stored with transitions.
+            codec: of the actions that the network takes in addition to observations; None takes only observations.
+            beside: size of a vector that it takes in addition to observations, instead of an action.
+            layers: settings of its hidden layers that override those of the user.
 
         Raises:
-            ValueError: there is a network of this name.
+            ValueError: a network of this name exists already.
         """
         return self._named(name, self._network(head, acts, codec, beside, layers))
 
@@ -164,20 +165,20 @@ class Actor(FieldComponent, nn.Module):
         beside: int = 0,
         layers: Layers | None = None,
     ) -> Ensemble:
-        """Networks of one kind under a name; as :meth:`make`."""
+        """Make and register an ensemble of ``count`` networks; other arguments as of :meth:`make`."""
         networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
-        """A network of one observation under a name, without memory, noise, dropout or layers that others have.
+        """Make and register a network with a body of its own, without memory, noise, dropout or normalising layers.
 
         Args:
-            name: of the network, in the actor's weights.
-            head: what the network is to make of features.
-            normalization: of its observations, in the place of the actor's; of pixels, too.
+            name: of the network, in the actor's state dict.
+            head: specification of the output layers.
+            normalization: of its observations, in place of the actor's; it may include pixels.
 
         Raises:
-            ValueError: there is a network of this name.
+            ValueError: a network of this name exists already.
         """
         body = Body(
             normalised_space(self.observation_space, normalization.largest),
@@ -190,11 +191,11 @@ class Actor(FieldComponent, nn.Module):
         return self._named(name, Network(body, head.build(body.output_size, self)))
 
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
-        """Register a network that :meth:`make` did not make, such as one around a target; as :meth:`make`."""
+        """Register a network that :meth:`make` did not make, such as one around a target network; as :meth:`make`."""
         self._named(name, network)
         for body in network.modules():
             if acts and isinstance(body, RecurrentBody):
-                # A copy is stored apart from the body that it was made of.
+                # The state of a copied body is stored separately from that of the original.
                 body.stored_at = None
                 self._store_state_of(body)
 
@@ -213,11 +214,11 @@ class Actor(FieldComponent, nn.Module):
             body = self._body_of_observations(acts, layers)
             return Network(body, head.build(body.output_size, self))
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
-        # Without layers before the action, all that is asked of them is asked of those behind it.
+        # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
         if acts:
             self._store_state_of(body)
-        # A memory has seen the layers of the body already; one more joins what it makes with the action.
+        # All hidden layers come before a memory; one more combines its output with the action.
         sizes = behind if self.memory is None else (body.output_size,)
         if before:
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
@@ -256,7 +257,7 @@ class Actor(FieldComponent, nn.Module):
         )
 
     def _layers(self, others: Layers | None) -> Layers:
-        """What fully connected layers are made with."""
+        """Return the settings of fully connected layers: the user's, overridden by others."""
         chosen: Layers = {
             "layer_norm": self.layer_norm,
             "batch_norm": self.batch_norm,
@@ -272,17 +273,17 @@ class Actor(FieldComponent, nn.Module):
         return RecurrentBody(self._body(self.hidden_sizes, layers), self.memory, self.memory_size)
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
-        """A fully connected layer of a head, noisy where the user wants it."""
+        """Make a fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
 
     def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> MLP:
-        """Fully connected layers of so many units, as those of the body but for what ``layers`` says."""
+        """Make fully connected layers of these sizes, with the body's settings unless ``layers`` overrides them."""
         return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers(layers))
 
     def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
-        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.
+        """Return a context in which networks act: inference mode, with users' modules in evaluation mode.
 
-        It is torch's inference mode too, in which there is no dropout.
+        Noisy layers draw noise where ``noisy`` is true. There is no dropout in inference mode.
         """
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
         return _in_evaluation(layers) if layers else torch.inference_mode()
@@ -293,16 +294,16 @@ class Actor(FieldComponent, nn.Module):
 
     @cached_property
     def _layers_of_users(self) -> list[nn.Module]:
-        # What of ours learns otherwise than it acts knows by itself which of both it does.
+        # Our own layers detect by inference or gradient mode whether they act or are updated.
         if isinstance(self.feature_extractor, str):
             return []
         bodies = [module for module in self.modules() if isinstance(module, Body)]
         return [layer for body in bodies for layer in body.features.modules() if layer.training]
 
-    # What networks take
+    # Inputs of networks
 
     def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> Observations | ActingView:
-        """Observations (B, *obs) of one step, and with a memory its states (B, hidden) before it and DONE (B, 1)."""
+        """Return a view of one step: observations (B, *obs), and with a memory states (B, hidden) and DONE (B, 1)."""
         if self.memory is None:
             return Observations(obs)
         assert rhs is not None
@@ -310,19 +311,19 @@ class Actor(FieldComponent, nn.Module):
         return ActingView(obs, rhs, done, self._stored)
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
-        """(E, hidden) zeros: the states of the networks that act before their first observation; None without any."""
+        """Return the initial recurrent states of the networks that act, zeros (E, hidden); None without a memory."""
         if self.memory is None:
             return None
         return torch.zeros((num_envs, self._stored_size), device=self.device)
 
-    # What on-policy storages ask
+    # Called by on-policy storages
 
     def value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
-        """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
+        """Return state values (B, 1) of observations (B, *obs); without a memory, ``rhs`` and ``done`` are not used."""
         return self._valued("value", obs, rhs, done)
 
     def intrinsic_value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
-        """As :meth:`value`, of intrinsic rewards."""
+        """Return state values of intrinsic rewards, as :meth:`value`."""
         return self._valued("intrinsic_value", obs, rhs, done)
 
     def _valued(self, network: str, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
@@ -331,9 +332,9 @@ class Actor(FieldComponent, nn.Module):
         return value
 
     def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
+        """Return log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
 
-        ``rhs`` (B, hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
+        ``rhs`` (B, hidden) is the recurrent state before the first step, None without a memory; ``done`` is (T, B, 1).
         """
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
         with self.acting(noisy=True):
@@ -342,16 +343,16 @@ class Actor(FieldComponent, nn.Module):
             value: Tensor = self.networks["value"](view)
             return log_prob.view(done.shape), value.view(done.shape)
 
-    # What is shown
+    # Display
 
     @property
     def reads(self) -> str:
-        """How observations are read, in words."""
+        """Description of the feature extractor, for display."""
         text = described(self.observation_space, self.feature_extractor)
         return text if self.normalization is None else f"{text}; normalised"
 
     def extra_repr(self) -> str:
-        """What torch shows of the actor beside its networks."""
+        """Return what torch shows of the actor in addition to its networks."""
         return f"observations: {self.reads}"
 
 

@@ -1,4 +1,4 @@
-"""Bodies: from an observation, of any space, to a vector of features."""
+"""Bodies: networks from observations of any space to feature vectors."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -17,17 +17,17 @@ __all__ = ["MLP", "Activation", "Body", "ExtractorKind", "described"]
 
 
 class Body(QuickModule):
-    """Feature extractor and hidden layers: an observation, and numbers beside it if any, to features.
+    """Feature extractor and hidden layers: from observations, and a further vector if any, to features.
 
     Args:
         space: observation space of one environment.
-        hidden_sizes: of the fully connected layers behind the feature extractor.
+        hidden_sizes: of the fully connected layers after the feature extractor.
         activation: as for :class:`~pytorchrl.agent.actors.layers.mlp.MLP`.
         initialisation: as for ``MLP``.
-        beside: numbers (an action) that join the extracted features before the hidden layers.
-        extractor: of the features; "auto" takes a CNN for images and vectors else.
-        normalization: of observations, before all else.
-        layers: what stands between the hidden layers.
+        beside: size of a vector (an action) that is concatenated to the extracted features.
+        extractor: feature extractor; "auto" takes a CNN for images and vectors otherwise.
+        normalization: of observations, before the feature extractor; None for none.
+        layers: settings of the hidden layers, as for ``MLP``.
 
     Raises:
         TypeError: a user's extractor does not make a module that returns a Tensor.
@@ -58,7 +58,7 @@ class Body(QuickModule):
         return out
 
     def extracted(self, observation: Any, beside: Tensor | None = None) -> Tensor:
-        """(B, n): what the hidden layers get; arguments as those of `forward`."""
+        """Return the input (B, n) of the hidden layers; arguments as those of `forward`."""
         if self.normalization is not None:
             observation = self.normalization(observation)
         features: Tensor = self.features(observation)

@@ -1,4 +1,4 @@
-"""Actions as networks have them, as storages keep them and as environments take them."""
+"""Codecs: conversion of actions between networks, storages and environments."""
 
 from typing import Any, Protocol
 
@@ -14,32 +14,32 @@ from pytorchrl.agent.envs.spaces import random_actions
 
 
 class ActionCodec(Protocol):
-    """How actions of one space are represented, (B, *action) each."""
+    """Conversions between the representations of a space's actions, (B, *action) each."""
 
     size: int
-    """Numbers that represent an action where it is an input of a network."""
+    """Size of the vector that encodes an action as an input of a network."""
 
     stores_env_actions: bool
-    """Whether a storage keeps what environments take, and not what networks have."""
+    """Whether storages keep actions as environments take them, rather than as networks output them."""
 
     def to_env(self, action: Tensor) -> Tensor:
-        """Actions of a network as environments take them."""
+        """Convert actions of a network to those of environments."""
 
     def from_storage(self, action: Tensor) -> Tensor:
-        """Stored actions as networks have them."""
+        """Convert stored actions to those of a network."""
 
     def features(self, action: Tensor) -> Tensor:
-        """(B, size): a network's actions as inputs of a network."""
+        """Encode a network's actions as inputs of a network, (B, size)."""
 
     def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
-        """Actions drawn uniformly, one for each environment, as networks have them; on the CPU."""
+        """Draw a uniformly random action for each environment, as a network outputs them; on the CPU."""
 
     def clip(self, action: Tensor) -> Tensor:
-        """The nearest actions within the bounds, as networks have them."""
+        """Clip a network's actions to the bounds."""
 
 
 class _SameEverywhere:
-    """Actions that networks, storages and environments represent alike."""
+    """Base class of codecs whose actions are the same in networks, storages and environments."""
 
     size: int
     stores_env_actions = False
@@ -61,7 +61,7 @@ class _SameEverywhere:
 
 
 class DiscreteCodec(_SameEverywhere):
-    """One of ``n`` actions, (B, 1) int64, counted from 0; a one-hot vector where a network takes it."""
+    """Codec of a Discrete space: (B, 1) int64 counted from 0, one-hot as an input of networks."""
 
     def __init__(self, space: spaces.Discrete) -> None:
         super().__init__(space)
@@ -73,7 +73,7 @@ class DiscreteCodec(_SameEverywhere):
 
 
 class SeveralChoicesCodec(_SameEverywhere):
-    """MultiDiscrete and MultiBinary actions, (B, *action) integers counted from 0; one-hot vectors side by side."""
+    """Codec of MultiDiscrete and MultiBinary: integers from 0, (B, *action), concatenated one-hot vectors as inputs."""
 
     def __init__(self, space: spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__(space)
@@ -88,7 +88,7 @@ class SeveralChoicesCodec(_SameEverywhere):
 
 
 class BoundedCodec:
-    """Actions of a bounded Box: (B, A) float32 in [-1, 1] in networks, of the Box in storages and environments."""
+    """Codec of a bounded Box: (B, A) float32 in [-1, 1] in networks, within the Box in storages and environments."""
 
     stores_env_actions = True
 
@@ -97,28 +97,28 @@ class BoundedCodec:
         self.size = _numbers(space)
 
     def to_env(self, action: Tensor) -> Tensor:
-        """Of the Box."""
+        """Scale to the bounds of the Box."""
         return self.scale.to_env(action)
 
     def from_storage(self, action: Tensor) -> Tensor:
-        """Within [-1, 1]."""
+        """Scale to [-1, 1]."""
         return self.scale.from_env(action)
 
     def features(self, action: Tensor) -> Tensor:
-        """(B, A): as they are."""
+        """Return the actions (B, A) unchanged."""
         return action
 
     def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
-        """Uniform in [-1, 1], which is uniform in the Box."""
+        """Draw uniformly from [-1, 1], which is uniform in the Box."""
         return torch.from_numpy(random.uniform(-1.0, 1.0, (num_envs, self.size)).astype(np.float32))
 
     def clip(self, action: Tensor) -> Tensor:
-        """Within [-1, 1]."""
+        """Clip to [-1, 1]."""
         return action.clamp(-1, 1)
 
 
 class UnboundedCodec(_SameEverywhere):
-    """Actions of any Box, as drawn in networks and storages, clipped into the Box for environments."""
+    """Codec of any Box: actions as sampled in networks and storages, clipped to the bounds for environments."""
 
     def __init__(self, space: spaces.Box, device: torch.device) -> None:
         super().__init__(space)
@@ -128,29 +128,29 @@ class UnboundedCodec(_SameEverywhere):
         self._bounds = tuple(bounds) if is_bounded else None
 
     def to_env(self, action: Tensor) -> Tensor:
-        """Within the Box."""
+        """Clip to the bounds of the Box."""
         return action if self._bounds is None else action.clamp(*self._bounds)
 
     def clip(self, action: Tensor) -> Tensor:
-        """Within the Box."""
+        """Clip to the bounds of the Box."""
         return self.to_env(action)
 
     def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
-        """Uniform where the Box is bounded, else standard normal; float32, as networks draw them."""
+        """Draw uniformly where the Box is bounded, else from a standard normal; float32, as networks do."""
         return super().uniform(random, num_envs).float()
 
     def features(self, action: Tensor) -> Tensor:
-        """(B, A): flattened."""
+        """Flatten to (B, A)."""
         return action.flatten(1).float()
 
 
 def make_codec(space: gym.Space[Any], device: torch.device, *, scaled: bool) -> ActionCodec:
-    """The codec of a space.
+    """Make the codec of an action space.
 
     Args:
-        space: of actions.
+        space: action space.
         device: where networks compute.
-        scaled: whether networks have actions of a Box within [-1, 1].
+        scaled: whether networks output actions of a Box in [-1, 1].
     """
     match space:
         case spaces.Discrete():

@@ -1,4 +1,4 @@
-"""Memory: what an actor keeps of earlier observations of the episode, beside the one that it sees."""
+"""Recurrent layers, the memory of earlier observations of an episode."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -14,8 +14,8 @@ MemoryKind: TypeAlias = Literal["gru", "lstm"]
 class Memory(QuickModule):
     """A GRU (Cho et al., arXiv 1406.1078) or an LSTM (Hochreiter and Schmidhuber, 1997) over features.
 
-    Its state is one tensor (B, state_size), all zeros where an episode begins; that of an LSTM holds what it shows and
-    then what it keeps.
+    Its state is one tensor (B, state_size), all zeros where an episode begins; that of an LSTM is the hidden state and
+    the cell state, concatenated.
 
     Args:
         kind: "gru" or "lstm".
@@ -36,15 +36,15 @@ class Memory(QuickModule):
                 nn.init.zeros_(parameter)
 
     def forward(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """One step.
+        """Compute one step.
 
         Args:
             features: (B, input_size).
-            state: (B, state_size), before it; not changed.
-            done: (B, 1) float, 1 where an episode begins: the state counts as zeros.
+            state: (B, state_size), before the step; not changed.
+            done: (B, 1) float, 1 where an episode begins: the state is reset to zeros.
 
         Returns:
-            (B, size), and the state after it (B, state_size).
+            Features (B, size), and the state after the step (B, state_size).
         """
         state = state * (1 - done)
         weights = [parameter for parameter in self.cells._parameters.values() if parameter is not None]
@@ -55,23 +55,24 @@ class Memory(QuickModule):
         return shown, torch.cat([shown, kept], dim=1)
 
     def unroll(self, features: Tensor, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
-        """Many steps.
+        """Compute a sequence of steps.
 
         Args:
             features: (T, B, input_size).
             state: (B, state_size), before the first; not changed.
             done: (T, B, 1) float, 1 where an episode begins.
-            states: whether the states after all steps are wanted, or only the last: quicker, with an LSTM.
+            states: whether all states are needed, or only the last one, which is faster with an LSTM.
 
         Returns:
-            (T, B, size), and the states after each step (T, B, state_size), or after the last (1, B, state_size).
+            Features (T, B, size), and the states after each step (T, B, state_size), or perhaps only after the last
+            (1, B, state_size) where ``states`` is false.
         """
         assert features.ndim == 3, f"sequences are (T, B, features), got {tuple(features.shape)}"
         assert done.shape == (*features.shape[:2], 1), f"done must be (T, B, 1), got {tuple(done.shape)}"
         if features.device.type != "cpu" or (states and not self._is_gru):
             shown, after = zip(*self._steps(features, state, done), strict=True)
             return torch.stack(shown), torch.stack(after)
-        # torch's own loop takes a part of the time, but knows of no episodes: it gets what lies between their ends.
+        # torch's own loop is faster but cannot reset states: it is called for each span in which no episode begins.
         begins = done[1:].flatten(1).any(1).nonzero()[:, 0] + 1
         ends = [*begins.tolist(), len(features)]
         shown_parts: list[Tensor] = []
@@ -97,11 +98,11 @@ class Memory(QuickModule):
 
 
 class RecurrentBody(QuickModule):
-    """A body with a memory behind it.
+    """A body followed by a recurrent layer.
 
     Args:
         body: from an observation to features.
-        kind: of the memory.
+        kind: of the recurrent layer, as of :class:`Memory`.
         size: features out.
     """
 
@@ -112,32 +113,32 @@ class RecurrentBody(QuickModule):
         self.output_size = size
         self.state_size = self.memory.state_size
         self.stored_at: slice | None = None
-        """Where its state is in what is stored with a transition; None where it is not stored."""
+        """Slice of its state in the stored recurrent state (RHS) of a transition; None where it is not stored."""
 
     @property
     def learns(self) -> bool:
-        """Whether its weights take gradients."""
+        """Whether its weights require gradients."""
         return next(self.memory.parameters()).requires_grad
 
     def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """One step: observations (B, *obs) to features (B, size); and the state after it. See :class:`Memory`."""
+        """Compute one step: features (B, size) of observations (B, *obs), and the next state; see :class:`Memory`."""
         features: tuple[Tensor, Tensor] = self.memory(self.body(obs), state, done)
         return features
 
     def unroll(self, obs: Any, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
-        """Many steps: observations (T, B, *obs) to features (T, B, size); and states. See :meth:`Memory.unroll`."""
+        """Compute many steps: features (T, B, size) of observations (T, B, *obs), and states; see :class:`Memory`."""
         steps, batch = done.shape[:2]
         features = self.body(flat(obs)).unflatten(0, (steps, batch))
         return self.memory.unroll(features, state, done, states=states)
 
     def unroll_packed(self, obs: Any, state: Tensor, done: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
-        """The steps of packed episodes.
+        """Compute packed episodes, laid out as in torch's ``PackedSequence``.
 
         Args:
-            obs: (N, *obs), all first steps, the longest episode's first, then all second ones, and so on.
-            state: (B, state_size) before the first steps, the longest episode's first.
+            obs: (N, *obs): first steps of all episodes, the longest episode first, then the second steps, and so on.
+            state: (B, state_size) before the first steps, the longest episode first.
             done: (N, 1).
-            sizes: (T), how many episodes have each step.
+            sizes: for each of T steps, the number of episodes that have it.
 
         Returns:
             Features (N, size), and the state after each step (N, state_size).
@@ -150,13 +151,13 @@ class RecurrentBody(QuickModule):
         return torch.cat(shown), torch.cat(states)
 
     def initial_state(self, batch: int) -> Tensor:
-        """(batch, state_size) zeros."""
+        """Return (batch, state_size) zeros."""
         weight = next(self.memory.parameters())
         return weight.new_zeros((batch, self.state_size))
 
 
 def flat(value: Any) -> Any:
-    """(T, B, ...) to (T * B, ...), of a tensor or a dict of such."""
+    """Flatten (T, B, ...) to (T * B, ...), of a tensor or a dict of such."""
     if isinstance(value, dict):
         return {name: part.flatten(0, 1) for name, part in value.items()}
     return value.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Networks: a body, which the user chose, under a head, which the algorithm chose."""
+"""Networks: a body, which the user chose, followed by a head, which the algorithm chose."""
 
 import copy
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from pytorchrl.agent.actors.view import AnyBody, View
 
 
 class Network(QuickModule):
-    """From observations, and actions where it takes them, to what its head makes.
+    """A body and a head: from observations, and actions if it takes them, to the head's output.
 
     Args:
         body: from observations to features.
         head: from features to an output.
-        joint: of networks that take actions or other numbers, the layers behind features and those side by side.
-        codec: of networks that take actions, how those become numbers.
+        joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
+        codec: encodes the actions, of networks that take them.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Network(QuickModule):
         self._behind: _Behind | None = None
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
-        """The head's output for each row of a view, with actions (N, *action) or numbers (N, size) beside it or not."""
+        """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
         features = self.inputs(view, action)
         if self.joint is not None:
             features = self.joint(features)
         return self.head(features)
 
     def inputs(self, view: View, action: Tensor | None = None) -> Tensor:
-        """(N, size): what the layers behind the body get, which are the joint ones or else the head."""
+        """Return the input (N, size) of the layers after the body: the joint layers, or else the head."""
         features = view.features(self.body)
         if self._is_frozen:
             features = features.detach()
@@ -55,16 +55,16 @@ class Network(QuickModule):
         return torch.cat([features, action if self._codec is None else self._codec.features(action)], dim=1)
 
     def target(self) -> "Network":
-        """A copy that takes no gradients; it normalises observations as the network does."""
+        """Make a target network, as :func:`make_target`."""
         return make_target(self)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let gradients pass through to the action without leaving any in the network.
+        """Let gradients reach the action, but not the parameters of the network.
 
-        Batches are normalised by the running statistics, which are those of actions learnt from, and do not change.
+        Batch normalisation uses its running statistics, which are those of the actions trained on, without an update.
         """
-        # Features do not depend on the action: those that were computed to learn from are used, detached.
+        # Features do not depend on the action, so that those computed for the network's own loss are reused, detached.
         if self._behind is None:
             self._behind = _Behind([self.head] if self.joint is None else [self.joint, self.head])
         parameters = [parameter for parameter in self._behind.parameters if parameter.requires_grad]
@@ -85,7 +85,7 @@ class Network(QuickModule):
 
 
 class _Behind:
-    """What lies behind the features of a network."""
+    """The parameters and batch normalisations of the layers after a network's body."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self.parameters = [parameter for module in modules for parameter in module.parameters()]
@@ -94,7 +94,7 @@ class _Behind:
 
 
 class Ensemble(QuickModule):
-    """Networks of one kind with separate weights.
+    """Networks of the same architecture with separate weights.
 
     Args:
         networks: at least one.
@@ -106,11 +106,11 @@ class Ensemble(QuickModule):
         self._networks = networks
 
     def forward(self, view: View, action: Tensor | None = None) -> list[Any]:
-        """The output of each network."""
+        """Return the output of each network."""
         return [network(view, action) for network in self._networks]
 
     def target(self) -> "Ensemble":
-        """A copy that takes no gradients; it normalises observations as the networks do."""
+        """Make a target ensemble, as :func:`make_target`."""
         return make_target(self)
 
     def __getitem__(self, position: int) -> Network:
@@ -135,9 +135,9 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def make_target(network: ModuleT) -> ModuleT:
-    """A copy that takes no gradients; it normalises observations as the network does, and draws as it does."""
+    """Make a target network: a copy without gradients that shares observation normalisation and random generators."""
     normalizations = [module for module in network.modules() if isinstance(module, ObservationNormalization)]
-    # A generator of the copy's own would be in no checkpoint.
+    # A generator of the copy's own would not be saved in checkpoints.
     generators = [module.generator for module in network.modules() if isinstance(module, UsesGenerator)]
     shared: dict[int, Any] = {id(each): each for each in (*normalizations, *generators)}
     return copy.deepcopy(network, shared).requires_grad_(False)

@@ -4,4 +4,4 @@ from pytorchrl.agent.actors.actor import Actor
 
 
 class OffPolicyActor(Actor):
-    """Networks with the defaults that suit learning from replayed transitions; see :class:`Actor`."""
+    """Actor with defaults for learning from replayed transitions; see :class:`Actor`."""

@@ -9,7 +9,7 @@ from storages.component.hyper_parameters import Count
 
 
 class OnPolicyActor(Actor):
-    """Networks with the defaults that suit policy gradients (Andrychowicz et al., arXiv 2006.05990)."""
+    """Actor with defaults for on-policy policy gradients (Andrychowicz et al., arXiv 2006.05990)."""
 
     hidden_sizes: Sequence[Count] = (64, 64)
     activation: Activation = "tanh"

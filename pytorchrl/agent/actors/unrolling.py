@@ -1,7 +1,8 @@
-"""What bodies with a memory make of a batch of sequences, or of whole episodes, padded or packed.
+"""Unrolling of recurrent bodies over a batch of sequences, or of whole episodes, padded or packed.
 
-Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, ICLR 2019): memory
-begins with the stored state, or with zeros, and the steps of a burn-in, which are not learnt from, warm it up.
+Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, ICLR 2019): the
+recurrent state begins with the stored one, or with zeros, and is warmed up by the steps of a burn-in, which are not
+trained on.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ from storages.transition import (
 
 
 class Unrolling:
-    """Features and states of each body over the steps of a batch, computed once.
+    """Features and recurrent states of each body over the steps of a batch, cached.
 
     Args:
         batch: of sequences (T, B, ...), or of packed episodes (N, ...).
@@ -40,35 +41,35 @@ class Unrolling:
 
     @property
     def next_observations(self) -> Any:
-        """OBS2 as rows (N, *obs)."""
+        """Field OBS2 as rows (N, *obs)."""
         return self.rows(OBS2)
 
     def rows(self, key: str) -> Any:
-        """A field of all steps as rows (N, ...)."""
+        """Return a field of all steps as rows (N, ...)."""
         return self.batch[key] if self.is_packed else flat(self.batch[key])
 
     def memoryless(self, body: Body, key: str) -> Tensor:
-        """(N, size): what a body without a memory makes of OBS or OBS2."""
+        """Return the features (N, size) of OBS or OBS2 by a feed-forward body."""
         where = body, key, torch.is_grad_enabled()
         if where not in self._memoryless:
             self._memoryless[where] = body(self.rows(key))
         return self._memoryless[where]
 
     def of(self, body: RecurrentBody) -> tuple[Tensor, Tensor]:
-        """What a body with a memory makes of OBS.
+        """Return the features of OBS by a recurrent body, and its states.
 
         Returns:
-            Features (N, size), with a gradient where the body learns, and the state after each step, those that lead
-            out included, without one.
+            Features (N, size), with gradients where the body is trained, and the state after each step, including those
+            of the lead-out, without gradients.
         """
         if body not in self._unrolled:
-            # A target computed first, without gradients, must not keep them from the loss that follows.
+            # With gradients even under `no_grad`: a target that is computed first must not cache features without them.
             with torch.set_grad_enabled(body.learns):
                 self._unrolled[body] = self._packed(body) if self.is_packed else self._padded(body)
         return self._unrolled[body]
 
     def states_before_next(self, body: RecurrentBody) -> Tensor:
-        """(N, state_size): the state after the last step of each row's n-step window, without a gradient."""
+        """Return the state (N, state_size) after the last step of each row's n-step window, without gradients."""
         _, states = self.of(body)
         window = self.batch[WINDOW]
         if not self.is_packed:
@@ -89,7 +90,7 @@ class Unrolling:
             with torch.no_grad():
                 _, states = body.unroll(burn_in[OBS], begin, burn_in[DONE], states=False)
             begin = states[-1]
-        # Only windows ask for what follows a step.
+        # Only n-step windows need the state after each step.
         features, states = body.unroll(batch[OBS], begin, batch[DONE], states=WINDOW in batch)
         states = states.detach()
         if LEAD_OUT in batch:
@@ -106,7 +107,7 @@ class Unrolling:
         return features, states.detach()
 
     def _begin(self, body: RecurrentBody, episodes: int, fields: Batch) -> Tensor:
-        """(B, state_size): what was stored where the body acts, else zeros."""
+        """Return the initial states (B, state_size): those stored if the body acts, else zeros."""
         if body.stored_at is None or RHS not in fields:
             return body.initial_state(episodes)
         begin: Tensor = fields[RHS][:, body.stored_at]

@@ -1,7 +1,7 @@
-"""Observations of N rows as networks take them, with or without a memory.
+"""Views: batches of observations as inputs of feed-forward and recurrent networks.
 
-A network asks a view for the features of its body: ``view.features(body)``. The kind of view knows where the state of
-a recurrent body comes from, so that neither networks nor algorithms ask whether there is one.
+A network asks a view for the features of its body: ``view.features(body)``. Each kind of view supplies the state of
+recurrent bodies, so that networks and algorithms need not distinguish them from feed-forward ones.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ AnyBody: TypeAlias = Body | RecurrentBody
 
 
 class View(Protocol):
-    """Observations of N rows. Weights must not change while a view is in use: features are computed once."""
+    """Observations of N rows. Features are cached: weights must not change while a view is in use."""
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N, size): what a body makes of the observations."""
+        """Return the features (N, size) of the observations by a body."""
 
 
 class Observations:
-    """Observations (N, *obs), or a dict of such, for bodies without a memory."""
+    """Observations (N, *obs), or a dict of such, for feed-forward bodies."""
 
     def __init__(self, obs: Any) -> None:
         self._obs = obs
         self._features: dict[tuple[AnyBody, bool], Tensor] = {}
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N, size), computed once for each body, and once more where a gradient is wanted."""
+        """Return features (N, size), cached for each body, separately with and without gradients."""
         key = body, torch.is_grad_enabled()
         features = self._features.get(key)
         if features is None:
@@ -41,16 +41,16 @@ class Observations:
         return features
 
     def rhs_after(self) -> None:
-        """None: there are no states."""
+        """Return None: feed-forward bodies have no state."""
 
 
 class ActingView:
-    """Observations (B, *obs) of one step, for bodies whose states are slices of one tensor.
+    """Observations (B, *obs) of one step, for recurrent bodies.
 
     Args:
         obs: (B, *obs), or a dict of such.
-        rhs: (B, hidden), the states before it.
-        done: (B, 1), 1 where an episode begins: states count as zeros.
+        rhs: (B, hidden), the states before the step, concatenated.
+        done: (B, 1), 1 where an episode begins: states are reset to zeros.
         bodies: whose states are in ``rhs``.
     """
 
@@ -60,7 +60,7 @@ class ActingView:
         self._states: dict[int, tuple[slice, Tensor]] = {}
 
     def features(self, body: AnyBody) -> Tensor:
-        """(B, size); the state of the body moves on."""
+        """Return features (B, size), and advance the state of the body."""
         features = self._features.get(body)
         if features is None:
             assert isinstance(body, RecurrentBody)
@@ -73,7 +73,7 @@ class ActingView:
         return features
 
     def rhs_after(self) -> Tensor:
-        """(B, hidden): the states after the step, also of bodies that were not asked for features."""
+        """Return the states (B, hidden) after the step, also of bodies whose features were not used."""
         for body in self._bodies:
             self.features(body)
         if len(self._states) == 1:
@@ -93,7 +93,7 @@ class Steps:
         self._unrolling = unrolling
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N, size)."""
+        """Return features (N, size)."""
         if not isinstance(body, RecurrentBody):
             return self._unrolling.memoryless(body, OBS)
         features, _ = self._unrolling.of(body)
@@ -101,14 +101,14 @@ class Steps:
 
 
 class NextSteps:
-    """OBS2 of all steps of a batch of sequences, flattened to rows, each after what led up to it."""
+    """OBS2 of all steps of a batch of sequences, flattened to rows, with the recurrent state before each."""
 
     def __init__(self, unrolling: Unrolling) -> None:
         self._unrolling = unrolling
         self._features: dict[tuple[AnyBody, bool], Tensor] = {}
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N, size); no gradient goes to the steps before."""
+        """Return features (N, size); no gradient flows to earlier steps."""
         key = body, torch.is_grad_enabled()
         features = self._features.get(key)
         if features is None:
@@ -122,7 +122,7 @@ class NextSteps:
 
 
 class Repeated:
-    """Each row of a view several times, one after the other, for several actions in each.
+    """Each row of a view repeated, as by ``repeat_interleave``, for several actions of each observation.
 
     Args:
         view: of N rows.
@@ -133,12 +133,12 @@ class Repeated:
         self._view, self._times = view, times
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N * times, size)."""
+        """Return features (N * times, size)."""
         return self._view.features(body).repeat_interleave(self._times, dim=0)
 
 
 class Joined:
-    """The rows of one view, and behind them those of another, as one batch.
+    """The rows of two views, concatenated to one batch.
 
     Args:
         first: of N rows.
@@ -149,5 +149,5 @@ class Joined:
         self._first, self._second = first, second
 
     def features(self, body: AnyBody) -> Tensor:
-        """(N + M, size)."""
+        """Return features (N + M, size)."""
         return torch.cat([self._first.features(body), self._second.features(body)])

@@ -1,4 +1,4 @@
-"""Algorithms: how a batch becomes an update, and how to act."""
+"""Reinforcement and imitation learning algorithms, and the base classes for new ones."""
 
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous

@@ -1,4 +1,4 @@
-"""Which action spaces an algorithm can act in, and what to do with others."""
+"""Action spaces that algorithms support, and the check of an environment's space."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -9,14 +9,14 @@ from gymnasium import spaces
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions
 
 ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded"]
-"""Any space, Discrete ones, Boxes, or Boxes with finite bounds; of a Box, real numbers."""
+"""Any space, Discrete, Box, or Box with finite bounds; a Box must be of floating-point numbers."""
 
 
 def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) -> None:
-    """Refuse a space that an algorithm cannot act in.
+    """Check that an algorithm supports an action space.
 
     Raises:
-        UnsupportedSpaceError: the message names the space and a way out.
+        UnsupportedSpaceError: it does not; the message names the space and an alternative.
     """
     if kind == "discrete" and not isinstance(space, spaces.Discrete):
         several = isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary)

@@ -1,4 +1,4 @@
-"""The contract of all algorithms: what they build, how they act, and how a batch becomes an update."""
+"""Base class of all algorithms: networks, acting, losses, updates and checkpoints."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,20 +31,20 @@ from storages.transition import Batch
 
 
 class Algorithm(FieldComponent, ABC):
-    """Learns from batches how to act.
+    """Base class of all algorithms: trains networks on batches and acts with them.
 
-    A subclass declares its hyper-parameters as annotated attributes with defaults, builds its networks in `build`, and
-    writes the lowest that fits of `losses` (most), `update` and `update_phase`.
+    A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
+    Most subclasses implement `losses`; those that need more control override `update` or `update_phase`.
 
     Args:
         gamma: discount factor of one step.
-        optimizer: what moves the weights.
-        test_every: environment transitions between evaluations, or updates where a scheme collects nothing; 0 for none.
-        num_test_episodes: episodes of an evaluation.
+        optimizer: of the networks.
+        test_every: environment transitions between evaluations, or updates in offline training; 0 for none.
+        num_test_episodes: episodes per evaluation.
 
     Raises:
-        TypeError: the explorer cannot use what the policy gives.
-        UnsupportedSpaceError: the algorithm cannot act in the environments.
+        TypeError: the explorer does not support the output of the policy.
+        UnsupportedSpaceError: the algorithm does not support the action space of the environments.
     """
 
     context = ("device", "actor", "envs")
@@ -52,11 +52,11 @@ class Algorithm(FieldComponent, ABC):
     unchangeable = frozenset({"optimizer"})
 
     actions: ClassVar[ActionKind] = "any"
-    """The action spaces that it can act in; networks have actions of "bounded" ones within [-1, 1]."""
+    """The supported action spaces; of "bounded" ones, networks see actions scaled to [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
-    """What it learns from, by name; a scheme's ``storage_factory`` is "main"."""
+    """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
-    """Whether acting depends on the rewards of the steps before, which `Exploration.rewards` has."""
+    """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
@@ -69,62 +69,62 @@ class Algorithm(FieldComponent, ABC):
         self.actor = actor
         self.action_space = envs.action_space
         self.codec = make_codec(envs.action_space, self.device, scaled=self.actions == "bounded")
-        """How actions are represented."""
+        """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()
         self.generator = make_generator(self.device)
-        """Of the random numbers of updates."""
+        """Random generator of the updates."""
         self.build()
         self._tried_output = self._try_policy()
         self._explorer = self._made_explorer()
         self.plan = self.update_plan()
-        """When update phases are due while it collects."""
+        """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
 
     @classmethod
     def check_spaces(cls, envs: VecEnv) -> None:
-        """Refuse environments that the algorithm cannot act in.
+        """Check that the algorithm supports the action space of the environments.
 
         Raises:
-            UnsupportedSpaceError: the message names the space and an algorithm that handles it.
+            UnsupportedSpaceError: it does not; the message names the space and an algorithm that does.
         """
         check_action_space(envs.action_space, cls.actions, cls.__name__)
 
-    # What a subclass writes
+    # To be implemented by subclasses
 
     @abstractmethod
     def build(self) -> None:
-        """Make networks by `actor.make`, and register what is trained by `train`, `target` and `variable`."""
+        """Make the networks with `actor.make`, and register them with `train`, `target` and `variable`."""
 
     @abstractmethod
     def policy(self, view: View, exploration: Exploration) -> Any:
-        """The output of which an explorer makes actions: action values, a distribution, or one action for each row."""
+        """Return what the explorer selects actions from: action values, a distribution, or one action per row."""
 
     @abstractmethod
     def make_explorer(self) -> Explorer:
-        """How it explores."""
+        """Return the exploration strategy."""
 
     @abstractmethod
     def update_plan(self) -> UpdatePlan:
-        """When update phases are due while it collects."""
+        """Return the schedule of update phases while collecting."""
 
     @abstractmethod
     def batches(self, source: Storage) -> Iterator[Batch]:
-        """The batches of an update phase."""
+        """Yield the batches of an update phase."""
 
     def losses(self, rows: Rows) -> Losses:
-        """The losses of a batch; what was made by `target` takes no gradients."""
+        """Return the losses of a batch; target networks receive no gradients."""
         raise NotImplementedError(
             f"{type(self).__name__} defines no losses, from which updates and gradients follow; without them, an "
             f"algorithm defines update, and no gradients can be computed apart from it"
         )
 
     def later_losses(self, rows: Rows) -> Losses | None:
-        """The losses of what learns from the weights that the steps along `losses` have led to; None for no such.
+        """Return losses computed after the optimiser steps on `losses`, with the updated weights; None for no such.
 
-        They are of the same batch and of other groups. A policy that climbs critics is learnt so: before their step it
-        would climb the errors that they are about to unlearn.
+        They are of the same batch and of other parameter groups. An actor's loss belongs here: it is evaluated by
+        critics that have already been updated, and not by their previous errors.
         """
         return None
 
@@ -139,18 +139,18 @@ class Algorithm(FieldComponent, ABC):
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
     ) -> Trained:
-        """Train networks together by an optimiser.
+        """Register networks that are trained together by one optimiser.
 
         Args:
-            name: of the group; gradients are called so.
+            name: of the parameter group, and prefix of the names of its gradients.
             networks: made by the actor.
-            lr: name of the hyper-parameter that is their learning rate.
-            max_grad_norm: name of the hyper-parameter that their gradients' norm is scaled down to.
-            optimizer: None takes the hyper-parameter's.
-            by_loss: whether all its steps are made by ``stepper.minimise``, which suits every optimiser.
+            lr: name of the hyper-parameter for the learning rate.
+            max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to.
+            optimizer: None takes the hyper-parameter ``optimizer``.
+            by_loss: whether all steps are taken by ``stepper.minimise``, which every optimiser supports.
 
         Raises:
-            ValueError: the optimiser evaluates its loss several times a step, and it is not ``by_loss``.
+            ValueError: the optimiser evaluates its loss several times per step, and ``by_loss`` is False.
         """
         optimizer = optimizer or self.optimizer
         if optimizer.needs_loss and not by_loss:
@@ -163,7 +163,7 @@ class Algorithm(FieldComponent, ABC):
         return self.training.add_group(group)
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
-        """Train a number (1,), such as a temperature; its value is :attr:`training.variables[name]`."""
+        """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
         return self.training.add_group(Trained(name, {"value": parameter}, optimizer or self.optimizer, lr, None))
@@ -171,36 +171,37 @@ class Algorithm(FieldComponent, ABC):
     def target(
         self, network: nn.Module, polyak: str = "polyak", every: str | None = None, every_steps: str | None = None
     ) -> Any:
-        """A copy of a network that follows it after updates.
+        """Return a target network of a network, which is updated after each update or at intervals.
 
         Args:
             network: made by the actor, and registered by `train` before.
-            polyak: name of the hyper-parameter that says how much of the copy stays; 0 copies the network.
-            every: name of the hyper-parameter that says how many updates lie between those of the copy; None for 1.
-            every_steps: name of the hyper-parameter that says how many environment transitions do, of all who collect;
-                the copy is updated by the first update after so many. None counts updates.
+            polyak: name of the hyper-parameter for the weight that the target network keeps in a Polyak update; 0
+                copies the network.
+            every: name of the hyper-parameter for the interval between target updates, in updates; None for 1.
+            every_steps: name of the hyper-parameter for that interval in environment transitions, those of all
+                collectors together; the first update after it updates the target network. None counts updates.
         """
         return self.training.add_target(network, polyak, every, every_steps)
 
     def redefines(self, *methods: Callable[..., Any]) -> bool:
-        """Whether a subclass has others in the place of these methods; what they make of a loss needs its graph."""
+        """Return whether a subclass overrides any of these methods; if so, it may need the autograd graph of a loss."""
         return any(getattr(type(self), method.__name__) is not method for method in methods)
 
     @property
     def updates(self) -> int:
-        """Updates made so far."""
+        """Number of updates so far."""
         return self.training.counters["updates"]
 
     # Acting
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
-        """Act in ``E`` environments.
+        """Choose actions in ``E`` environments.
 
         Args:
             obs: (E, *obs) on the algorithm's device, or a dict of such.
-            rhs: memory before ``obs``; None without a memory.
+            rhs: recurrent hidden state before ``obs``; None without a memory.
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
-            exploration: what acting in these environments draws on; a deterministic one acts as well as it can.
+            exploration: random generators and state for these environments; a deterministic one does not explore.
         """
         with self.actor.acting(noisy=not exploration.deterministic):
             view = self.actor.view(obs, rhs, done)
@@ -210,13 +211,13 @@ class Algorithm(FieldComponent, ABC):
             return ActingStep(stored, env_action, view.rhs_after(), fields)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions as networks have them, and what else the storage is to keep."""
+        """Return actions in the representation of networks, and further fields for the storage."""
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
 
     def _try_policy(self) -> Any:
-        """The output of the policy for some observations."""
+        """Return the output of the policy for sample observations."""
         rows = 2
         obs = some_observations(self.actor.observation_space, rows, self.device)
         done = torch.ones((rows, 1), device=self.device)
@@ -227,7 +228,7 @@ class Algorithm(FieldComponent, ABC):
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
         try:
-            # Outputs may compute only when they are asked, as quantiles at drawn fractions do.
+            # Some outputs are evaluated lazily, such as quantiles at drawn fractions.
             with torch.inference_mode():
                 explorer.check_output(self._tried_output)
         except TypeError as error:
@@ -237,11 +238,11 @@ class Algorithm(FieldComponent, ABC):
     # Learning
 
     def read(self, batch: Batch) -> Rows:
-        """A batch as rows."""
+        """Return a batch as rows."""
         return Rows(batch, self.codec)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Go through one update phase; yields what each update and the storage say of it."""
+        """Run one update phase; yields the metrics of each update."""
         main = sources["main"]
         main.before_gradients()
         for batch in self.batches(main):
@@ -251,13 +252,13 @@ class Algorithm(FieldComponent, ABC):
                 break
 
     def update(self, batch: Batch) -> Result:
-        """Learn from a batch."""
+        """Update the parameters on one batch."""
         losses = self.losses(self.read(batch))
         metrics = losses.metrics
         if not losses.stop:
             self._backward(losses)
             self._step(losses.of)
-            # What networks made of the observations before is not what they make of them now.
+            # Read again: rows cache features, which the new weights have made stale.
             later = self.later_losses(self.read(batch)) if self.redefines(Algorithm.later_losses) else None
             if later is not None:
                 self._backward(later)
@@ -267,7 +268,7 @@ class Algorithm(FieldComponent, ABC):
         return Result(metrics, losses.errors, losses.stop)
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
-        """Gradients by parameter name, copies, all at the same weights; none where the result says to stop."""
+        """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
         rows = self.read(batch)
         losses = self.losses(rows)
         if losses.stop:
@@ -283,7 +284,7 @@ class Algorithm(FieldComponent, ABC):
         return gradients, Result(metrics, losses.errors)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
-        """Take a step of each group's optimiser along gradients that were computed here or elsewhere; none: no step."""
+        """Take an optimiser step with gradients from this or another process; without gradients, no step."""
         if gradients:
             groups = list(self.training.groups.values())
             for group in groups:
@@ -296,7 +297,7 @@ class Algorithm(FieldComponent, ABC):
             group.stepper.zero_grad()
         for parameter, gradient in losses.gradients.items():
             parameter.grad = gradient
-        # A loss without a graph, of a group without a gradient, is a mistake that torch then names.
+        # A loss with neither a graph nor precomputed gradients is a mistake, for which torch then raises an error.
         with_graph = [
             loss
             for group, loss in losses.of.items()
@@ -313,7 +314,7 @@ class Algorithm(FieldComponent, ABC):
             group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
 
     def end_update(self) -> None:
-        """Count an update, and let target networks follow."""
+        """Count the update, and update the target networks that are due."""
         counters = self.training.counters
         counters["updates"] += 1
         for target in self.training.targets.values():
@@ -330,19 +331,19 @@ class Algorithm(FieldComponent, ABC):
     # Weights and hyper-parameters
 
     def get_weights(self) -> dict[str, Tensor]:
-        """Copies of the actor's weights, on the CPU."""
+        """Return copies of the actor's weights, on the CPU."""
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.actor.state_dict().items()}
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Act and learn from now on with these weights of the actor."""
+        """Load weights into the actor."""
         self.actor.load_state_dict(weights)
 
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the algorithm is in use.
 
         Raises:
-            TypeError: the explorer cannot use what the policy gives.
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+            TypeError: the explorer does not support the output of the policy.
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is out of range.
         """
         before = getattr(self, name, None)
         self._update_parameter(name, value)
@@ -355,29 +356,29 @@ class Algorithm(FieldComponent, ABC):
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Say how far the run has come, in the scheme's unit; schedules follow."""
+        """Set the progress of the run, in the scheme's unit, and update scheduled hyper-parameters."""
         self.steps, self.target_steps = steps, target_steps
         self._follow_schedules()
 
     def current(self, hyper_parameter: float | Schedule) -> float:
-        """What a hyper-parameter that may be a schedule is worth now."""
+        """Return the current value of a hyper-parameter that may be a schedule."""
         return value_at(hyper_parameter, self.steps, self.target_steps)
 
     def _follow_schedules(self) -> None:
         for group in self.training.groups.values():
             group.stepper.learning_rate = self.current(getattr(self, group.learning_rate))
 
-    # Randomness and disk
+    # Random state and checkpoints
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the random generators of updates, and of noise inside networks, anew."""
+        """Seed the random generators of updates and of noise inside networks."""
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         generators = self._generators()
         for generator, number in zip(generators, sequence.generate_state(len(generators), np.uint64), strict=True):
             generator.manual_seed(int(number) >> 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on, as tensors and plain data."""
+        """Return everything that the next update depends on, as tensors and plain data."""
         return {
             "actor": self.actor.state_dict(),
             "training": self.training.state_dict(),
@@ -391,16 +392,16 @@ class Algorithm(FieldComponent, ABC):
         self.load_random_state(state["generators"])
 
     def random_state(self) -> list[Tensor]:
-        """The states of the random generators of updates, and of noise inside networks."""
+        """Return the states of the random generators of updates and of noise inside networks."""
         return [generator.get_state() for generator in self._generators()]
 
     def load_random_state(self, states: Sequence[Tensor]) -> None:
-        """Restore what `random_state` returned."""
+        """Restore the state returned by `random_state`."""
         for generator, saved in zip(self._generators(), states, strict=True):
             if saved.shape == generator.get_state().shape:
-                # The state of a generator on another kind of device cannot be continued from.
+                # Generators of different kinds of devices cannot exchange states.
                 generator.set_state(saved.cpu())
 
     def _generators(self) -> tuple[torch.Generator, ...]:
-        """What is seeded and saved; a subclass that draws from more adds them."""
+        """Return the generators to seed and save; a subclass adds its own."""
         return self.generator, self.actor.generator

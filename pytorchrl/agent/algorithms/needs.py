@@ -1,4 +1,4 @@
-"""What an algorithm needs of a source of batches."""
+"""Requirements of an algorithm on the storages that it learns from."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -8,26 +8,26 @@ SourceKind: TypeAlias = Literal["rollout", "replay", "any"]
 
 @dataclass(frozen=True)
 class Needs:
-    """What an algorithm needs of one of its sources.
+    """Requirements of an algorithm on one of its sources.
 
     Args:
-        kind: "rollout" needs what the current policy did, with advantages and returns; "replay" needs transitions with
-            what followed them; "any" needs observations and actions alone.
-        collected: whether the environments' steps are inserted into it.
+        kind: "rollout" needs trajectories of the current policy, with advantages and returns; "replay" needs
+            transitions with next observations; "any" needs observations and actions alone.
+        collected: whether transitions of the environments are inserted into it.
         sequences: whether an actor without a memory may learn from sequences.
-        optional: whether the algorithm does without the source.
+        optional: whether the algorithm can run without the source.
         partial: whether it learns from rollouts before they are full.
-        log_probs: whether it gives rollouts the log probabilities of actions, and its actor tells them anew.
-        action_values: whether its actor tells the values of actions that a rollout holds.
-        next_actions: whether its batches must hold the actions that were taken next.
-        values: whether it gives rollouts the values of observations, and its actor tells those of others.
-        older_policies: whether rollouts may be of older policies, for which the storage must correct.
-        intrinsic: whether it gives rollouts intrinsic rewards, of which the storage must make returns.
-        segments: whether it learns from the newest steps of all environments, and from replayed sequences or episodes,
-            of single steps each; with or without a memory.
-        returns_to_go: whether its batches must hold what the data earned from each step to the end of its episode.
-        single_steps: whether what followed must have followed one step later.
-        whole_episodes: whether its batches must be of whole episodes, padded, of single steps each.
+        log_probs: whether it stores log-probabilities of actions in rollouts, and its actor can recompute them.
+        action_values: whether its actor computes the values of the actions in a rollout.
+        next_actions: whether its batches must hold the next actions.
+        values: whether it stores values of observations in rollouts, and its actor can compute others.
+        older_policies: whether rollouts may come from older policies, for which the storage must correct.
+        intrinsic: whether it stores intrinsic rewards in rollouts, from which the storage must compute returns.
+        segments: whether it learns from the newest steps of all environments and from replayed sequences or episodes,
+            both of one-step transitions; with or without a memory.
+        returns_to_go: whether its batches must hold returns-to-go of the data.
+        single_steps: whether transitions must be one-step.
+        whole_episodes: whether its batches must be whole padded episodes of one-step transitions.
     """
 
     kind: SourceKind

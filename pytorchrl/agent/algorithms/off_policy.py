@@ -1,4 +1,4 @@
-"""What algorithms that learn from replayed transitions have in common."""
+"""Base class of off-policy algorithms."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,14 @@ from storages.transition import Batch
 
 
 class OffPolicyAlgorithm(Algorithm):
-    """Learns from replayed transitions at regular intervals.
+    """Base class of algorithms that learn from replayed transitions at regular intervals.
 
     Args:
-        explorer: how to try something new; None takes the algorithm's own way.
+        explorer: exploration strategy; None takes the algorithm's own.
         start_steps: environment transitions before the first update; actions are random until then.
         update_every: environment transitions between update phases.
-        num_mini_batch: batches of an update phase.
-        mini_batch_size: transitions in a batch, or sequences.
+        num_mini_batch: batches per update phase.
+        mini_batch_size: transitions, or sequences, per batch.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
@@ -33,13 +33,13 @@ class OffPolicyAlgorithm(Algorithm):
     mini_batch_size: Count = 256
 
     def make_explorer(self) -> Explorer:
-        """Uniform actions until the first update, then those of the explorer."""
+        """Return uniform actions until the first update, then the explorer."""
         explorer = self.default_explorer() if self.explorer is None else self.explorer
         return UniformUntil(self.start_steps, explorer) if self.start_steps else explorer
 
     @property
     def explorer_of_policy(self) -> Explorer:
-        """How it explores once actions are no longer uniform."""
+        """The explorer that follows the initial uniform actions."""
         explorer = self._explorer
         while isinstance(explorer, UniformUntil):
             explorer = explorer.then
@@ -47,12 +47,12 @@ class OffPolicyAlgorithm(Algorithm):
 
     @abstractmethod
     def default_explorer(self) -> Explorer:
-        """How the algorithm explores where no other way is chosen."""
+        """Return the algorithm's own exploration strategy."""
 
     def update_plan(self) -> UpdatePlan:
-        """Every so many environment transitions."""
+        """Return a phase every ``update_every`` environment transitions."""
         return EveryTransitions(self.update_every, self.start_steps)
 
     def batches(self, source: Storage) -> Iterator[Batch]:
-        """As many as the hyper-parameters say."""
+        """Yield ``num_mini_batch`` batches of ``mini_batch_size``."""
         return source.generate_batches(self.num_mini_batch, self.mini_batch_size)

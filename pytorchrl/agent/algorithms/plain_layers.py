@@ -1,9 +1,9 @@
-"""Fully connected layers with ReLUs or tangents, forward and at once backward.
+"""Manual forward and backward passes of MLPs with ReLU or tanh, faster than autograd on the CPU.
 
-What autograd adds to the products of matrices in networks of a few hundred units is mostly spent on moving hidden units
-through memory, and in small ones on keeping account of operations. Here the gradient of a network is computed while its
-hidden units are still in the processor's cache, and the next network, or the next block of rows, uses the same memory.
-That takes a loss whose slope is known as soon as its output is.
+Beyond the matrix products, autograd spends most of its time on memory traffic for hidden units, and in small networks
+on bookkeeping. Here the backward pass runs while hidden units are still in the processor's cache, and the next network,
+or the next block of rows, reuses the same memory. This needs a loss whose derivative by the output is known in closed
+form.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from pytorchrl.agent.actors.network import Network
 
 
 class PlainLayers(NamedTuple):
-    """Fully connected layers on the CPU, each but the last followed by the activation, and by nothing else."""
+    """An MLP on the CPU: fully connected layers, each but the last followed by the activation only."""
 
     parameters: list[Tensor]
-    """Weight and bias of each layer, in turn."""
+    """Weight and bias of each layer, alternating."""
     activation: PlainActivation
 
 
 def plain_layers(critic: Network) -> PlainLayers | None:
-    """The layers of a critic of actions; None where it is more than them."""
+    """Return the layers of a Q-network of observations and actions; None if it is not a plain MLP."""
     head = critic.head
     if critic.joint is None or type(head) is not ActionValueLayer or critic._forward_hooks:
         return None
@@ -40,27 +40,27 @@ def plain_layers(critic: Network) -> PlainLayers | None:
 
 
 def plain_layers_of_policy(policy: Network) -> PlainLayers | None:
-    """The layers of a policy that ends with a tanh, which is left out; None where it is not that."""
+    """Return the layers of a deterministic policy, without its final tanh; None if it is not a plain MLP."""
     head = policy.head
     is_squashed = type(head) is DeterministicLayer and head.squash
     return _plain_layers_of_states(policy, head.layer) if is_squashed else None
 
 
 def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
-    """The layers of a network that makes numbers of observations, as state values; None where it is not that."""
+    """Return the layers of a network with real outputs, such as V(s); None if it is not a plain MLP."""
     head = network.head
     return _plain_layers_of_states(network, head.layer) if type(head) is NumbersLayer else None
 
 
 def plain_layers_of_distribution(policy: Network) -> PlainLayers | None:
-    """The layers of a policy that makes the logits of actions, or means of normals; None where it is not that."""
+    """Return the layers of a policy of logits or Gaussian means; None if it is not a plain MLP."""
     head = policy.head
     is_plain = type(head) is CategoricalLayer or (type(head) is GaussianLayer and head.is_plain)
     return _plain_layers_of_states(policy, head.layer) if is_plain else None
 
 
 def plain_layers_of_action_values(network: Network) -> PlainLayers | None:
-    """The layers of a network that values each action, on no other scale; None where it is not that."""
+    """Return the layers of a Q-network of discrete actions without rescaling; None if it is not a plain MLP."""
     head = network.head
     if type(head) is not ActionValuesLayer or head.rescaling is not None or type(head.numbers) is not NumbersLayer:
         return None
@@ -84,14 +84,14 @@ def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> PlainLayers | None:
 
 
 class Sweep:
-    """Memory for going forward and backward through networks of the same shapes.
+    """Forward and backward passes of MLPs of the same shapes, in reused memory.
 
-    The bias of the first of several layers may have several rows, each for as many rows of inputs, in turn: what some
-    inputs have in common is computed once.
+    The bias of the first of several layers may have several rows, each for an equal number of consecutive input rows:
+    the contribution that these inputs share is then computed once.
 
     Args:
-        parameters: of one of the networks, weight and bias of each layer in turn; only shapes are read.
-        activation: of all of them.
+        parameters: of one of the networks, weight and bias of each layer alternating; only shapes are read.
+        activation: of all networks.
     """
 
     def __init__(self, parameters: Sequence[Tensor], activation: PlainActivation) -> None:
@@ -103,7 +103,7 @@ class Sweep:
         self._outputs: list[Tensor] = []
 
     def forward(self, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        """(N, inputs) to (N, outputs)."""
+        """Return the outputs (N, outputs) for inputs (N, inputs)."""
         rows = len(inputs)
         if rows > self._rows:
             self._make_room(rows, parameters[0])
@@ -115,19 +115,19 @@ class Sweep:
         return torch.addmm(last[1], outputs[-1], last[0].T)
 
     def backward(self, slope: Tensor, parameters: Sequence[Tensor], gradients: Sequence[Tensor], *, adds: bool) -> None:
-        """Compute the gradients of the parameters for the rows that went forward last, once.
+        """Compute the parameters' gradients for the inputs of the last `forward`; only once for each.
 
         Args:
             slope: (N, outputs), the derivative of the loss by each output.
             parameters: as in `forward`.
-            gradients: tensors of their shapes, that are changed.
-            adds: add to what is in them; False: replace it.
+            gradients: tensors of their shapes, modified in place.
+            adds: accumulate into the gradients; False overwrites them.
         """
         for layer in reversed(range(len(self._outputs))):
             below = self._outputs[layer]
             of_weight, of_bias = gradients[2 * layer], gradients[2 * layer + 1]
             if _FEW * below.shape[1] < slope.shape[1]:
-                # A product with few rows takes half the time, or less, of one with few columns.
+                # The transposed product, with few rows, takes at most half the time.
                 product = torch.mm(below.T, slope).T
                 of_weight.add_(product) if adds else of_weight.copy_(product)
             elif adds:
@@ -143,7 +143,7 @@ class Sweep:
                 slope = self._slope_below(slope, layer, parameters)
 
     def slope_of_inputs(self, slope: Tensor, parameters: Sequence[Tensor], columns: slice) -> Tensor:
-        """(N, columns): the derivative of the loss by some of the inputs; in place of `backward`.
+        """Return the derivative (N, columns) of the loss by some of the inputs; instead of `backward`.
 
         Args:
             slope: (N, outputs), the derivative of the loss by each output.
@@ -160,14 +160,14 @@ class Sweep:
             at = slope.data_ptr(), weight.data_ptr(), units.data_ptr(), below.data_ptr()
             slope_below_one_output(*at, len(units), units.shape[1], ACTIVATIONS[self._activation])
             return below
-        # A product with one column is quicker number by number.
+        # With one column, an elementwise product is faster.
         multiply = torch.mul if slope.shape[1] == 1 else torch.mm
         return self._times_slope_(multiply(slope, weight, out=below), units)
 
     def _make_room(self, rows: int, like: Tensor) -> None:
         self._rows = rows
         self._units = [like.new_empty(rows, size) for size in self._sizes]
-        # A layer's units are not needed any more when the slopes of the units below are computed.
+        # A layer's units are no longer needed once the derivatives by the units below are computed.
         above = [*self._units, None][1:]
         self._slopes = [
             units if units is not None and units.shape[1] == size else like.new_empty(rows, size)
@@ -176,10 +176,10 @@ class Sweep:
 
 
 def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: PlainActivation) -> Tensor:
-    """The activation of products (N, units) with a bias, in their place."""
+    """Add a bias to products (N, units) and apply the activation, in place."""
     groups, columns = bias.numel() // bias.shape[-1], bias.shape[-1]
     if are_for_kernels(products, bias):
-        # In one pass; torch takes two, and one more before the product, which it adds to what is there.
+        # One pass over memory; torch takes two.
         rows = len(products) // groups
         at = products.data_ptr(), bias.data_ptr()
         add_bias_and_activate(*at, groups, rows, columns, ACTIVATIONS[activation])
@@ -199,6 +199,6 @@ def _times_slope_of_tanh_(slope: Tensor, output: Tensor) -> Tensor:
 
 
 _TIMES_SLOPE = {"relu": _times_slope_of_relu_, "tanh": _times_slope_of_tanh_}
-"""What takes a slope by an activation's output to one by its input, in place."""
+"""Convert a derivative by an activation's output into one by its input, in place."""
 _FEW = 4
-"""Inputs of a layer are few where its outputs are more than so many times as many."""
+"""A layer has few inputs if it has more than this many times as many outputs."""

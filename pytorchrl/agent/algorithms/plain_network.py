@@ -1,4 +1,4 @@
-"""Networks of observations that are no more than plain layers, with their gradients beside a loss."""
+"""Manual backpropagation through MLPs of observations, without autograd."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from storages.transition import OBS
 
 
 class PlainNetwork:
-    """Goes forward and backward through a network without autograd.
+    """Forward and backward pass of an MLP without autograd.
 
     Args:
         network: of observations.
         layers: all of its layers.
-        group: that trains it, and others perhaps.
+        group: that trains it, possibly with other networks.
     """
 
     def __init__(self, network: Network, layers: PlainLayers, group: Trained) -> None:
@@ -29,10 +29,10 @@ class PlainNetwork:
         self._gradients = {parameter: memory[parameter] for parameter in layers.parameters}
 
     def forward(self, rows: Rows) -> Tensor:
-        """(N, outputs): what the network makes of a batch."""
+        """Return the network's outputs (N, outputs) for the observations of a batch."""
         return self._sweep.forward(self._body.extracted(rows[OBS]), self._parameters)
 
     def backward(self, slope: Tensor) -> Mapping[Tensor, Tensor]:
-        """The gradients, by parameter, of a loss whose derivative by each output of `forward` is ``slope``."""
+        """Return the gradients by parameter of a loss; ``slope`` is its derivative by the output of `forward`."""
         self._sweep.backward(slope, self._parameters, list(self._gradients.values()), adds=False)
         return self._gradients

@@ -1,4 +1,4 @@
-"""What acting and updates return."""
+"""Return types of acting and of updates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,48 +10,48 @@ from pytorchrl.agent.algorithms.training import Trained
 from storages.transition import ERRORS
 
 Metrics: TypeAlias = dict[str, Any]
-"""Numbers to log: floats, or tensors of no axes, so that no device is waited for."""
+"""Metrics to log: floats, or 0-dimensional tensors, which avoid synchronising with the device."""
 
 
 class ActingStep(NamedTuple):
-    """What an algorithm does in one step of the environments; tensors on its device."""
+    """Output of an algorithm for one step of the environments; tensors on its device."""
 
     action: Tensor
-    """(E, 1) or (E, *action): to be stored as ACT."""
+    """(E, 1) or (E, *action): the action to store as ACT."""
     env_action: Tensor
-    """As ``action``: to be given to the environments; differs where an action outside their bounds was drawn."""
+    """As ``action``, for the environments; differs where a sampled action is outside their bounds."""
     rhs: Any
-    """Memory before the next observation; None without a memory."""
+    """Recurrent hidden state before the next observation; None without a memory."""
     fields: Mapping[str, Tensor]
-    """What else the storage is to keep: values, log probabilities."""
+    """Further fields for the storage, such as values and log-probabilities."""
 
 
 @dataclass
 class Losses:
-    """What a batch says."""
+    """Losses of a batch."""
 
     of: Mapping[Trained, Tensor]
-    """The loss of each group of parameters that is to be stepped. Each must leave gradients in its own group alone."""
+    """Loss of each parameter group to update. A loss must have gradients in its own group only."""
     metrics: Metrics = field(default_factory=dict)
     errors: Tensor | None = None
-    """The error of each row, in the shape of the batch's rewards, which priorities follow; None for no errors."""
+    """Error of each row, in the shape of the batch's rewards, for replay priorities; None for no errors."""
     stop: bool = False
-    """Learn nothing from this batch, and leave out the rest of the update phase."""
+    """Skip this update and the rest of the update phase."""
     gradients: Mapping[Tensor, Tensor] = field(default_factory=dict)
-    """By parameter: gradients that were computed beside the losses, to which what autograd makes of these is added."""
+    """Gradients by parameter that were computed without autograd; those of autograd are added to them."""
 
 
 @dataclass
 class Result:
-    """What came of an update."""
+    """Result of an update."""
 
     metrics: Metrics
     errors: Tensor | None = None
-    """As those of :class:`Losses`."""
+    """As in :class:`Losses`."""
     stop: bool = False
-    """Leave out the rest of the update phase."""
+    """Skip the rest of the update phase."""
 
     @property
     def info(self) -> dict[str, Any]:
-        """As storages get it: metrics, and errors under ``ERRORS``."""
+        """Metrics, with errors under ``ERRORS``, as storages expect them."""
         return self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}

@@ -1,4 +1,4 @@
-"""A batch as rows of steps, whether its actor has a memory or not, and however its steps lie."""
+"""Batches of all layouts (transitions, sequences, padded or packed episodes) as rows of steps."""
 
 from functools import cached_property
 
@@ -26,12 +26,12 @@ from storages.transition import (
 
 
 class Rows:
-    """The N steps of a batch, one a row: those of single transitions, of sequences, or of padded or packed episodes.
+    """The N steps of a batch, one per row: of transitions, sequences, or padded or packed episodes.
 
-    Weights of networks must not change while rows are in use: what networks make of observations is computed once.
+    Weights of networks must not change while rows are in use, because features of observations are cached.
 
     Args:
-        batch: as a storage makes it; not changed.
+        batch: of a storage; not modified.
         codec: of the actions.
     """
 
@@ -52,17 +52,17 @@ class Rows:
 
     @cached_property
     def action(self) -> Tensor:
-        """ACT (N, *action), as networks have it."""
+        """ACT (N, *action), in the representation of networks."""
         return self._codec.from_storage(self[ACT])
 
     @cached_property
     def next_action(self) -> Tensor:
-        """ACT2 (N, *action), as networks have it; in the batches of algorithms that need next actions."""
+        """ACT2 (N, *action), in the representation of networks; for algorithms that need next actions."""
         return self._codec.from_storage(self[ACT2])
 
     @property
     def next_action_taken(self) -> Tensor:
-        """TAKEN2 (N, 1): 1 where the next action was taken, 0 where none is known."""
+        """TAKEN2 (N, 1): 1 where the next action is known, else 0."""
         return self[TAKEN2]
 
     @property
@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def weight(self) -> Tensor:
-        """(N, 1): what each row counts in a loss, importance weights in it; without those it sums to 1."""
+        """(N, 1): weight of each row in a loss, including importance weights; without those it sums to 1."""
         batch = self.batch
         weight: Tensor
         if self._is_packed:
@@ -93,24 +93,24 @@ class Rows:
 
     @cached_property
     def share(self) -> Tensor:
-        """(N, 1): what each row counts in `mean`; sums to 1."""
+        """(N, 1): weight of each row in `mean`; sums to 1."""
         if MASK not in self.batch:
             return torch.full_like(self.reward, 1 / len(self.reward))
         mask: Tensor = self.batch[MASK]
         return (mask / mask.sum()).flatten(0, 1)
 
     def mean(self, values: Tensor) -> Tensor:
-        """(): the mean of values (N, 1) over all rows that are not padding, without importance weights."""
+        """Return the mean () of values (N, 1) over all rows but padding, without importance weights."""
         if MASK not in self.batch:
             return values.mean()
         return (self.share * values).sum()
 
     def weighted_mean(self, values: Tensor) -> Tensor:
-        """(): the mean of values (N, 1), importance weights in it."""
+        """Return the mean () of values (N, 1), with importance weights."""
         return (self.weight * values).sum()
 
     def standardised(self, values: Tensor) -> Tensor:
-        """Values (N, 1) less their mean, over their standard deviation; both of all rows that are not padding."""
+        """Return values (N, 1) with zero mean and unit standard deviation over all rows but padding."""
         if MASK not in self.batch:
             return values if len(values) == 1 else (values - values.mean()) / (values.std() + _TINY)
         centred, number = values - self.mean(values), self.batch[MASK].sum()
@@ -118,23 +118,23 @@ class Rows:
         return centred / (variance.sqrt() + _TINY)
 
     def softmax(self, values: Tensor) -> Tensor:
-        """(N, 1): exponentials of values (N, 1) over their sum; both of all rows that are not padding, which have 0."""
+        """Return the softmax (N, 1) of values (N, 1) over all rows but padding, which gets 0."""
         if MASK in self.batch:
             values = values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
         return values.softmax(0)
 
     def per_row(self, errors: Tensor) -> Tensor:
-        """Errors (N, 1) in the shape of the batch's rewards, for priorities."""
+        """Return errors (N, 1) in the shape of the batch's rewards, for replay priorities."""
         return errors.view(self.batch[REW].shape)
 
     def __getitem__(self, key: str) -> Tensor:
-        """A field as rows (N, ...)."""
+        """Return a field as rows (N, ...)."""
         field: Tensor = self.batch[key] if self._is_flat else flat(self.batch[key])
         return field
 
     @property
     def count(self) -> int | Tensor:
-        """How many rows are not padding; a tensor of no axes where some may be."""
+        """Number of rows that are not padding; a 0-dimensional tensor if the batch has a mask."""
         return self.batch[MASK].sum() if MASK in self.batch else len(self)
 
     def __len__(self) -> int:
@@ -142,4 +142,4 @@ class Rows:
 
 
 _TINY = 1e-8
-"""Keeps equal values from being divided by 0."""
+"""Avoids division by 0 where all values are equal."""

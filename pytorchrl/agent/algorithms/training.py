@@ -1,7 +1,7 @@
-"""What an algorithm trains, and the state of it: networks with their optimisers, targets, dual variables, counters.
+"""Training state of an algorithm: parameter groups with their optimisers, target networks, variables and counters.
 
-Each is registered by one line when the algorithm is built. What a checkpoint saves, what gradients are called and which
-learning rates follow schedules, all follow from the register.
+Each is registered when the algorithm is built. The contents of checkpoints, the names of gradients and scheduled
+learning rates follow from this register.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +15,14 @@ from pytorchrl.agent.optimizers import FlatParameters, FlatStepper, Optimizer, S
 
 
 class Trained:
-    """Parameters that one optimiser moves together.
+    """A parameter group with its optimiser.
 
     Args:
         name: of the group.
-        parameters: by name, in their order.
-        optimizer: that moves them.
+        parameters: by name, in order.
+        optimizer: of the parameters.
         learning_rate: name of the algorithm's hyper-parameter.
-        max_grad_norm: name of the algorithm's hyper-parameter; None leaves gradients as they are.
+        max_grad_norm: name of the algorithm's hyper-parameter; None does not clip gradients.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class Trained:
         self.stepper: Stepper = optimizer.make(self.flat)
 
     def gradients(self) -> dict[str, Tensor]:
-        """Copies of the gradients there are, by name."""
+        """Return copies of the existing gradients, by name."""
         return {f"{self.name}.{n}": p.grad.clone() for n, p in self.parameters.items() if p.grad is not None}
 
     def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> None:
-        """Put gradients, as `gradients` returns them, in the place of those there are."""
+        """Replace the parameters' gradients by those that `gradients` returned."""
         for name, parameter in self.parameters.items():
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
 
     def gradient_memory(self) -> dict[Tensor, Tensor]:
-        """For each parameter, a tensor of its shape to compute its gradient in."""
+        """Return, for each parameter, a tensor of its shape to write its gradient to."""
         parameters = self.parameters.values()
         if isinstance(self.stepper, FlatStepper):
             return dict(zip(parameters, self.stepper.gradient_views, strict=True))
@@ -64,16 +64,15 @@ class Trained:
 
 
 class Target:
-    """A slow copy of a network that bootstrapped values are taken from.
+    """A target network and its update rule.
 
     Args:
-        network: that it follows.
-        group: the trained group whose parameters are those of the network and no others, if there is one; following
-            its vector is quicker.
-        polyak: name of the algorithm's hyper-parameter: how much of the copy stays at each update of it.
-        every: name of the algorithm's hyper-parameter: updates between updates of the copy; None for 1.
-        every_steps: name of the algorithm's hyper-parameter that takes the place of ``every``: environment transitions
-            between updates of the copy; None for none.
+        network: the online network.
+        group: the parameter group of exactly this network, if there is one; averaging its flat vector is faster.
+        polyak: name of the algorithm's hyper-parameter: weight of the target network in each of its updates.
+        every: name of the algorithm's hyper-parameter: updates between target updates; None for 1.
+        every_steps: name of the algorithm's hyper-parameter that replaces ``every``: environment transitions between
+            target updates; None for none.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Target:
     ) -> None:
         self.network = make_target(network)
         self.polyak, self.every, self.every_steps = polyak, every, every_steps
-        # Parameters, and not what they hold now, which is elsewhere once a group is made of them, or a copy.
+        # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.
         self._ours, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
         self._group = group
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)
@@ -103,7 +102,7 @@ class Target:
 
 
 class TrainingState:
-    """The register of an algorithm."""
+    """Register of everything that an algorithm trains."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Trained] = {}
@@ -115,7 +114,7 @@ class TrainingState:
         """Register parameters with their optimiser.
 
         Raises:
-            ValueError: another group of this name is there, or has one of the parameters already.
+            ValueError: another group has this name or one of the parameters.
         """
         if group.name in self.groups:
             raise ValueError(f"there is a trained group {group.name!r} already; give each a name")
@@ -132,7 +131,7 @@ class TrainingState:
     def add_target(
         self, network: nn.Module, polyak: str, every: str | None, every_steps: str | None = None
     ) -> nn.Module:
-        """Register a target of a network; the first has the name of the group that trains the network alone, if any.
+        """Register a target network; the first of a network with its own group takes the group's name.
 
         Returns:
             The target network.
@@ -148,14 +147,14 @@ class TrainingState:
         return target.network
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on but the actor's weights, as tensors and plain data."""
+        """Return all state except the actor's weights, as tensors and plain data."""
         return {
             "optimizers": {name: group.stepper.state_dict() for name, group in self.groups.items()},
             **self.shared_state(),
         }
 
     def shared_state(self) -> dict[str, Any]:
-        """What gradients depend on but the actor's weights, which excludes the optimisers."""
+        """Return what gradients depend on, except the actor's weights; without the optimisers."""
         return {
             "targets": {name: target.network.state_dict() for name, target in self.targets.items()},
             "variables": {name: variable.detach() for name, variable in self.variables.items()},
@@ -170,7 +169,7 @@ class TrainingState:
             group.stepper.load_state_dict(state["optimizers"][name])
 
     def load_shared_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `shared_state` returned."""
+        """Restore the state returned by `shared_state`."""
         of_kinds: dict[str, Mapping[str, Any]] = {
             "targets": self.targets,
             "variables": self.variables,
@@ -195,7 +194,7 @@ class TrainingState:
 
 
 def parameters_of(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[tuple[str, nn.Parameter]]:
-    """The parameters of named modules, each once, by name."""
+    """Yield the parameters of named modules with their names, each once."""
     seen: set[int] = set()
     for module_name, module in modules:
         for name, parameter in module.named_parameters():

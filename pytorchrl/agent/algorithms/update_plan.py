@@ -1,4 +1,4 @@
-"""When update phases are due."""
+"""Schedules of update phases."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from storages.component.setting import Setting
 
 
 class Collected(NamedTuple):
-    """What one step of the environments added."""
+    """Counts before and after one step of all environments."""
 
     before: int
-    """Environment transitions before it."""
+    """Environment transitions before the step."""
     after: int
-    """Environment transitions after it."""
+    """Environment transitions after the step."""
     episodes_before: int
-    """Episodes that had ended since the last update phase, before it."""
+    """Episodes that ended since the last update phase, before the step."""
     episodes_after: int
-    """Episodes that have ended since the last update phase, after it."""
+    """Episodes that ended since the last update phase, after the step."""
     is_full: bool
-    """Whether the main storage holds a whole rollout, so that nothing more fits."""
+    """Whether the main storage holds a complete rollout."""
     is_empty: bool
-    """Whether the main storage has nothing to learn from yet."""
+    """Whether the main storage cannot yield a batch yet."""
 
 
 class UpdatePlan(Setting, ABC):
-    """When update phases are due."""
+    """Schedule of update phases."""
 
     @abstractmethod
     def phases_due(self, collected: Collected) -> int:
-        """How many update phases are due after a step of the environments."""
+        """Return how many update phases are due after a step of the environments."""
 
     def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
-        """The most steps of ``num_envs`` environments in a row that never make more than so many phases due.
+        """Return the most consecutive steps that never make more than ``phases`` update phases due.
 
         Args:
-            phases: of updates.
-            num_envs: transitions of a step.
-            rollout_steps: steps after which a storage of rollouts is full.
+            phases: number of update phases.
+            num_envs: environments, each of which adds a transition per step.
+            rollout_steps: steps after which a rollout storage is full.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not say how many steps lie between update phases, which collecting while "
@@ -59,44 +59,44 @@ class EveryTransitions(UpdatePlan):
     start: CountOrZero = 0
 
     def phases_due(self, collected: Collected) -> int:
-        """None as long as there is nothing to learn from."""
+        """Return how many multiples of ``number`` the step passed; 0 while no batch can be made."""
         if collected.is_empty:
             return 0
         done, had = (max(0, steps - self.start) // self.number for steps in (collected.after, collected.before))
         return done - had
 
     def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
-        """As many as have no more transitions than lie between so many phases."""
+        """Return the steps that have at most ``phases * number`` transitions."""
         return phases * self.number // num_envs
 
 
 @dataclass(frozen=True)
 class EveryRollout(UpdatePlan):
-    """An update phase when the storage is full."""
+    """An update phase whenever the storage is full."""
 
     def phases_due(self, collected: Collected) -> int:
-        """One when the rollout is full."""
+        """Return 1 when the rollout is full."""
         return int(collected.is_full)
 
     def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
-        """Those of as many rollouts."""
+        """Return the steps of ``phases`` rollouts."""
         return phases * rollout_steps
 
 
 @dataclass(frozen=True)
 class EveryEpisodes(UpdatePlan):
-    """An update phase after ``number`` episodes, or when a rollout is full before.
+    """An update phase after ``number`` episodes, or earlier if the rollout is full.
 
     Args:
-        number: of episodes between update phases, of all environments together.
+        number: of episodes between update phases, over all environments.
     """
 
     number: Count
 
     def phases_due(self, collected: Collected) -> int:
-        """One when enough episodes have ended since the last update phase."""
+        """Return 1 when enough episodes have ended since the last update phase."""
         return int(collected.is_full or (collected.episodes_after >= self.number and not collected.is_empty))
 
     def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
-        """One for each: it is not known before how long episodes are."""
+        """Return one step per phase, as the length of episodes is not known in advance."""
         return phases

@@ -1,4 +1,4 @@
-"""Environments: vectors of them, their spaces."""
+"""Environments: vector environments, wrappers, games and small problems."""
 
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord

@@ -1,4 +1,4 @@
-"""Whether an environment does what gymnasium's interface asks of it, said in words where it does not."""
+"""Checks that an environment follows gymnasium's interface, with readable errors."""
 
 import inspect
 import warnings
@@ -12,22 +12,22 @@ from gymnasium import spaces
 from pytorchrl.agent.envs.wrappers.flat_observation import SEPARATOR
 
 CHECKED_STEPS = 3
-"""How many steps of each environment are checked, its first; later ones cost nothing."""
+"""Number of first steps of each environment that are checked."""
 
 
 class InvalidEnvironmentError(ValueError):
-    """An environment that breaks gymnasium's interface, or its own spaces."""
+    """Raised for an environment that violates gymnasium's interface, or its own spaces."""
 
 
 def check_made(env: Any, origin: str) -> None:
-    """Refuse what is no environment of gymnasium's interface, before it is reset.
+    """Refuse an object that is not a gymnasium environment, before it is reset.
 
     Args:
-        env: what was made, with all its wrappers.
+        env: the object, with all its wrappers.
         origin: what made it, for the message.
 
     Raises:
-        InvalidEnvironmentError: it is no ``gymnasium.Env``, has no spaces, or ``reset`` does not take a seed.
+        InvalidEnvironmentError: it is not a ``gymnasium.Env``, has no spaces, or ``reset`` does not take a seed.
     """
     if not isinstance(env, gym.Env):
         raise InvalidEnvironmentError(
@@ -55,7 +55,7 @@ def check_reset(result: Any, env: gym.Env[Any, Any]) -> None:
     """Check what ``env.reset`` returned.
 
     Raises:
-        InvalidEnvironmentError: it is no pair of an observation and a dict.
+        InvalidEnvironmentError: it is not a pair of an observation and a dict.
     """
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
         raise InvalidEnvironmentError(
@@ -94,7 +94,7 @@ def _check_observation(observation: Any, env: gym.Env[Any, Any], method: str) ->
 
 
 def _check_value(value: Any, space: gym.Space[Any], text: str, path: tuple[Any, ...]) -> None:
-    """Check an observation, or the part of it that keys and positions lead to."""
+    """Check an observation, or the part of it at a path of keys and positions."""
     where = f"{text}, {SEPARATOR.join(map(str, path))!r} of it," if path else text
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
@@ -148,14 +148,14 @@ def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
 def _takes_seed_and_options(reset: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(reset).parameters
-    except ValueError:  # compiled code may not say
+    except ValueError:  # compiled code may have no signature
         return True
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return takes_any or {"seed", "options"} <= set(parameters)
 
 
 def _is_number(value: Any, kinds: str) -> bool:
-    """Whether a value is one number, of a kind of dtypes."""
+    """Whether a value is a scalar with a dtype of one of these kinds."""
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
 
 

@@ -1,4 +1,4 @@
-"""What an environment is like: its spaces, and what comes of random actions."""
+"""Description of an environment: its spaces, wrappers, and episodes with random actions."""
 
 import time
 import warnings
@@ -15,31 +15,31 @@ from gymnasium.wrappers import TimeLimit
 from pytorchrl.agent.envs.checks import check_reset, check_step
 
 _LISTED = 6
-"""Bounds that are shown one by one."""
+"""Maximum number of bounds that are listed."""
 
 
 @dataclass(frozen=True)
 class RandomPlay:
-    """What came of random actions."""
+    """Statistics of episodes with random actions."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     terminated: int
-    """Episodes that the environment ended."""
+    """Number of episodes that the environment terminated."""
     truncated: int
-    """Episodes that a limit cut."""
+    """Number of episodes that a limit truncated."""
     rewards: tuple[float, float]
     """The smallest and the largest."""
     steps_per_second: float
     infos: tuple[str, ...]
-    """Numbers in the info of the episodes' last steps."""
+    """Keys of the scalars in the info of the episodes' last steps."""
     differs_at: int | None
-    """The first step at which another copy showed something else from the same seed and actions; None where it showed
-    the same."""
+    """First step at which another copy, with the same seed and actions, gave another observation or reward; None if
+    there is none."""
 
 
 def told_space(space: gym.Space[Any]) -> str:
-    """A space in a line: kind, shape, dtype and bounds; of nested ones a line for each part."""
+    """Describe a space in a line: kind, shape, dtype and bounds; a Dict in a line for each part."""
     if isinstance(space, spaces.Dict):
         return "\n".join(f"{name}: {told_space(part)}" for name, part in space.spaces.items())
     if not isinstance(space, spaces.Box):
@@ -49,7 +49,7 @@ def told_space(space: gym.Space[Any]) -> str:
 
 
 def layers_of(env: gym.Env[Any, Any]) -> list[str]:
-    """Names of the wrappers, the outermost first, and of the environment."""
+    """Return the names of the wrappers, the outermost first, and of the environment."""
     layers, layer = [type(env).__name__], env
     while isinstance(layer, gym.Wrapper):
         layer = layer.env
@@ -58,7 +58,7 @@ def layers_of(env: gym.Env[Any, Any]) -> list[str]:
 
 
 def time_limit_of(env: gym.Env[Any, Any]) -> int | None:
-    """After how many steps episodes are cut; None where nothing is known of a limit."""
+    """Return the number of steps after which episodes are truncated; None if no limit is known."""
     layer: Any = env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, TimeLimit):
@@ -70,14 +70,14 @@ def time_limit_of(env: gym.Env[Any, Any]) -> int | None:
 def play_at_random(
     make: Callable[[], gym.Env[Any, Any]], episodes: int, longest: int, seed: int, longest_replay: int = 1_000
 ) -> RandomPlay:
-    """Play episodes by random actions, and the first one again in another copy.
+    """Play episodes with random actions, and replay the first one in another copy.
 
     Args:
         make: makes a copy.
-        episodes: how many.
-        longest: steps of an episode at most.
+        episodes: number of episodes.
+        longest: maximum number of steps of an episode.
         seed: of the episodes and actions.
-        longest_replay: how many steps are played again at most.
+        longest_replay: maximum number of steps that are replayed.
 
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface.
@@ -128,10 +128,10 @@ def play_at_random(
 
 
 def complaints_of(make: Callable[[], gym.Env[Any, Any]]) -> list[str]:
-    """What gymnasium's checker says of an environment below its wrappers, a line each; nothing where it is content.
+    """Return the complaints of gymnasium's checker about an environment below its wrappers, a line each.
 
     Args:
-        make: makes the environment as it is, by :func:`bare_env`.
+        make: makes the environment without the toolkit's wrappers, by :func:`bare_env`.
     """
     env, complaints = make(), list[str]()
     with warnings.catch_warnings(record=True) as caught:
@@ -148,7 +148,7 @@ def complaints_of(make: Callable[[], gym.Env[Any, Any]]) -> list[str]:
 
 
 def _plain(message: str) -> str:
-    """A message without gymnasium's colours and prefix."""
+    """Remove gymnasium's colours and prefix from a message."""
     text = message.replace("\x1b[33m", "").replace("\x1b[0m", "")
     return " ".join(text.removeprefix("WARN: ").split())
 

@@ -1,4 +1,4 @@
-"""Whether the observations of an environment are stacks of its last frames."""
+"""Detection of frame stacking in an environment's wrappers."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 
 MOST_FRAMES = 255
-"""What storages count in a byte."""
+"""Storages count frames in a byte."""
 
 
 def frames_stacked_by(env: gym.Env[Any, Any]) -> int:
-    """How many frames gymnasium's ``FrameStackObservation`` stacks, 0 where there is none, or what it makes is lost.
+    """Return the number of frames that gymnasium's ``FrameStackObservation`` stacks, 0 where there is no stack.
 
-    Wrappers around it may change every frame in the same way, but flatten or concatenate them and there are none.
+    Wrappers around it may change each frame, but must keep the frames as the first axis.
     """
     layer: Any = env
     while isinstance(layer, gym.Wrapper):

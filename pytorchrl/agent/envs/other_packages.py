@@ -1,4 +1,4 @@
-"""Environments of other packages: gymnasium knows their ids only once the package was imported.
+"""Environments of other packages, which register their ids with gymnasium when they are imported.
 
 A run folder holds an id and imports nothing by name, so that a run resumed in a new process must find the package too.
 """
@@ -13,10 +13,10 @@ EXTRAS = (
     'the extras of this package: pip install ".[mujoco]", ".[atari]" (MinAtar too), ".[box2d]" or ".[robotics]" '
     "(gymnasium-robotics)"
 )
-"""What installs the packages that environments need, for messages."""
+"""How to install the packages that environments need, for messages."""
 
 PACKAGES = ("ale_py", "gymnasium_robotics")
-"""Those that register environments when they are imported; only these are imported for an id."""
+"""Packages that register environments on import; no others are imported to find an id."""
 
 
 def require(module: str, owner: str) -> ModuleType:
@@ -32,7 +32,7 @@ def require(module: str, owner: str) -> ModuleType:
 
 
 def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
-    """The error of a module that Atari, MinAtar or EnvPool needs."""
+    """Make the error for a missing module that Atari, MinAtar or EnvPool needs."""
     package = module.partition(".")[0].replace("_", "-")
     extra = "envpool" if package == "envpool" else "atari"
     return gym.error.DependencyNotInstalled(
@@ -41,7 +41,7 @@ def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
 
 
 def find_registered(env_id: str) -> None:
-    """Have gymnasium know an id, if it is one of a package that is installed.
+    """Register an id with gymnasium, if an installed package defines it, by importing the package.
 
     Raises:
         gymnasium.error.Error: nothing registers the id.

@@ -1,4 +1,4 @@
-"""Nested data as checkpoints keep it: tensors in the place of arrays, which cannot be loaded without running code."""
+"""Conversion of nested data for checkpoints, which hold tensors instead of arrays: these would need unpickling."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,16 +8,16 @@ import torch
 
 
 def as_tensors(value: Any) -> Any:
-    """Nested dicts, lists and tuples with copies of their arrays as tensors.
+    """Copy nested dicts, lists and tuples, with arrays as tensors.
 
     Raises:
-        TypeError: there is something else in it than plain data and arrays.
+        TypeError: it contains anything but plain data and arrays.
     """
     return _mapped(value, _as_tensor)
 
 
 def as_arrays(value: Any) -> Any:
-    """Nested dicts, lists and tuples with copies of their tensors as arrays."""
+    """Copy nested dicts, lists and tuples, with tensors as arrays."""
     return _mapped(value, lambda leaf: leaf.numpy().copy() if isinstance(leaf, torch.Tensor) else leaf)
 
 

@@ -1,4 +1,4 @@
-"""Vector environments: copies of Python environments, or those that step many of themselves."""
+"""Vector environments: copies of Python environments, or native vector environments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -29,53 +29,55 @@ from storages.component.hyper_parameters import Count
 
 
 class VecEnv(Component):
-    """``num_envs`` environments that are stepped together: copies of one, or a vector environment.
+    """``num_envs`` environments that are stepped together: copies of one, or a native vector environment.
 
-    Copies are reset in the step in which they end. A vector environment steps many of itself: gymnasium's of an id with
-    a ``vector_entry_point``, EnvPool's, ALE's, or what a callable that takes ``num_envs`` makes. It may have any of
-    gymnasium's autoreset modes. With NEXT_STEP, an environment makes no transition in the step after an end, and none
-    is stored; ``PersistentEpisodicBuffer`` refuses the mode. With SAME_STEP, last observations must be reported as
-    ``infos["final_obs"]``. Observations that are tensors stay on their device, and actions are given as tensors.
+    Copies are reset in the step in which their episode ends. A native vector environment steps all its environments
+    itself: that of a gymnasium id with a ``vector_entry_point``, EnvPool's, ALE's, or one that a callable with a
+    parameter ``num_envs`` makes. It may have any of gymnasium's autoreset modes. With NEXT_STEP, the step after the end
+    of an episode makes no transition, and none is stored; ``PersistentEpisodicBuffer`` refuses the mode. With
+    SAME_STEP, final observations must be reported as ``infos["final_obs"]``. Observations that are tensors stay on
+    their device, and actions are then given as tensors.
 
-    A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
-    repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeReward``; the
-    ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where that does not lead to
-    exactly the same observation and reward, a new episode begins. A vector environment comes back where it has
-    ``state_dict()`` and ``load_state_dict(state)``; in others, all begin new episodes.
+    Saved copies are restored by replay: each is reset with its last seed and repeats its actions since, while state
+    that lasts over episodes is saved (the statistics of ``NormalizeReward``; the ``state_dict()`` of an environment or
+    wrapper that has one, and ``load_state_dict``). Where that does not lead to exactly the same observation and reward,
+    a new episode begins. A native vector environment is restored if it has ``state_dict()`` and
+    ``load_state_dict(state)``; otherwise, all its environments begin new episodes.
 
-    Observations of nested Dict and Tuple spaces become one dict of arrays: a position in a Tuple or a key of a Dict is
-    joined to what it lies in by a slash (``camera/0``). Storages and actors know no other structure.
+    Observations of nested Dict and Tuple spaces are flattened to one dict of arrays, whose names are the keys and
+    positions that lead to them, joined by slashes (``camera/0``). Storages and actors know no other structure.
 
-    Wrappers of rewards change what is learnt from, not what is reported: :attr:`finished_episodes` has the returns of
-    the environment itself. ``NormalizeReward`` has statistics for each copy; ``NormalizeObservation`` is refused.
+    Wrappers of rewards change the rewards that are learnt from, not those that are reported: :attr:`finished_episodes`
+    has the returns of the environment itself. ``NormalizeReward`` has statistics for each copy;
+    ``NormalizeObservation`` is refused.
 
     Args:
         env: a gymnasium id (of Atari and robotics too, where their packages are installed), a callable that makes an
             environment, or one with a parameter ``num_envs`` that makes a ``gymnasium.vector.VectorEnv``.
-        num_envs: environments.
-        mode: "sync" steps copies one after the other in this process, "async" each in a process.
+        num_envs: number of environments.
+        mode: "sync" steps copies one after the other in this process, "async" each in a process of its own.
         vectorization_mode: "vector_entry_point" makes gymnasium's vector environment of an id; None makes copies.
-        backend: whose vector environment an id is of: "envpool" or "ale"; "gymnasium" for neither.
+        backend: library whose vector environment an id names: "envpool" or "ale"; "gymnasium" for neither.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``ScaleReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction``, ``FlattenAction``,
-            ``RandomizeAction``, ``FlickerFrames``, ``EpisodicLife`` and ``FireOnReset``, pairs of such a name and its
-            arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an
-            environment. Around a vector environment, those of ``gymnasium.wrappers.vector``. A composition of names
-            alone can be resumed from its run folder.
+            ``ScaleReward``, ``TerminalReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction``,
+            ``FlattenAction``, ``RandomizeAction``, ``FlickerFrames``, ``EpisodicLife`` and ``FireOnReset``, pairs of
+            such a name and its arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an
+            environment to an environment. Around a vector environment, those of ``gymnasium.wrappers.vector``. A
+            composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable, ``envpool.make``, ``AtariVectorEnv``).
-        stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
-            each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
-            ``FrameStackObservation``, and asks EnvPool and ALE; 0 keeps whole observations.
-        replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
-            what it did.
-        episode_infos: numbers in the ``info`` of an episode's last step, as the environment itself reports them below
-            all wrappers, that are logged beside the return, where they are there: "train/is_success".
+        stacked_frames: number of frames that are stacked in an observation, the newest last, so that storages keep each
+            frame once; a dict for some leaves of dict observations. None detects gymnasium's ``FrameStackObservation``
+            and the stacks of EnvPool and ALE; 0 keeps whole observations.
+        replay_on_resume: False begins new episodes in a resumed run, as for robots, which must not repeat their
+            actions.
+        episode_infos: keys of numbers in the ``info`` of an episode's last step, as the environment reports them below
+            all wrappers, that are logged with the return where they are present: "train/is_success".
 
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
             reset and steps.
-        UnsupportedSpaceError: its observations or actions are no arrays, or two parts of nested observations would have
-            the same name.
+        UnsupportedSpaceError: its observations or actions are not arrays, or two parts of nested observations would
+            have the same name.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class VecEnv(Component):
     ) -> None:
         name, kwargs = type(self).__name__, dict(env_kwargs or {})
         self.is_native = is_native(env, vectorization_mode, backend)
-        """Whether it is a vector environment that steps many of itself, rather than copies."""
+        """Whether it is a native vector environment, rather than copies."""
         if self.is_native:
             made, frames = make_native(env, num_envs, backend, kwargs)
             self._vector: Vector = Native(
@@ -108,15 +110,15 @@ class VecEnv(Component):
         self.is_wrapped = bool(wrappers)
         """Whether there are wrappers, which may change rewards and cut episodes."""
         self.observation_space = self._vector.observation_space
-        """Of one environment."""
+        """Observation space of one environment."""
         self.action_space = self._vector.action_space
-        """Of one environment."""
+        """Action space of one environment."""
         self.stacked_frames: int | Mapping[str, int] = (
             self._vector.stacked_frames if stacked_frames is None else stacked_frames
         )
-        """Of how many frames an observation is a stack; 0 where it is none."""
+        """Number of frames that are stacked in an observation; 0 without a stack."""
         self.skips_steps = self._vector.skips_steps
-        """Whether an environment makes no transition in the step in which it begins its next episode."""
+        """Whether the step in which an environment begins its next episode makes no transition."""
         try:
             check_observation_space(self.observation_space, name)
             check_action_space(self.action_space, name)
@@ -158,7 +160,7 @@ class VecEnv(Component):
                 raise ValueError(f"{cls.__name__}: stacked_frames must be 0, or lie in [2, {MOST_FRAMES}], got {depth}")
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such.
+        """Reset every environment; return their first observations (E, *obs), or a dict of such.
 
         Raises:
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
@@ -176,12 +178,12 @@ class VecEnv(Component):
 
     @property
     def finished_episodes(self) -> list[EpisodeRecord]:
-        """The environments' own episodes that finished in the last step, with their returns before any wrapper."""
+        """Episodes that ended in the last step, as of the environments themselves, below all wrappers."""
         return self._vector.finished_episodes
 
     @property
     def takes_tensors(self) -> bool:
-        """Whether observations are tensors, and actions are to be tensors too; known from the first reset on."""
+        """Whether observations are tensors, and actions must be, too; known from the first reset on."""
         return self._vector.takes_tensors
 
     @property
@@ -190,21 +192,21 @@ class VecEnv(Component):
         return self._vector.skips_next
 
     def running_episodes(self) -> list[EpisodeRecord]:
-        """The environments' own episodes that are running, as far as they have come."""
+        """Return the running episodes so far, as of the environments themselves, below all wrappers."""
         return self._vector.running_episodes()
 
     def state_dict(self) -> dict[str, Any]:
-        """What it takes to come back to where the environments are, as tensors and plain data.
+        """Return the state from which the environments can be restored, as tensors and plain data.
 
-        Of copies, it grows with the longest running episode, by an action a step.
+        That of copies grows with the longest running episode, by an action for each step.
 
         Raises:
-            RuntimeError: no episode was ever begun.
+            RuntimeError: the environments were never reset.
         """
         return self._vector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
-        """Come back to where the environments were when it was saved.
+        """Restore the environments to the saved state, as far as they can be.
 
         Raises:
             ValueError: it was saved with another number of environments.
@@ -213,7 +215,7 @@ class VecEnv(Component):
 
     @property
     def env_spec(self) -> str | None:
-        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
+        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be serialised."""
         try:
             return None if self._vector.spec is None else self._vector.spec.to_json()
         except (AttributeError, TypeError, ValueError):
@@ -221,7 +223,7 @@ class VecEnv(Component):
 
     @property
     def env_name(self) -> str:
-        """One environment with its wrappers, for messages."""
+        """Name of one environment with its wrappers, for messages."""
         return self._vector.name if hasattr(self, "_vector") else type(self).__name__
 
     @property
@@ -230,12 +232,12 @@ class VecEnv(Component):
         return self._vector.compute_reward()
 
     def close(self) -> None:
-        """Free what the environments hold; a second call does nothing."""
+        """Close the environments; a second call does nothing."""
         self._vector.close()
 
 
 def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
-    """A factory of the same environments, one copy in this process, to be evaluated in."""
+    """Return a factory of one copy of the same environments in this process, for evaluation."""
     hyper_parameters = factory.hyper_parameters
     changed = {name: value for name, value in _ONE_COPY.items() if name in hyper_parameters}
     return make_factory(factory.cls, (), hyper_parameters | changed)

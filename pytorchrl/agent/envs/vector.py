@@ -1,4 +1,4 @@
-"""What :class:`~pytorchrl.agent.envs.vec_env.VecEnv` is made of: a vector of environments, however they are stepped."""
+"""The interface of the vector environments in a :class:`~pytorchrl.agent.envs.vec_env.VecEnv`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -12,73 +12,73 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 
 
 class VecStep(NamedTuple):
-    """What a step of ``E`` environments led to; the arrays are the caller's."""
+    """The result of a step of ``E`` environments; the arrays belong to the caller."""
 
     observation: Any
-    """(E, *obs) or a dict: what the actor sees next, the first of a new episode where one ended."""
+    """(E, *obs) or a dict: the actor's next input, the first observation of a new episode where one ended."""
     next_observation: Any
-    """As ``observation``: what followed the action, the true last observation where an episode ended."""
+    """As ``observation``, but the final observation where an episode ended."""
     reward: NDArray[np.floating]
     """(E, 1)."""
     terminated: NDArray[np.bool_]
-    """(E, 1): the environment ended."""
+    """(E, 1): whether the environment reached a terminal state."""
     truncated: NDArray[np.bool_]
-    """(E, 1): a limit cut the episode."""
+    """(E, 1): whether a limit cut the episode."""
     infos: Mapping[str, Any]
-    """What gymnasium reports."""
+    """The infos of gymnasium."""
     made: NDArray[np.bool_] | None = None
-    """(E, 1): whether an environment made a transition; None where all did. Environments of gymnasium's NEXT_STEP mode
-    begin an episode in the step after the last one's end, and make none in it."""
+    """(E, 1): whether an environment made a transition; None where all did. In gymnasium's NEXT_STEP mode, the step
+    after the end of an episode begins the next one and makes no transition."""
 
 
 class Resumption(NamedTuple):
-    """Where ``E`` environments are after :meth:`VecEnv.load_state_dict`."""
+    """The result of :meth:`VecEnv.load_state_dict` for ``E`` environments."""
 
     observation: Any
-    """(E, *obs) or a dict: what the actor sees next."""
+    """(E, *obs) or a dict: the actor's next input."""
     came_back: NDArray[np.bool_]
-    """(E, 1): the episode that was running goes on; elsewhere a new one begins."""
+    """(E, 1): whether the running episode was restored; elsewhere a new one begins."""
 
 
 class Vector(Protocol):
     """``E`` environments that are stepped together."""
 
     observation_space: gym.Space[Any]
-    """Of one environment."""
+    """Observation space of one environment."""
     action_space: gym.Space[Any]
-    """Of one environment."""
+    """Action space of one environment."""
     stacked_frames: int
-    """Of how many frames an observation is a stack; 0 where it is none, or that is not known."""
+    """Number of frames that are stacked in an observation; 0 without a stack, or where that is not known."""
     takes_tensors: bool
-    """Whether observations are tensors, and actions are to be tensors too; known from the first reset on."""
+    """Whether observations are tensors, and actions must be, too; known from the first reset on."""
     skips_steps: bool
-    """Whether an environment makes no transition in the step in which it begins its next episode."""
+    """Whether the step in which an environment begins its next episode makes no transition."""
     skips_next: NDArray[np.bool_] | None
     """(E,): which environments make no transition in the next step; None where all do."""
     spec: EnvSpec | None
-    """Gymnasium's, of one environment."""
+    """Gymnasium's specification of one environment."""
     name: str
-    """One environment with its wrappers, for messages."""
+    """Name of one environment with its wrappers, for messages."""
     finished_episodes: list[EpisodeRecord]
-    """The environments' own episodes that finished in the last step."""
+    """Episodes that ended in the last step, as of the environments themselves, below all wrappers."""
 
     def reset(self, sequence: np.random.SeedSequence) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
+        """Reset every environment; return their first observations (E, *obs), or a dict of such."""
 
     def step(self, actions: Any) -> VecStep:
-        """Step every environment, by actions (E, 1) or (E, *action) as actors have them."""
+        """Step every environment with actions (E, 1) or (E, *action), in the layout of actors."""
 
     def running_episodes(self) -> list[EpisodeRecord]:
-        """The environments' own episodes that are running, as far as they have come."""
+        """Return the running episodes so far, as of the environments themselves, below all wrappers."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it takes to come back to where the environments are, as tensors and plain data."""
+        """Return the state from which the environments can be restored, as tensors and plain data."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
-        """Come back to where the environments were when it was saved."""
+        """Restore the environments to the saved state, as far as they can be."""
 
     def compute_reward(self) -> Callable[..., Any] | None:
-        """The function of goals that rewards follow from; None where the environments have none."""
+        """Return the function that computes rewards from goals; None where the environments have none."""
 
     def close(self) -> None:
-        """Free what the environments hold; a second call does nothing."""
+        """Close the environments; a second call does nothing."""

@@ -1,4 +1,4 @@
-"""What comes of random actions in a vector environment."""
+"""Episodes with random actions in a vector environment."""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MOST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class VectorPlay:
-    """What came of random actions."""
+    """Statistics of episodes with random actions."""
 
     returns: tuple[float, ...]
     """Of the episodes that ended."""
@@ -27,11 +27,11 @@ class VectorPlay:
 
 
 def play_vector_at_random(envs: VecEnv, episodes: int, seed: int) -> VectorPlay:
-    """Step by random actions until so many episodes have ended, or ten seconds have passed.
+    """Step with random actions until a number of episodes have ended, or ten seconds have passed.
 
     Args:
         envs: reset here.
-        episodes: how many.
+        episodes: number of episodes.
         seed: of the environments and of the actions.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Signals that reach all processes of a run: those that hold environments leave it to the one that trains to end it."""
+"""Signal handling in environment processes, which leave the end of a run to the training process."""
 
 import functools
 import os
@@ -13,19 +13,19 @@ from types import FrameType
 
 @functools.cache
 def worker_signals() -> "WorkerSignals":
-    """Those of this process and of all that hold environments for it."""
+    """Return the signal handling that this process shares with its environment processes."""
     return WorkerSignals(Path(tempfile.gettempdir()) / f"pytorchrl-{os.getpid()}-{uuid.uuid4().hex}")
 
 
 class WorkerSignals:
-    """Known to the process that trains and to those that hold its environments.
+    """Signal handling that the training process shares with its environment processes.
 
-    Terminals send Ctrl-C, and schedulers often SIGTERM, to all processes. Without this, environments would be gone when
-    the one that trains wants to end its step and save.
+    Terminals send Ctrl-C (SIGINT), and schedulers often SIGTERM, to all processes. Without this, environments would be
+    gone when the training process wants to end its step and save.
 
     Args:
-        flag: a file that is there while SIGTERM is not to be heeded; a path can be given to processes however they are
-            started.
+        flag: a file that exists while SIGTERM is to be ignored; a path can be passed with any start method of
+            processes.
     """
 
     def __init__(self, flag: Path) -> None:
@@ -33,7 +33,7 @@ class WorkerSignals:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """While this lasts, SIGTERM does not end the environments' processes. Ctrl-C never does."""
+        """In this context, SIGTERM does not end the environment processes. Ctrl-C never does."""
         self._flag.touch()
         try:
             yield
@@ -41,7 +41,7 @@ class WorkerSignals:
             self._flag.unlink(missing_ok=True)
 
     def heed(self) -> None:
-        """Called in a process that holds environments."""
+        """Install the handlers in an environment process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._terminate)
 

@@ -1,7 +1,7 @@
-"""What an explorer is, and what it draws on.
+"""The interface of explorers, and the state of exploration.
 
-An explorer is a value: it holds hyper-parameters alone. All that changes while actions are chosen (random generators,
-the state of a noise) is in an :class:`Exploration`, of which each set of environments has one.
+An explorer is an immutable value that holds only hyper-parameters. Everything that changes while actions are chosen
+(random generators, the state of a noise process) is in an :class:`Exploration`, one for each set of environments.
 """
 
 import copy
@@ -20,24 +20,24 @@ from storages.component.setting import Setting
 
 
 class ActionSet(Protocol):
-    """The actions of a space, in the units of networks."""
+    """The actions of a space, as networks output them."""
 
     def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
-        """(E, *action): actions drawn uniformly, one for each environment."""
+        """Draw a uniformly random action for each environment, (E, *action)."""
 
     def clip(self, action: Tensor) -> Tensor:
-        """The nearest actions within the bounds."""
+        """Clip actions to the bounds."""
 
 
 class Exploration:
-    """Random generators, progress and state that the choice of actions in one set of environments draws on.
+    """Random generators, progress and state of exploration in one set of environments.
 
     Args:
-        codec: draws actions and keeps them within their bounds.
+        codec: draws random actions, and clips actions to their bounds.
         num_envs: E, the number of environments.
-        device: where the network's output is.
+        device: of the network's output.
         seed: of the random generators.
-        deterministic: take the best action of each output, without asking the explorer; for evaluations.
+        deterministic: take the greedy action of each output, without the explorer; for evaluation.
     """
 
     def __init__(
@@ -53,34 +53,34 @@ class Exploration:
         self.device = torch.device(device)
         self.deterministic = deterministic
         self.steps, self.target_steps = 0, 1
-        """How far the run has come; set before each choice, and not part of the state."""
+        """Steps so far and at the end of the run, for schedules; set before each choice, and not part of the state."""
         self.starts: Tensor | None = None
         """(E, 1) float32, 1 where an episode begins; set before each choice, and not part of the state."""
         self.rewards: Tensor | None = None
-        """(E, 1) float32, what the last actions were paid; set before each choice by those who act in episodes alone,
-        without collecting; not part of the state."""
+        """(E, 1) float32, the rewards of the last actions; set before each choice in evaluation and recording, but not
+        while experience is collected; not part of the state."""
         self.position, self.among = 0, num_envs
-        """Index of the first environment among those of all who collect for the run, and how many these have."""
+        """Index of the first environment among those of all collectors of the run, and the number of these."""
         self.state: dict[str, Tensor] = {}
-        """(E, ...) each, by a name that the explorer chooses."""
+        """State of explorers, (E, ...) each, by a name that the explorer chooses."""
         self.seed(seed)
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the random generators anew."""
+        """Reseed the random generators."""
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         on_device, on_host = sequence.generate_state(2, np.uint64)
-        # There are no generators on the meta device, whose tensors have no numbers.
+        # There are no generators on the meta device, whose tensors have no data.
         place = torch.device("cpu") if self.device.type == "meta" else self.device
         self.generator = torch.Generator(place).manual_seed(int(on_device) >> 1)
         self.random = np.random.default_rng(int(on_host))
 
     def of_rows(self, rows: int, steps: int, target_steps: int) -> "Exploration":
-        """Exploration of rows of a batch, each of which counts as an environment, that draws on the same generators.
+        """Return an exploration that treats each row of a batch as an environment, with the same generators.
 
         Args:
-            rows: how many there are.
-            steps: how far the run has come.
-            target_steps: how far it is to come.
+            rows: number of rows.
+            steps: of the run so far.
+            target_steps: of the whole run.
         """
         exploration = copy.copy(self)
         exploration.num_envs, exploration.state = rows, {}
@@ -90,19 +90,19 @@ class Exploration:
         return exploration
 
     def at(self, value: float | Schedule) -> float:
-        """The present value of a hyper-parameter that may be a schedule."""
+        """Return the current value of a hyper-parameter that may be a schedule."""
         return value_at(value, self.steps, self.target_steps)
 
     def uniform_actions(self) -> Tensor:
-        """(E, *action): actions drawn uniformly, one for each environment."""
+        """Draw a uniformly random action for each environment, (E, *action)."""
         return self.codec.uniform(self.random, self.num_envs).to(self.device)
 
     def clip(self, action: Tensor) -> Tensor:
-        """The nearest actions within the bounds."""
+        """Clip actions to the bounds."""
         return self.codec.clip(action)
 
     def state_dict(self) -> dict[str, Any]:
-        """The random generators and the state per environment, as tensors and plain data."""
+        """Return the random generators and the state per environment, as tensors and plain data."""
         return {
             "generator": self.generator.get_state(),
             "random": self.random.bit_generator.state,
@@ -122,7 +122,7 @@ class Exploration:
                 )
         generator = state["generator"].cpu()
         if generator.shape == self.generator.get_state().shape:
-            # The state of a generator on another kind of device cannot be continued from.
+            # The state of a generator of another kind of device cannot be restored.
             self.generator.set_state(generator)
         self.random.bit_generator.state = state["random"]
         self.state = {name: tensor.to(self.device, copy=True) for name, tensor in state["state"].items()}
@@ -130,17 +130,17 @@ class Exploration:
 
 @dataclass(frozen=True)
 class Explorer(Setting, ABC):
-    """Chooses actions by a network's output, so that something new is tried too.
+    """An exploration strategy, which chooses actions by a network's output.
 
     Random numbers come from the exploration's generators alone: the same seed gives the same actions.
     """
 
     @abstractmethod
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
-        """(E, *action): one action for each environment, in the units of networks.
+        """Choose an action for each environment, (E, *action), as networks output them.
 
         Args:
-            output: computes the network's output for the present observations: action values, a distribution, or
+            output: computes the network's output for the current observations: action values, a distribution, or
                 actions. An explorer that does not need it does not call it.
             exploration: random generators, progress and state per environment.
 
@@ -149,15 +149,15 @@ class Explorer(Setting, ABC):
         """
 
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
-        """Actions as of :meth:`act`, and their log probabilities (E, 1) by the distribution that the network gives."""
+        """Choose actions as :meth:`act`; return them and their log probabilities (E, 1) under the distribution."""
         action = self.act(lambda: distribution, exploration)
         return action, distribution.log_prob(action)
 
     def check_output(self, output: Any) -> None:
-        """Refuse an output of a kind that :meth:`act` cannot use, before there is anything to act on.
+        """Refuse an output of a kind that :meth:`act` cannot use, before the first observation.
 
         Args:
-            output: the network's, for any observations.
+            output: of the network, for any observations.
 
         Raises:
             TypeError: the message names an explorer that fits.
@@ -165,12 +165,12 @@ class Explorer(Setting, ABC):
 
 
 def best_action(output: Any) -> Tensor:
-    """(B, *action): the greedy action of action values, the mode of a distribution, or the actions as they are.
+    """Return (B, *action): the greedy action of action values, the mode of a distribution, or the actions themselves.
 
     Raises:
         TypeError: the output is none of these.
     """
-    # A tensor has attributes of nearly every name.
+    # Before the attributes are read: a tensor has a `mode`, too.
     if isinstance(output, Tensor):
         return output
     best: Callable[[], Tensor] | None = getattr(output, "greedy", None) or getattr(output, "mode", None)
@@ -183,12 +183,12 @@ def best_action(output: Any) -> Tensor:
 
 
 def has(output: Any, name: str) -> bool:
-    """Whether an output is an object with this attribute, and not a tensor of actions."""
+    """Whether an output has this attribute and is not a tensor of actions."""
     return not isinstance(output, Tensor) and hasattr(output, name)
 
 
 def misfit(explorer: Explorer, needs: str, output: Any) -> TypeError:
-    """The error of an explorer that cannot use an output; it names explorers that can."""
+    """Make the error of an explorer that cannot use an output; it names one that can."""
     if isinstance(output, Tensor):
         given = f"a tensor of {output.dtype}"
         way_out = "GaussianNoise or OrnsteinUhlenbeck" if output.is_floating_point() else "Greedy"

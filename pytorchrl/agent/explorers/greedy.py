@@ -1,4 +1,4 @@
-"""The best action, always or most of the time."""
+"""Greedy and epsilon-greedy exploration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from storages.component.hyper_parameters import NonNegative, UnitIntervalOrSched
 
 @dataclass(frozen=True)
 class Greedy(Explorer):
-    """The best action of every output; for networks that explore by their own noise."""
+    """The greedy action, always; for networks that explore by their own noise."""
 
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
         """(E, *action)."""
         return best_action(output())
 
     def check_output(self, output: Any) -> None:
-        """Refuse an output that has no best action."""
+        """Refuse an output that has no greedy action."""
         best_action(output)
 
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Explorer):
-    """The greedy action of action values, and a uniformly random one with probability epsilon in each environment.
+    """Epsilon-greedy: a uniformly random action with probability epsilon in each environment, else the greedy one.
 
     Args:
         epsilon: probability of a random action.
@@ -55,22 +55,22 @@ class EpsilonGreedy(Explorer):
         return torch.where(chosen, exploration.uniform_actions(), greedy)
 
     def probability(self, exploration: Exploration) -> float | NDArray[np.float64]:
-        """Of a random action, in all environments or (E, 1)."""
+        """Return the probability of a random action, one number for all environments or (E, 1)."""
         return exploration.at(self.epsilon)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what is no action values."""
+        """Refuse an output that is not action values."""
         if not has(output, "greedy"):
             raise misfit(self, "action values", output)
 
 
 @dataclass(frozen=True)
 class ApeXEpsilonGreedy(EpsilonGreedy):
-    """As EpsilonGreedy, but with another probability in each environment, from epsilon down to nearly 0.
+    """Epsilon-greedy with a different probability in each environment, from epsilon down to nearly 0.
 
     Horgan et al., "Distributed Prioritized Experience Replay" (Ape-X, arXiv 1803.00933), section 4.1: environment i of
-    N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``. N counts the environments of all who
-    collect for the run.
+    N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``. N counts the environments of all
+    collectors of the run.
 
     Args:
         epsilon: probability of a random action in the first environment.
@@ -81,7 +81,7 @@ class ApeXEpsilonGreedy(EpsilonGreedy):
     alpha: NonNegative = 7.0
 
     def probability(self, exploration: Exploration) -> NDArray[np.float64]:
-        """(E, 1)."""
+        """Return the probability of a random action in each environment, (E, 1)."""
         powers = _powers(exploration.at(self.epsilon), self.alpha, exploration.among)
         return powers[exploration.position : exploration.position + exploration.num_envs]
 
@@ -89,5 +89,5 @@ class ApeXEpsilonGreedy(EpsilonGreedy):
 @lru_cache(maxsize=16)
 def _powers(epsilon: float, alpha: float, num_envs: int) -> NDArray[np.float64]:
     powers: NDArray[np.float64] = epsilon ** np.linspace(1, 1 + alpha, num_envs)[:, None]
-    powers.setflags(write=False)  # it is in the cache
+    powers.setflags(write=False)  # the cached array is shared
     return powers

@@ -1,4 +1,4 @@
-"""Noise on actions of real numbers: independent at each step, or correlated over time."""
+"""Noise on continuous actions: independent at each step, or correlated over time."""
 
 import math
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 @dataclass(frozen=True)
 class GaussianNoise(Explorer):
-    """The best action plus independent normal noise, within the bounds of the actions.
+    """The greedy action plus independent Gaussian noise, clipped to the bounds of the actions.
 
     Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (TD3, arXiv 1802.09477),
     section 6.1, with sigma = 0.1.
 
     Args:
-        sigma: standard deviation of the noise; bounded actions reach from -1 to 1.
-        clip: the noise stays within [-clip, clip]; None does not limit it.
+        sigma: standard deviation of the noise, on the scale of bounded actions in [-1, 1].
+        clip: the noise is clipped to [-clip, clip]; None for no clipping.
     """
 
     sigma: NonNegativeOrSchedule
@@ -36,23 +36,23 @@ class GaussianNoise(Explorer):
         return exploration.clip(action + noise)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what has no actions of real numbers."""
+        """Refuse an output without continuous actions."""
         _real_action(self, output)
 
 
 @dataclass(frozen=True)
 class OrnsteinUhlenbeck(Explorer):
-    """The best action plus an Ornstein-Uhlenbeck process, within the bounds of the actions.
+    """The greedy action plus an Ornstein-Uhlenbeck process, clipped to the bounds of the actions.
 
     Uhlenbeck and Ornstein, "On the Theory of the Brownian Motion" (Physical Review 36, 1930), as Lillicrap et al. use
-    it (DDPG, arXiv 1509.02971, section 3 and appendix), by Euler and Maruyama's method:
+    it (DDPG, arXiv 1509.02971, section 3 and appendix), by the Euler-Maruyama method:
     ``x' = x - theta * x * dt + sigma * sqrt(dt) * N(0, 1)``. An episode begins with x = 0.
 
     Args:
-        sigma: size of the process's random part; bounded actions reach from -1 to 1. In the long run, the noise has
-            a standard deviation of nearly ``sigma / sqrt(2 * theta)``.
-        theta: rate at which the process returns to 0.
-        dt: time that a step takes.
+        sigma: scale of the process's random part, for bounded actions in [-1, 1]. The stationary standard deviation of
+            the noise is nearly ``sigma / sqrt(2 * theta)``.
+        theta: rate at which the process reverts to 0.
+        dt: time step.
     """
 
     sigma: NonNegativeOrSchedule
@@ -81,7 +81,7 @@ class OrnsteinUhlenbeck(Explorer):
         return exploration.clip(action + noise)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what has no actions of real numbers."""
+        """Refuse an output without continuous actions."""
         _real_action(self, output)
 
 

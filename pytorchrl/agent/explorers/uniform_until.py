@@ -12,11 +12,11 @@ from storages.component.hyper_parameters import CountOrZero
 
 @dataclass(frozen=True)
 class UniformUntil(Explorer):
-    """Uniformly random actions until a number of environment transitions, and another explorer from there on.
+    """Uniformly random actions for a number of environment transitions, then another explorer.
 
     Args:
         steps: environment transitions, of all environments together.
-        then: the explorer from there on.
+        then: explorer after these.
     """
 
     steps: CountOrZero
@@ -29,5 +29,5 @@ class UniformUntil(Explorer):
         return self.then.act(output, exploration)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what the other explorer cannot use."""
+        """Refuse an output that the other explorer cannot use."""
         self.then.check_output(output)

@@ -1,4 +1,4 @@
-"""Optimisers: hyper-parameters of algorithms that say how parameters move along their gradients."""
+"""Optimisers, which are hyper-parameters of algorithms."""
 
 from pytorchrl.agent.optimizers.elementwise import ElementwiseOptimizer
 from pytorchrl.agent.optimizers.flat_adam import Adam, AdamW

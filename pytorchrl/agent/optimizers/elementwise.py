@@ -1,4 +1,4 @@
-"""Optimisers whose rule is the same for each number, over parameters that lie in one piece of memory."""
+"""Elementwise optimisers, over parameters in one contiguous vector."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,33 +13,33 @@ from pytorchrl.agent.optimizers.optimizer import Optimizer
 
 @dataclass(frozen=True)
 class ElementwiseOptimizer(Optimizer):
-    """An optimiser that is written as a rule: how a parameter moves along its gradient.
+    """An optimiser that is defined by an elementwise update rule.
 
-    A subclass is a frozen dataclass that writes `move`, and names in :attr:`averages` what the rule keeps of each
-    parameter from step to step.
+    A subclass is a frozen dataclass that implements `move`, and names in :attr:`averages` the state that the rule keeps
+    of each parameter from step to step.
     """
 
     @property
     def averages(self) -> tuple[str, ...]:
-        """Names of the tensors that `move` gets beside a parameter and its gradient; zeros at first, then saved."""
+        """Names of the state tensors that `move` gets for a parameter; they are zeros at first, and are saved."""
         return ()
 
     @abstractmethod
     def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
-        """Change a parameter, and its averages, in place; the gradient may be overwritten.
+        """Update a parameter and its averages in place; the gradient may be overwritten.
 
-        All tensors are of one shape, that of one parameter or of several laid end to end: the operations are those that
-        treat each number alike.
+        All tensors have one shape, that of one parameter or of several concatenated ones: all operations must be
+        elementwise.
 
         Args:
-            learning_rate: the present one.
-            parameter: to be moved.
-            gradient: of the loss, clipped already.
+            learning_rate: the current one.
+            parameter: to be updated.
+            gradient: of the loss, already clipped.
             averages: in the order of :attr:`averages`.
         """
 
     def make(self, parameters: FlatParameters) -> FlatStepper:
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
         return _ElementwiseStepper(parameters, self)
 
 

@@ -1,4 +1,4 @@
-"""Adam and AdamW over parameters that lie in one piece of memory."""
+"""Adam and AdamW over parameters in one contiguous vector."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Adam(Optimizer):
     """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (arXiv 1412.6980).
 
     Args:
-        betas: how much of the means of gradients and of their squares stays at each step, in [0, 1).
+        betas: decay rates of the running means of gradients and of their squares, in [0, 1).
         eps: added to the root of the latter.
     """
 
@@ -31,7 +31,7 @@ class Adam(Optimizer):
             raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1), got {self.betas!r}")
 
     def make(self, parameters: FlatParameters) -> FlatStepper:
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
         return FlatAdam(parameters, "Adam", self.betas, self.eps)
 
 
@@ -40,24 +40,24 @@ class AdamW(Adam):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv 1711.05101).
 
     Args:
-        betas: how much of the means of gradients and of their squares stays at each step, in [0, 1).
+        betas: decay rates of the running means of gradients and of their squares, in [0, 1).
         eps: added to the root of the latter.
-        weight_decay: times the learning rate, the part of each parameter that is taken away at each step.
+        weight_decay: at each step, parameters are multiplied by 1 minus this times the learning rate.
     """
 
     weight_decay: NonNegative = 0.01
 
     def make(self, parameters: FlatParameters) -> FlatStepper:
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
         return FlatAdam(parameters, "AdamW", self.betas, self.eps, self.weight_decay)
 
 
 class FlatAdam(FlatStepper):
-    """Steps of Adam; a parameter that has no gradient keeps its number of steps, too.
+    """The stepper of Adam and AdamW; a parameter without a gradient keeps its step count, too.
 
     Args:
-        parameters: what is trained.
-        name: of the optimiser, in its state.
+        parameters: to be trained.
+        name: of the optimiser, stored in its state.
         betas: as in `Adam`.
         eps: as in `Adam`.
         weight_decay: as in `AdamW`.
@@ -74,7 +74,7 @@ class FlatAdam(FlatStepper):
         super().__init__(parameters, name, averages=("means", "squares"))
         self._betas, self._eps, self._weight_decay = betas, eps, weight_decay
         self._steps = torch.zeros((), device=parameters.vector.device)
-        """() as long as all of the parameters have made as many; (parameters,) otherwise."""
+        """Step counts: () as long as they are equal, else (parameters,)."""
 
     def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
         if positions is not None and len(positions) < len(self.gradient_views) and not self._steps.dim():
@@ -104,7 +104,7 @@ class FlatAdam(FlatStepper):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on but the parameters and their gradients."""
+        """Return all state that the next step depends on, except the parameters and their gradients."""
         return super().state_dict() | {"steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ def _plain_adamw_(
             gradient /= grad_scale
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        # What is left of 1 after the power of a number near 1 needs double precision.
+        # The difference of 1 and a power of a number near 1 needs double precision.
         number = step.double()
         root = (square / (1 - beta2**number)).sqrt_().add_(eps)
         parameter *= 1 - lr * weight_decay
@@ -150,7 +150,7 @@ def _plain_adamw_(
 
 
 def _fastest_adamw_() -> Callable[..., Any]:
-    """A private function of torch's, one operation where the public ones are nine, if it does what it did."""
+    """Return torch's private fused function, one operation instead of nine, if its result is as expected."""
     fused: Callable[..., Any] | None = getattr(torch, "_fused_adamw_", None)
     if fused is None:
         return _plain_adamw_
@@ -176,7 +176,7 @@ def _fastest_adamw_() -> Callable[..., Any]:
                 grad_scale=divisor,
             )
         except (TypeError, RuntimeError):
-            return _plain_adamw_  # other arguments than those of the versions known
+            return _plain_adamw_  # its signature has changed
         results.append(tensors[[0, 2, 3]])
     return fused if torch.allclose(results[0], results[1]) else _plain_adamw_
 

@@ -1,4 +1,4 @@
-"""Parameters that lie in one piece of memory."""
+"""Parameters in one contiguous vector."""
 
 import copy
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_ALIGNMENT_NUMBERS = 16  # a cache line of float32: products of matrices that begin elsewhere are slower
+_ALIGNMENT_NUMBERS = 16  # a cache line of float32: products of unaligned matrices are slower
 
 
 class FlatParameters:
     """Parameters as views into one vector. They must not be moved to another device or replaced afterwards.
 
     Args:
-        parameters: of one dtype and device; their values are kept. One that is given twice is there once.
+        parameters: of one dtype and device; their values are kept. Duplicates are included once.
 
     Raises:
         ValueError: there are none, or they differ in dtype or device.
@@ -27,20 +27,20 @@ class FlatParameters:
             found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds)) or "none"
             raise ValueError(f"parameters trained together must be of one dtype and on one device, found {found}")
         self.vector, views = self.empty_vector()
-        """(n,): all values, each parameter's from the beginning of a cache line on, zeros between."""
+        """(n,): all values; each parameter begins at a cache line, with zeros as padding."""
         with torch.no_grad():
             for parameter, view in zip(self.parameters, views, strict=True):
                 view.copy_(parameter)
                 parameter.data = view
 
     def empty_vector(self) -> tuple[Tensor, list[Tensor]]:
-        """A vector of zeros of the same layout, and a view of it in the shape of each parameter."""
+        """Return a vector of zeros of the same layout, and a view of it in the shape of each parameter."""
         numbers = sum(_aligned(parameter.numel()) for parameter in self.parameters)
         vector = torch.zeros(numbers, dtype=self.parameters[0].dtype, device=self.parameters[0].device)
         return vector, self.views_of(vector)
 
     def views_of(self, vector: Tensor) -> list[Tensor]:
-        """A view in the shape of each parameter, of a vector of the same layout."""
+        """Return a view in the shape of each parameter, of a vector of the same layout."""
         views, start = [], 0
         for parameter in self.parameters:
             views.append(vector[start : start + parameter.numel()].view(parameter.shape))
@@ -48,7 +48,7 @@ class FlatParameters:
         return views
 
     def check(self) -> None:
-        """Refuse to go on with parameters that do not lie in the vector any more.
+        """Check that the parameters are still views of the vector.
 
         Raises:
             RuntimeError: they were moved.

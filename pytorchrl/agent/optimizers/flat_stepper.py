@@ -1,9 +1,9 @@
-"""Optimisers over parameters that lie in one piece of memory.
+"""Steppers over parameters in one contiguous vector.
 
-Networks of reinforcement learning are small, and an update of theirs is mostly the overhead of starting operations.
-Laid end to end, all parameters are reached by one operation: a step of Adam with clipped gradients takes a quarter of
-the time that torch.optim's fused Adam and ``clip_grad_norm_`` take for three small layers, and a target follows in one
-more. No step reads a tensor's value, so that none waits for the device.
+Networks of reinforcement learning are small, and most of an update's time is the overhead of launching operations. In
+one vector, all parameters are updated by one operation: a step of Adam with clipped gradients takes a quarter of the
+time that torch.optim's fused Adam and ``clip_grad_norm_`` take for three small layers, and a target network is updated
+by one more. No step reads a tensor's value, so that none synchronises with the device.
 """
 
 from abc import ABC, abstractmethod
@@ -16,21 +16,20 @@ from torch import Tensor, nn
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.optimizer import check_name
 
-# Of gradients, into one vector. Copies of more cost more than one operation for each parameter: 0.7 ms of an update of
-# Nature's network, with 1.7 million.
+# Limit of gradients that are copied into one vector. Beyond it, copying costs more than one operation for each
+# parameter: 0.7 ms of an update of Nature's network, with 1.7 million numbers.
 _MOST_COPIED_NUMBERS = 300_000
 
 
 class FlatStepper(ABC):
-    """A stepper whose averages are vectors of the layout of the parameters; extended by a rule of a few lines.
+    """A stepper whose averages are vectors of the layout of the parameters; a subclass implements the update rule.
 
-    As with torch.optim, a parameter that has no gradient is not part of a step: neither its value changes, nor its
-    averages.
+    As with torch.optim, a step skips a parameter without a gradient: neither its value nor its averages change.
 
     Args:
-        parameters: what is trained.
-        name: of the optimiser, in its state.
-        averages: names of the vectors that the rule keeps, zeros at first.
+        parameters: to be trained.
+        name: of the optimiser, stored in its state.
+        averages: names of the vectors that the rule keeps, which are zeros at first.
     """
 
     def __init__(self, parameters: FlatParameters, name: str, averages: Sequence[str]) -> None:
@@ -38,17 +37,17 @@ class FlatStepper(ABC):
         self.learning_rate = 0.0
         self._name = name
         self._gradient, self.gradient_views = parameters.empty_vector()
-        """Where gradients of all parameters may be put that are then not copied: views of one vector."""
+        """Views of one vector, for the gradients of all parameters; gradients written here need not be copied."""
         self._averages = {average: parameters.empty_vector() for average in averages}
 
     @abstractmethod
     def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
-        """Move the parameters and update the averages, both as `_tensors` returns them.
+        """Update the parameters and the averages, both as `_tensors` returns them.
 
         Args:
-            positions: of the parameters that have a gradient, to be moved one by one; None moves all as one vector.
+            positions: of the parameters that have a gradient, to be updated one by one; None updates all as one vector.
             gradients: of each of these parameters, or of that vector; they may be overwritten.
-            divisor: () what the gradients are yet to be divided by; None where by nothing.
+            divisor: (), by which the gradients are still to be divided; None for none.
         """
 
     def zero_grad(self) -> None:
@@ -58,10 +57,10 @@ class FlatStepper(ABC):
 
     @torch.no_grad()
     def step(self, max_grad_norm: float | None = None) -> None:
-        """Move along the gradients of the parameters that have one.
+        """Take a step along the gradients of the parameters that have one.
 
         Args:
-            max_grad_norm: gradients are scaled down to this norm of all of them together; None leaves them.
+            max_grad_norm: gradients are clipped to this global norm; None for no clipping.
         """
         self.parameters.check()
         all_gradients = [parameter.grad for parameter in self.parameters.parameters]
@@ -85,7 +84,7 @@ class FlatStepper(ABC):
         self._move(positions, gradients, divisor)
 
     def _tensors(self, positions: Sequence[int] | None) -> tuple[list[Tensor], list[list[Tensor]]]:
-        """Parameters, and each average: as one vector, or in parts, those at the positions."""
+        """Return the parameters and each average, as one vector or as the tensors at the positions."""
         parameters, averages = self.parameters, self._averages.values()
         if positions is None:
             return [parameters.vector], [[vector] for vector, _ in averages]
@@ -95,21 +94,21 @@ class FlatStepper(ABC):
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step along the gradient of the loss that ``closure`` returns; returns that loss.
+        """Take a step along the gradient of the loss that ``closure`` returns; return that loss.
 
-        A loss without a graph has left gradients in the parameters itself.
+        A closure whose loss has no graph must have written the gradients into the parameters itself.
         """
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-            # A loss without a graph that left no gradients is a mistake, which torch names.
+            # A loss without a graph or gradients is a mistake, for which backward raises.
             if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on but the parameters and their gradients."""
+        """Return all state that the next step depends on, except the parameters and their gradients."""
         averages = {name: vector for name, (vector, _) in self._averages.items()}
         return {"optimizer": self._name, "learning_rate": self.learning_rate, **averages}
 

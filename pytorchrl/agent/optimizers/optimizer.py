@@ -1,4 +1,4 @@
-"""What every optimiser is: a value that algorithms have as a hyper-parameter, which makes what steps parameters."""
+"""The interfaces of optimisers, which are hyper-parameters of algorithms, and of the steppers that they make."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from storages.component.setting import Setting
 
 
 class Stepper(Protocol):
-    """Moves one group of parameters along their gradients.
+    """Update one group of parameters by their gradients, with the optimiser's state.
 
-    A parameter without a gradient is not part of a step, and a group without any gradient is not stepped.
+    A step skips parameters without a gradient, and does nothing in a group without any gradient.
     """
 
     learning_rate: float
-    """0 until it is set; schedules set it as the run goes on."""
+    """0 until it is set; schedules set it during the run."""
 
     def zero_grad(self) -> None:
         """Remove the parameters' gradients."""
@@ -27,14 +27,14 @@ class Stepper(Protocol):
         """Take a step along the gradients in the parameters.
 
         Args:
-            max_grad_norm: gradients are scaled down to this norm of all of them together; None leaves them.
+            max_grad_norm: gradients are clipped to this global norm; None for no clipping.
 
         Raises:
             RuntimeError: the optimiser evaluates its loss several times a step, or the parameters were moved.
         """
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down a loss that can be evaluated again; every optimiser can do that.
+        """Take a step on a loss that can be evaluated again; every optimiser supports this.
 
         Args:
             closure: returns the loss, a scalar, from the parameters as they are when it is called.
@@ -45,7 +45,7 @@ class Stepper(Protocol):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on but the parameters and their gradients: tensors and plain data."""
+        """Return all state that the next step depends on, except parameters and gradients: tensors and plain data."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`; the tensors in it are copied, from any device.
@@ -57,16 +57,16 @@ class Stepper(Protocol):
 
 @dataclass(frozen=True)
 class Optimizer(Setting, ABC):
-    """How parameters move along their gradients."""
+    """An optimiser as a hyper-parameter: its settings, from which it makes steppers of parameters."""
 
     @property
     def needs_loss(self) -> bool:
-        """Whether it evaluates its loss several times a step, so that it steps by ``minimise`` alone."""
+        """Whether it evaluates its loss several times a step, and so supports only ``minimise``."""
         return False
 
     @abstractmethod
     def make(self, parameters: FlatParameters) -> Stepper:
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
 
 
 def check_name(ours: str, state: Mapping[str, Any]) -> None:

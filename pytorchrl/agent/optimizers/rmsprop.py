@@ -1,4 +1,4 @@
-"""RMSprop over parameters that lie in one piece of memory."""
+"""RMSprop over parameters in one contiguous vector."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ class RMSprop(ElementwiseOptimizer):
     when the parameters move, so that a schedule acts at once.
 
     Args:
-        alpha: how much of the means of gradients and of their squares stays at each step.
+        alpha: decay rate of the running means of gradients and of their squares.
         eps: added to the mean of squares, or to its root.
-        momentum: how much of the velocity stays at each step.
-        centered: divide by an estimate of the gradient's standard deviation; False: by that of its root mean square.
+        momentum: decay rate of the velocity; 0 for no momentum.
+        centered: divide by an estimate of the gradient's standard deviation; False: of its root mean square.
         eps_inside_root: add ``eps`` before the root is taken; False: after it.
     """
 
@@ -32,17 +32,17 @@ class RMSprop(ElementwiseOptimizer):
 
     @property
     def averages(self) -> tuple[str, ...]:
-        """The mean of squares, and those that the settings need."""
+        """The mean of squares, and the other averages that the settings need."""
         return ("squares",) + ("means",) * self.centered + ("velocities",) * (self.momentum > 0)
 
     def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
-        """Move along the gradient divided by its estimated size, or along the velocity that this adds to."""
+        """Step along the gradient divided by its estimated scale, or along the velocity that accumulates it."""
         square, *others = averages
         square.mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
         variance = square
         if self.centered:
             mean = others[0].lerp_(gradient, 1 - self.alpha)
-            # Rounding makes the variance of a gradient that stays the same negative.
+            # Rounding can make the variance of a constant gradient negative.
             variance = square.addcmul(mean, mean, value=-1).clamp_(min=0)
         root = (variance + self.eps).sqrt_() if self.eps_inside_root else variance.sqrt().add_(self.eps)
         if self.momentum > 0:

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent over parameters that lie in one piece of memory."""
+"""Stochastic gradient descent over parameters in one contiguous vector."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class SGD(ElementwiseOptimizer):
     """Stochastic gradient descent, as torch.optim.SGD.
 
     Args:
-        momentum: how much of the velocity stays at each step.
-        nesterov: move by where the velocity will be after the next step (Sutskever et al., "On the importance of
-            initialization and momentum in deep learning", ICML 2013); needs a momentum.
-        weight_decay: times the parameter, added to its gradient.
+        momentum: decay rate of the velocity; 0 for no momentum.
+        nesterov: use Nesterov momentum (Sutskever et al., "On the importance of initialization and momentum in deep
+            learning", ICML 2013); needs a momentum.
+        weight_decay: L2 penalty: this times the parameter is added to its gradient.
     """
 
     momentum: UnitInterval = 0.0
@@ -34,7 +34,7 @@ class SGD(ElementwiseOptimizer):
         return ("velocities",) if self.momentum > 0 else ()
 
     def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
-        """Move along the velocity, or along the gradient where there is no momentum."""
+        """Step along the velocity, or along the gradient where there is no momentum."""
         if self.weight_decay:
             gradient.add_(parameter, alpha=self.weight_decay)
         direction = gradient

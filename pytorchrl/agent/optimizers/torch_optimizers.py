@@ -18,9 +18,9 @@ class TorchOptimizer(Optimizer):
     """Any optimiser of torch.optim, or a class or function like them: ``TorchOptimizer("Adagrad", {"lr_decay": 0.1})``.
 
     Args:
-        make_optimizer: the name of a class of torch.optim, or what is called as one: with parameters, ``lr`` and the
+        make_optimizer: the name of a class of torch.optim, or a callable that takes parameters, ``lr`` and the
             arguments.
-        arguments: by name; ``lr`` is not among them, for the algorithm sets it.
+        arguments: keyword arguments, without ``lr``, which the algorithm sets.
 
     Raises:
         ValueError: torch.optim has no optimiser of that name, or ``lr`` is among the arguments.
@@ -49,7 +49,7 @@ class TorchOptimizer(Optimizer):
         return _name_of(self.make_optimizer) == "LBFGS"
 
     def make(self, parameters: FlatParameters) -> "TorchStepper":
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
         called = self.make_optimizer
         function = getattr(torch.optim, called) if isinstance(called, str) else called
         return TorchStepper(parameters, f"TorchOptimizer({_name_of(called)})", function, self.arguments)
@@ -63,14 +63,13 @@ def _name_of(called: str | Callable[..., Any]) -> str:
 class LBFGS(Optimizer):
     """Torch's limited-memory BFGS: Liu and Nocedal, "On the limited memory BFGS method" (Math. Programming 45, 1989).
 
-    It evaluates its loss several times a step, so that it steps by ``minimise`` alone. With a line search, the learning
-    rate is the first length that is tried, usually 1. A parameter that has no gradient counts as having a gradient of
-    zero.
+    It evaluates its loss several times a step, and so supports only ``minimise``. With a line search, the learning rate
+    is the initial step length, usually 1. A missing gradient counts as zero.
 
     Args:
         max_iter: iterations of a step.
-        history_size: changes of parameters and gradients that the curvature is estimated from.
-        line_search: how each length is found; None moves by the learning rate.
+        history_size: number of past updates from which the curvature is estimated.
+        line_search: method that finds the step length; None takes the learning rate.
     """
 
     max_iter: Count = 20
@@ -83,7 +82,7 @@ class LBFGS(Optimizer):
         return True
 
     def make(self, parameters: FlatParameters) -> "TorchStepper":
-        """Make what steps these parameters."""
+        """Make a stepper of these parameters."""
         arguments = {
             "max_iter": self.max_iter,
             "history_size": self.history_size,
@@ -93,13 +92,13 @@ class LBFGS(Optimizer):
 
 
 class TorchStepper:
-    """A stepper that hands steps to an optimiser of torch.optim.
+    """A stepper that delegates to an optimiser of torch.optim.
 
     Args:
-        parameters: what is trained.
-        name: of the optimiser, in its state.
+        parameters: to be trained.
+        name: of the optimiser, stored in its state.
         make_optimizer: called with parameters, ``lr`` and the arguments.
-        arguments: by name.
+        arguments: keyword arguments.
     """
 
     def __init__(
@@ -130,10 +129,10 @@ class TorchStepper:
         self._optimizer.zero_grad(set_to_none=True)
 
     def step(self, max_grad_norm: float | None = None) -> None:
-        """Move along the gradients of the parameters that have one.
+        """Take a step along the gradients of the parameters that have one.
 
         Args:
-            max_grad_norm: gradients are scaled down to this norm of all of them together; None leaves them.
+            max_grad_norm: gradients are clipped to this global norm; None for no clipping.
         """
         self.parameters.check()
         if all(parameter.grad is None for parameter in self.parameters.parameters):
@@ -143,16 +142,16 @@ class TorchStepper:
         self._optimizer.step()
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down the loss that ``closure`` returns; returns the loss before the step.
+        """Take a step on the loss that ``closure`` returns; return the loss before the step.
 
-        A loss without a graph has left gradients in the parameters itself.
+        A closure whose loss has no graph must have written the gradients into the parameters itself.
         """
         self.parameters.check()
 
         def loss_with_gradients() -> Tensor:
             self.zero_grad()
             loss = closure()
-            # A loss without a graph that left no gradients is a mistake, which torch names.
+            # A loss without a graph or gradients is a mistake, for which backward raises.
             if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
                 loss.backward()  # type: ignore[no-untyped-call]
             if max_grad_norm is not None:
@@ -163,7 +162,7 @@ class TorchStepper:
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on but the parameters and their gradients."""
+        """Return all state that the next step depends on, except the parameters and their gradients."""
         return {"optimizer": self._name, "torch": self._optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -173,7 +172,7 @@ class TorchStepper:
         self._optimizer.load_state_dict(copy.deepcopy(state["torch"]))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TorchStepper":
-        # Torch's L-BFGS has no parameters once it was copied.
+        # Torch's L-BFGS loses its parameters when it is copied.
         copied = type(self)(
             copy.deepcopy(self.parameters, memo), self._name, self._make_optimizer, copy.deepcopy(self._arguments, memo)
         )
@@ -183,14 +182,14 @@ class TorchStepper:
 
 class _LBFGSStepper(TorchStepper):
     def step(self, max_grad_norm: float | None = None) -> None:
-        """Refuse, because the loss itself is needed."""
+        """Raise an error, because the loss itself is needed."""
         raise RuntimeError(
             "LBFGS evaluates its loss several times a step, but was given gradients; call minimise(closure), or choose "
             "another optimiser for this algorithm, such as optimizer=Adam()"
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down the loss that ``closure`` returns; returns the loss before the step."""
+        """Take a step on the loss that ``closure`` returns; return the loss before the step."""
         if max_grad_norm is not None:
             raise ValueError(
                 f"LBFGS: a curvature cannot be told from clipped gradients, got {max_grad_norm=}; pass None"

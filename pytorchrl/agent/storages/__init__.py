@@ -1,4 +1,4 @@
-"""Storages, where users of the toolkit look for them; they live in the package ``storages``."""
+"""Re-exports of the storages of the package ``storages``."""
 
 from storages import *  # noqa: F403
 from storages import __all__ as __all__

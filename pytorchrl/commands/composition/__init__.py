@@ -1,1 +1,1 @@
-"""A composition from names and values: of presets, files, the command line, or a call."""
+"""Compose a run from names and values, of presets, files, the command line or a call."""

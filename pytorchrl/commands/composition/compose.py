@@ -1,4 +1,4 @@
-"""A scheme of an algorithm and an environment, in a call: what is not chosen is what `train` would choose."""
+"""Compose a scheme of an algorithm and an environment in one call, with the defaults of `train`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +22,11 @@ def compose(
     num_envs: int | None = None,
     **others: Any,
 ) -> Scheme:
-    """Make a scheme of an algorithm and an environment, with parts that fit where none are given.
+    """Make a scheme of an algorithm and an environment; parts that are not given are chosen to fit.
 
-    Parts are names, as on the command line, or factories. Of an algorithm given by its name, hyper-parameters are those
-    of the preset for the environment where there is one (`pytorchrl/commands/presets.yaml`), as `train` takes them; of
-    one given by a factory they are the factory's, and no preset is taken. The scheme's `config` tells what was chosen.
+    Parts are given by name, as on the command line, or as factories. An algorithm given by name takes the
+    hyper-parameters of the preset for the environment, if there is one (`pytorchrl/commands/presets.yaml`), as in
+    `train`; one given as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
 
     Args:
         algorithm: "DQN", or a factory.
@@ -37,7 +37,7 @@ def compose(
         others: arguments of :class:`Scheme`, such as `seed` and `device`.
 
     Raises:
-        CompositionError: a name means no part, or the parts do not fit.
+        CompositionError: a name means no part, or the parts do not fit together.
         ValueError: `num_envs` is given beside a factory of environments.
     """
     if isinstance(env, Factory) and num_envs is not None:

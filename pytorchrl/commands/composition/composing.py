@@ -1,4 +1,4 @@
-"""A run described by names and values: of presets, of a configuration file, of the command line."""
+"""Descriptions of runs by names and values, from presets, configuration files and the command line."""
 
 import collections.abc
 import typing
@@ -23,7 +23,7 @@ from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component, Factory
 
 KINDS: Mapping[str, type[Component]] = {"algorithm": Algorithm, "actor": Actor, "storage": Storage, "env": VecEnv}
-"""Parts of a run, by the names that options and files have for them."""
+"""Base classes of the parts of a run, by their names in options and files."""
 _SETTINGS = ("steps",)
 _ANY_ENVIRONMENT = "*"
 _REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
@@ -32,7 +32,7 @@ _STEPS = 100_000
 
 @dataclass(frozen=True)
 class Composed:
-    """What a description comes to."""
+    """The factories and the number of steps that a description is resolved to."""
 
     algorithm: Factory[Algorithm]
     actor: Factory[Actor]
@@ -41,7 +41,7 @@ class Composed:
     steps: int
 
     def scheme(self, seed: int, device: str) -> Scheme:
-        """A scheme of all."""
+        """Make a scheme of the parts."""
         return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Composed:
 
 
 def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
-    """The preset for an algorithm in an environment, and its name; none where there is none."""
+    """Return the preset of an algorithm for an environment, and its name; empty and None where there is none."""
     presets = read_yaml(Path(str(resources.files("pytorchrl.commands") / "presets.yaml")))
     of_algorithm = presets.get(algorithm, {})
     for name in (env, _ANY_ENVIRONMENT):
@@ -59,7 +59,7 @@ def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """What a YAML file says; it can make plain data alone.
+    """Read a mapping of plain data from a YAML file.
 
     Raises:
         CompositionError: it is no mapping, or no YAML.
@@ -74,15 +74,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def checked(description: Mapping[str, Any], path: Path, further: tuple[str, ...]) -> dict[str, Any]:
-    """The description that a configuration file holds, each part as a mapping.
+    """Check the description in a configuration file, and return it with each part as a mapping.
 
     Args:
-        description: of the file.
-        path: of it, for errors.
-        further: names of other settings that it may have.
+        description: the content of the file.
+        path: of the file, for errors.
+        further: names of other settings that are allowed.
 
     Raises:
-        CompositionError: it says something else.
+        CompositionError: a name is unknown, or a part is neither a name nor a mapping.
     """
     known = (*KINDS, *_SETTINGS, *further)
     for name in description:
@@ -98,9 +98,9 @@ def checked(description: Mapping[str, Any], path: Path, further: tuple[str, ...]
 
 
 def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
-    """One description of several, of which later ones take the place of earlier ones, hyper-parameter by parameter.
+    """Merge descriptions; the hyper-parameters of later ones replace those of earlier ones.
 
-    A part of another class has none of the hyper-parameters that an earlier description gives it.
+    Where a later one names another class for a part, the hyper-parameters of the earlier class are dropped.
     """
     whole: dict[str, Any] = {kind: {} for kind in KINDS}
     for description in descriptions:
@@ -115,15 +115,15 @@ def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None) -> Composed:
-    """Make the factories that a description says.
+    """Make the factories of a description.
 
     Args:
         description: names and hyper-parameters of the parts.
-        factories: parts that are made already, which are taken as they are.
+        factories: parts given as factories, which are used unchanged.
 
     Raises:
-        CompositionError: it names a class that is not there, no algorithm or no environment.
-        ValueError: a hyper-parameter does not fit.
+        CompositionError: it names an unknown class, no algorithm or no environment.
+        ValueError: a hyper-parameter is not valid.
     """
     made = dict(factories or {})
     for kind in ("algorithm", "env"):
@@ -150,14 +150,14 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
 
 
 def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:
-    """The storage that a description names, or the one for an algorithm where it names none."""
+    """Return the storage class that a description names, or the default for an algorithm."""
     name = description["storage"].get("name")
     chosen: type[Storage] = storage_for(algorithm) if name is None else part_named(Storage, name)
     return chosen
 
 
 def _told(factory: Factory[Any]) -> str:
-    """A factory with the hyper-parameters that are not the defaults of its class."""
+    """Format a factory with its non-default hyper-parameters."""
     defaults = {name: parameter.default for name, parameter in hyper_parameters_of(factory.cls).items()}
     changed = [f"{k}={v!r}" for k, v in factory.hyper_parameters.items() if k not in defaults or v != defaults[k]]
     return f"{factory.name}({', '.join(changed)})"
@@ -168,7 +168,7 @@ def _without_name(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
-    """A factory with values that may be texts; where several are wanted, one is taken for one of them."""
+    """Make a factory from values or texts; where a sequence is expected, a single value becomes one."""
     parameters = hyper_parameters_of(cls)
     values = {name: value_of(value) for name, value in given.items()}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""What `train` learns from beside the steps of its environments: a data set, and what another run has learnt."""
+"""What `train` can start or learn from beside its environments: another run, and a data set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,31 +22,31 @@ from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 
 OF_DATA = ("data", "select", "online", "data_share")
-"""Names of the settings that say it."""
+"""Names of the settings that describe the data."""
 _SHARE = 0.5
 _SOURCE = "data"
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set that is learnt from."""
+    """A data set to learn from, and how it is used."""
 
     path: str
     select: SelectEpisodes | None
     online: bool
-    """Whether the environments' steps are learnt from, too."""
+    """Whether transitions of the environments are learnt from, too."""
     share: float
-    """Of each batch, that comes from the data, where the environments' steps are learnt from."""
+    """Share of each batch that comes from the data, if ``online``."""
     has_size: bool
-    """Whether the size of the storage was chosen; else it is that of the data."""
+    """Whether the size of the storage was given; else it is that of the data."""
 
     @property
     def references(self) -> tuple[float, float] | None:
-        """The returns whose normalised scores are 0 and 1; None where the data set does not say them."""
+        """The returns whose normalised scores are 0 and 1; None where the data set has none."""
         return references_of(open_dataset(self.path).about)
 
     def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
-        """A scheme that learns from the data alone, or from batches that are mixed of both."""
+        """Make a scheme that learns from the data alone, or from batches mixed with the environments' transitions."""
         if not self.online:
             storage = self._filled(parts.storage, self.has_size)
             return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, device=device, seed=seed)
@@ -78,10 +78,10 @@ class Data:
 
 
 def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
-    """The data set that settings name; None where they name none.
+    """Return the data set that settings name; None where they name none.
 
     Raises:
-        CompositionError: settings that need a data set are there without one, or do not fit together.
+        CompositionError: settings that need a data set are given without one, or do not fit together.
     """
     path, online = settings.get("data"), bool(settings.get("online"))
     select, share = value_of(settings.get("select")), value_of(settings.get("data_share"))
@@ -101,11 +101,11 @@ def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
 
 
 def description_of(run: Path) -> dict[str, Any]:
-    """The algorithm, the actor and the environment of a run, as `merged` takes them.
+    """Return the description of a run's algorithm, actor and environment, for `merged`.
 
     Raises:
         CheckpointError: there is no run, or it is damaged.
-        CompositionError: a part is of a script, which a command cannot make.
+        CompositionError: a part is defined in a script, and cannot be made by a command.
     """
     folder = RunFolder(run)
     config = folder.read_config() if run.is_dir() else checkpoint.load(run)["config"]
@@ -120,7 +120,7 @@ def description_of(run: Path) -> dict[str, Any]:
 
 
 def without_random_actions(algorithm: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyper-parameters of an algorithm that begins with a policy and not with random actions, unless it is said."""
+    """Set ``start_steps`` to 0 unless it was chosen: a run that begins with a policy needs no random actions."""
     if "start_steps" in chosen or "start_steps" not in hyper_parameters_of(part_named(Algorithm, algorithm["name"])):
         return dict(algorithm)
     return {**algorithm, "start_steps": 0}

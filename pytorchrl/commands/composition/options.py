@@ -1,4 +1,4 @@
-"""Options of the command line that follow from hyper-parameters: their names, values and meanings."""
+"""Command line options made from hyper-parameters: names, kinds of values and help texts."""
 
 import argparse
 import difflib
@@ -19,9 +19,9 @@ def add_options(parser: argparse.ArgumentParser, prefix: str, cls: type[Any], bu
     """Add an option ``--PREFIX.NAME`` for each hyper-parameter of a class.
 
     Args:
-        parser: to which they are added, as a group of their own.
-        prefix: of their names.
-        cls: whose hyper-parameters they are.
+        parser: gets the options, as a group.
+        prefix: of the options' names.
+        cls: the class with the hyper-parameters.
         but: hyper-parameters without an option.
     """
     group = parser.add_argument_group(f"{cls.__name__} (--{prefix}.NAME)")
@@ -40,19 +40,19 @@ def add_options(parser: argparse.ArgumentParser, prefix: str, cls: type[Any], bu
 
 
 def given_options(arguments: argparse.Namespace, prefix: str) -> Mapping[str, str]:
-    """The hyper-parameters that were given by such options."""
+    """Return the hyper-parameters that were given by the options of a prefix."""
     begin = f"{prefix}."
     return {name.removeprefix(begin): value for name, value in vars(arguments).items() if name.startswith(begin)}
 
 
 def dashed(argument: str) -> str:
-    """An argument with dashes for underscores in an option's name, and unchanged where it is no option."""
+    """Replace underscores by dashes in the name of an option; other arguments are unchanged."""
     name, equals, value = argument.partition("=")
     return f"{name.replace('_', '-')}{equals}{value}" if argument.startswith("--") else argument
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """What arguments say; an unknown option ends the program with a line that names the nearest one."""
+    """Parse arguments; an unknown option ends the program with a line that names the nearest one."""
     given, unknown = parser.parse_known_args([dashed(argument) for argument in arguments])
     if unknown:
         name = unknown[0].partition("=")[0]
@@ -62,7 +62,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
 
 
 def descriptions(cls: type[Any]) -> dict[str, str]:
-    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
+    """Return the texts of hyper-parameters in the docstring of a class itself, not of its bases, by name."""
     docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
     section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
     entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
@@ -70,7 +70,7 @@ def descriptions(cls: type[Any]) -> dict[str, str]:
 
 
 def _meanings(cls: type[Any]) -> dict[str, str]:
-    """What the docstrings of a class and of those that it extends say of hyper-parameters."""
+    """Return the texts of hyper-parameters in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         found |= {name: _plain_text(text) for name, text in descriptions(base).items()}
@@ -82,7 +82,7 @@ def _plain_text(text: str) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """What values an option takes, in a word or two."""
+    """Return the placeholder of an option's value, for the help text."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return _kind(arguments[0])

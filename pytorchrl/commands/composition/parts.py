@@ -1,4 +1,4 @@
-"""The classes that a run is composed of, by the names that people type."""
+"""Look up the classes that a run is composed of by name."""
 
 import difflib
 import inspect
@@ -15,7 +15,7 @@ from storages.component.factory import Component
 
 
 def part_named(kind: type[Any], name: str) -> type[Any]:
-    """The class of a kind that a name means: "per" and "per-buffer" mean PERBuffer, "off-policy" OffPolicyActor.
+    """Find a class by its name or short name: "per" and "per-buffer" mean PERBuffer, "off-policy" OffPolicyActor.
 
     Raises:
         CompositionError: there is none.
@@ -36,12 +36,12 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
 
 
 def names_of(kind: type[Component]) -> list[str]:
-    """Names of all classes of a kind."""
+    """Return the names of all classes of a kind, sorted."""
     return sorted({cls.__name__ for cls in _concrete(kind)})
 
 
 def storage_for(algorithm: type[Algorithm]) -> type[Storage]:
-    """The storage that an algorithm learns from where nothing else is asked for."""
+    """Return the default storage class of an algorithm."""
     if algorithm.sources["main"].older_policies:
         return VTraceBuffer
     if algorithm.sources["main"].kind == "rollout":
@@ -50,12 +50,12 @@ def storage_for(algorithm: type[Algorithm]) -> type[Storage]:
 
 
 def actor_for(storage: type[Storage]) -> type[Actor]:
-    """The actor that acts beside a storage where nothing else is asked for."""
+    """Return the default actor class for a storage."""
     return OnPolicyActor if storage.on_policy else OffPolicyActor
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Any]]:
-    """What the toolkit exports, and what others define."""
+    """Yield the concrete classes that the toolkit exports or that users define."""
     for cls in _subclasses(kind):
         if not inspect.isabstract(cls) and (cls.__name__ in prl.__all__ or not is_ours(cls)):
             yield cls

@@ -11,7 +11,7 @@ from pytorchrl.scheme.fitting import CompositionError
 from storages.component.setting import Setting
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
-"""As configuration files write them."""
+"""Constants as YAML writes them."""
 _BEGINS_A_CALL = re.compile(r"^\s*[A-Za-z_]\w*\(")
 
 
@@ -20,15 +20,15 @@ class TextError(ValueError):
 
 
 def value_of(text: Any) -> Any:
-    """The value that a text means; what is no text is a value already, in lists and mappings too.
+    """Convert a text to the value that it means, also within lists and mappings; other values stay unchanged.
 
-    A Python literal is what it says. ``Name(...)`` is a setting: a schedule, an optimiser, an explorer, a kind of
-    window, a class of an imported module that extends ``Setting``; its arguments are values again. A name is what an
-    imported module has under it that makes environments, wrappers or networks, as :func:`maker_named` finds it.
-    Anything else is the text itself. Nothing else is called, and no other code runs.
+    A Python literal is evaluated. ``Name(...)`` makes a setting: a schedule, an optimiser, an explorer, a kind of
+    window, or a class of an imported module that extends ``Setting``; its arguments are converted in the same way. A
+    bare name is an object of an imported module that makes environments, wrappers or networks, as :func:`maker_named`
+    finds it. Any other text stays a text. No other code is run.
 
     Raises:
-        TextError: a setting of that name is not there, its arguments do not fit, or the text breaks off.
+        TextError: there is no such setting, its arguments do not fit, or the text is incomplete.
     """
     if isinstance(text, Mapping):
         return {key: value_of(value) for key, value in text.items()}

@@ -1,4 +1,4 @@
-"""Commands that write some episodes of a data set as new ones."""
+"""Commands that write a selection of a data set's episodes: prune and split."""
 
 import math
 from pathlib import Path
@@ -35,14 +35,14 @@ def prune(
     seed: int = 0,
     format: Format = None,  # noqa: A002
 ) -> None:
-    """Write some episodes of a data set as a new one, in their order.
+    """Write a selection of episodes of a data set as a new one, in their order.
 
     Args:
         source: what is read; it stays as it is.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
-        min_return: leave out episodes whose rewards add up to less.
+        min_return: leave out episodes with a lower return.
         max_episodes: keep so many at most, those with the highest returns.
-        max_return: leave out episodes whose rewards add up to more.
+        max_return: leave out episodes with a higher return.
         best_share: keep this share of them, those with the highest returns.
         random_share: keep this share of them, drawn at random.
         successes: leave out episodes that did not succeed.

@@ -35,13 +35,13 @@ def show(
     names: Names = {},  # noqa: B006
     ends: Ends = "unknown",
 ) -> None:
-    """Tell what is in a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
+    """Describe a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
-        ends: how episodes of flat arrays ended that say where, and not how.
+        ends: how episodes ended, in flat arrays that only mark where they ended.
     """
     if output is not None:
         refuse_other_suffix(output)
@@ -71,8 +71,8 @@ def convert(
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
-        ends: how episodes of flat arrays ended that say where, and not how. The last step of one that terminated
-            counts; that of any other is left out, since what followed it is not known.
+        ends: how episodes ended, in flat arrays that only mark where they ended. The last step of a terminated episode
+            is kept; that of any other is left out, since its next observation is not known.
     """
     format_for(output, format)
     dataset = opened(source, names, ends)
@@ -84,7 +84,7 @@ def merge(
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="OUTPUT")],
     format: Format = None,  # noqa: A002
 ) -> None:
-    """Put several data sets into one, one after the other.
+    """Concatenate several data sets into a new one.
 
     Args:
         sources: what is read; their fields and spaces must be alike.

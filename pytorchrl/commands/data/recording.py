@@ -1,4 +1,4 @@
-"""Commands that record data sets: of a run's agent, or of agents that are trained for it."""
+"""Commands that record data sets, of the agent of a run or of agents trained for the purpose."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,7 @@ def make(
     format: Format = None,  # noqa: A002
     imports: Imports = (),
 ) -> None:
-    """Make a data set of an environment: train an agent where the kind needs one, and record what it does.
+    """Make a data set of an environment: train an agent where the kind needs one, and record its episodes.
 
     The same command goes on where it was stopped, and makes the same data everywhere. All kinds of an environment
     share the agent, which is trained once.
@@ -70,7 +70,7 @@ def collect(
     explore: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     format: Format = None,  # noqa: A002
 ) -> None:
-    """Record what the agent of a run's last checkpoint does.
+    """Record episodes of the agent of a run's last checkpoint.
 
     Args:
         run: the run folder.
@@ -78,7 +78,7 @@ def collect(
         episodes: how many to record.
         steps: environment transitions to record instead, the running episode included.
         seed: all randomness follows from it.
-        explore: act as in training, instead of as well as possible.
+        explore: act as in training, with exploration, instead of greedily.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
     """
     say(

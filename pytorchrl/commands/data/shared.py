@@ -1,4 +1,4 @@
-"""What the commands for data sets have in common: their arguments, how data is opened and written."""
+"""Shared parts of the commands for data sets: arguments, opening and writing."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def opened(path: Path, names: dict[str, str], ends: Ends) -> Dataset:
 
 def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | None, about: About) -> None:
     """Write episodes and print what was written."""
-    # The id is the name's, as Minari has it.
+    # The id follows from the output's path, as in Minari.
     of_output = replace(about, dataset_id=None)
     shown = watched(episodes, f"Writing {output}", total, "episodes")
     say(write_dataset(output, shown, format=format_, about=of_output))

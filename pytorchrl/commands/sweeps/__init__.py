@@ -1,1 +1,1 @@
-"""What a sweep tries: values, trials in processes, and what came of them."""
+"""Parts of a sweep: ranges of values, trials in processes, and results."""

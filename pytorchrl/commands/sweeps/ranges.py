@@ -7,7 +7,7 @@ from pytorchrl.scheme.fitting import CompositionError
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two, both included: ``1e-5..1e-2:log``, ``16..256``."""
+    """A closed interval of numbers: ``1e-5..1e-2:log``, ``16..256``."""
 
     low: float
     high: float
@@ -15,12 +15,12 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds whole numbers alone."""
+        """Whether it is a range of integers."""
         return isinstance(self.low, int)
 
 
 def range_of(text: str) -> Range | None:
-    """The range that a text means; None where it means none.
+    """Parse a range; return None where the text is none.
 
     Raises:
         CompositionError: its ends are no numbers, or do not fit.

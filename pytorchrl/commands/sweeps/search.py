@@ -1,4 +1,4 @@
-"""Values of a sweep that Optuna chooses, each in view of what came of those before."""
+"""Sweeps whose values Optuna chooses by the results of earlier trials."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _FIRST_TRIALS = 5
 
 
 class Search:
-    """Trains trials whose values Optuna chooses, several at a time, and goes on with those of a study that was stopped.
+    """Trains trials whose values Optuna chooses, several at a time, and resumes a study that was stopped.
 
     Args:
         vary: names with their values: a range, or several texts to choose among.
@@ -75,7 +75,7 @@ class Search:
         self._study.set_user_attr(_VARIED, varied)
         pruner = optuna.pruners.MedianPruner(_FIRST_TRIALS, int(_WARMUP * steps))
         self._study.pruner = pruner if prune else optuna.pruners.NopPruner()
-        # Trials that are drawn at random at first are to be others than those before the sweep was stopped.
+        # A resumed sweep must not draw the random values of its first trials again.
         seed = len(self._study.trials)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -85,7 +85,7 @@ class Search:
         self._lock, self._stopped = Lock(), Event()
 
     def run(self, trials: int, of_train: Sequence[str], processes: int) -> int:
-        """Train until the study has so many trials; returns how many failed.
+        """Train until the study has this many trials; return how many failed.
 
         Args:
             trials: of the study in all, those of earlier calls included.
@@ -98,7 +98,7 @@ class Search:
                 for worker in as_completed(workers):
                     worker.result()
             except BaseException:
-                # Those that run have got the signal too, and end with a checkpoint.
+                # The running processes received the signal too, and end with a checkpoint.
                 self._stopped.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
@@ -128,7 +128,7 @@ class Search:
             self._train(trial, of_train)
 
     def _next(self, trials: int) -> "optuna.Trial | None":
-        """A trial that was begun and not finished, or a new one."""
+        """Return an unfinished trial, or a new one; None where there are enough."""
         import optuna
 
         with self._lock:
@@ -138,7 +138,7 @@ class Search:
                 trial = self._study.ask()
             else:
                 return None
-            # Of one that was begun, these are the values that it has.
+            # For an unfinished trial, Optuna suggests the values that it already has.
             for name, values in self._vary.items():
                 _suggest(trial, name, values)
             return trial

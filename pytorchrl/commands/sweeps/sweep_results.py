@@ -1,4 +1,4 @@
-"""What came of the combinations of a sweep: a table, a file and curves."""
+"""Results of the combinations of a sweep: a table, a file and curves."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,13 +20,13 @@ _PICTURE = "learning_curves.png"
 
 
 def final_return(trial: Trial) -> float | None:
-    """Of a trial's last evaluation, or where it made none, of its last training episodes; None where none ended."""
+    """Return the final return of a trial's evaluations, else of its training episodes; None where none ended."""
     run = _measured(trial)
     return None if run is None else scores_of(run, common_metric([run])).final
 
 
 def _measured(trial: Trial) -> Run | None:
-    """The run of a trial; None where it has measured no return."""
+    """Return the run of a trial; None where it has measured no return."""
     try:
         runs, _ = read_runs([trial.run])
     except (OSError, RuntimeError, ValueError):

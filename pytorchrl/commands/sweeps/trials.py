@@ -14,7 +14,7 @@ from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 
 _SECONDS_TO_WAIT = 30.0
-"""For a trial of a sweep that was killed: its process ends when it finds out."""
+"""Longest wait for a trial of a killed sweep, which ends when it notices that its parent process has ended."""
 _SECONDS_BETWEEN_LOOKS = 2.0
 
 
@@ -25,7 +25,7 @@ class Trial:
     values: Mapping[str, str]
     seed: int
     folder: Path
-    """Which holds the run, in ``seed-SEED``, and what it printed."""
+    """The folder of the run, ``seed-SEED``, and of the output that it printed."""
 
     @property
     def run(self) -> Path:
@@ -46,7 +46,7 @@ class Trial:
 
 
 def folder_name(values: Mapping[str, str]) -> str:
-    """A name for a combination of values that is one folder's."""
+    """Return a valid folder name for a combination of values."""
     text = ",".join(f"{name}={value}" for name, value in values.items())
     return re.sub(r"[^\w.,=()+-]+", "_", text)
 
@@ -57,7 +57,7 @@ def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool]
     Args:
         trial: what is trained.
         of_train: options of ``train`` that all trials have.
-        is_hopeless: asked on the way; where it says so, the process saves and ends.
+        is_hopeless: called periodically; once it returns True, the process saves a checkpoint and ends.
 
     Returns:
         The process's exit status.
@@ -79,7 +79,7 @@ def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool]
 
 
 def _wait_until_free(run: Path) -> None:
-    """Wait for a process of an earlier sweep to release a run folder; no longer than it may take."""
+    """Wait until a process of an earlier sweep releases the lock of a run folder, up to a time limit."""
     if not run.exists():
         return
     until = time.monotonic() + _SECONDS_TO_WAIT

@@ -1,4 +1,4 @@
-"""What a run calls at its moments: :class:`Callback`, and those that come with the toolkit."""
+"""Callbacks of a run: the base class :class:`Callback`, and the built-in ones."""
 
 from pytorchrl.experiments.callbacks.after_steps import AfterSteps
 from pytorchrl.experiments.callbacks.callback import Callback

@@ -1,4 +1,4 @@
-"""A function of the user's as a callback."""
+"""A user's function as a callback."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class AfterSteps(Callback):
     """Calls a function after each step; ``callbacks=[function]`` makes one.
 
     Args:
-        function: given the learner. Where it returns something true, the run ends; a text is the reason that is
-            printed, a clause that follows on "because".
+        function: called with the learner. A true return value stops the run; a string is the reason, which is printed
+            after the word "because".
     """
 
     function: Callable[..., object]
 
     def on_step(self, learner: "Learner") -> None:
-        """Call it, and end the run where it says so."""
+        """Call the function, and stop the run if it returns a true value."""
         said = self.function(learner)
         if said:
             learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} said so")

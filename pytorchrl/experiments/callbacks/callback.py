@@ -1,4 +1,4 @@
-"""The base of callbacks: what a run calls at its moments."""
+"""The base class of callbacks, and the events on which a run calls them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Callback(Setting):
-    """Base of what a run calls at its moments; a subclass overrides the methods that it needs.
+    """Base class of callbacks; a subclass overrides the methods of the events that it needs.
 
-    Each is given the learner: ``learner.scheme`` has the algorithm, the storages and the environments,
-    ``learner.log({...})`` adds numbers to the run's, ``learner.stop(reason)`` ends the run after the running step. A
+    Each method gets the learner: ``learner.scheme`` has the algorithm, the storages and the environments,
+    ``learner.log({...})`` logs further metrics, ``learner.stop(reason)`` ends the run after the current step. A
     callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its fields are
-    checked when it is made, kept in ``config.json``, and given to it anew when the run is resumed. What else changes
-    during a run belongs into :meth:`state_dict`. One object serves one learner.
+    validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed. State that
+    changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
     """
 
     def on_run_begin(self, learner: "Learner") -> None:
-        """Called when :meth:`Learner.run` begins, after a resume too."""
+        """Called when :meth:`Learner.run` begins, also after a resume."""
 
     def on_step(self, learner: "Learner") -> None:
-        """Called after steps were collected and the updates made that were due."""
+        """Called after steps were collected and all due updates were made."""
 
     def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
         """Called when training episodes have ended, before the updates that follow."""
 
     def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
-        """Called after an update, with what it and the storage said of it; values may be tensors."""
+        """Called after an update, with the metrics of the algorithm and the storage; values may be tensors."""
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
         """Called after an evaluation in the test environments."""
@@ -43,10 +43,10 @@ class Callback(Setting):
         """Called after a checkpoint was written."""
 
     def on_run_end(self, learner: "Learner") -> None:
-        """Called when :meth:`Learner.run` ends, before the last checkpoint; not after an error."""
+        """Called when :meth:`Learner.run` ends, before the last checkpoint; not after an exception."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the callback goes on from in a resumed run, as tensors and plain data."""
+        """Return the state from which a resumed run continues, as tensors and plain data."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

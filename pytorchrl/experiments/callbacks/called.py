@@ -1,4 +1,4 @@
-"""The callbacks of a learner, and which of them are called at which moment."""
+"""The callbacks of a learner, by the events on which they are called."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ class Callbacks:
         callbacks: the callbacks; a function is called after each step, as by :class:`AfterSteps`.
 
     Raises:
-        TypeError: one is neither a :class:`Callback` nor a function, or is there twice.
+        TypeError: one is neither a :class:`Callback` nor a function, or is given twice.
     """
 
     def __init__(self, callbacks: "Sequence[Callback | Callable[[Learner], object]]") -> None:
@@ -27,23 +27,23 @@ class Callbacks:
             if any(callback is other for other in callbacks[:number]):
                 raise TypeError(f"Learner: callbacks[{number}] is there twice: {callback!r}; make one for each use")
         self.all = tuple(one if isinstance(one, Callback) else AfterSteps(one) for one in callbacks)
-        # Most runs have none that follows steps or updates.
+        # Precomputed, as most runs have no callbacks on steps and updates.
         self._methods = {
             moment: [getattr(callback, moment) for callback in self.all if _overrides(callback, moment)]
             for moment in _MOMENTS
         }
 
     def call(self, moment: str, *arguments: Any) -> None:
-        """Call the method of that name of those that override it."""
+        """Call the method of an event in the callbacks that override it."""
         for method in self._methods[moment]:
             method(*arguments)
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """The states of all, each beside what it is made of."""
+        """Return the states of all callbacks, each with its configuration."""
         return [{"config": callback.config, "state": callback.state_dict()} for callback in self.all]
 
     def load_state_dict(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Restore the states of those that are made as they were; others begin anew."""
+        """Restore the states of callbacks with an unchanged configuration; others keep their initial state."""
         left = list(states)
         for callback in self.all:
             for saved in left:

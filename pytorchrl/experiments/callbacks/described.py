@@ -1,4 +1,4 @@
-"""From callbacks kept as plain data back to callbacks."""
+"""Building callbacks from a run's configuration."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ _WAY_OUT = "make the callbacks in a script and pass them: Learner.resume(log_dir
 
 
 def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
-    """Make the callbacks that a run's configuration describes.
+    """Build the callbacks that a run's configuration describes.
 
-    Only classes that are already imported are made, found by their names: a configuration cannot run other code.
+    Classes are looked up by name among those already imported: a configuration cannot execute other code.
 
     Raises:
-        CompositionError: one is of a class that is not there, or holds an object of a script.
+        CompositionError: the class of one is not imported, or one contains an object that a script defines.
     """
     described = config.get("callbacks", [])
     refuse_to_import({"callbacks": described}, _WAY_OUT)

@@ -1,4 +1,4 @@
-"""Callbacks that evaluate elsewhere than in the test environments, or show what the policy does."""
+"""Callbacks for further evaluations, normalised scores and videos."""
 
 import zlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from storages.datasets import normalised
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
 
-# Streams of random numbers that follow from the run's seed; the scheme has those of one and two numbers.
+# First spawn keys of seeds derived from the run's seed; the scheme's keys are smaller numbers.
 _EVALUATION, _VIDEO = 100, 101
 
 
@@ -28,17 +28,17 @@ _EVALUATION, _VIDEO = 100, 101
 class EvaluateIn(Callback):
     """Evaluates in further environments, which are made for each evaluation and closed after it.
 
-    Logs "test/NAME/return" and the like. The episodes follow from the run's seed, the name and the steps so far.
+    Logs "test/NAME/return" and the like. The seed is derived from the run's seed, the name and the steps so far.
 
     Args:
         envs: the environments.
         name: of the evaluation.
         every: steps of the run between evaluations.
-        episodes: how many; None where ``steps`` are given.
-        steps: steps of an evaluation, in all environments; episodes that have ended by then count. None where
-            ``episodes`` are given.
-        explore: choose actions as the explorer does in training, instead of the best ones.
-        max_episode_steps: the longest episode; a longer one is cut there and counts with its return up to there.
+        episodes: how many; None where ``steps`` is given.
+        steps: steps of an evaluation, in all environments; the episodes that end within them count. None where
+            ``episodes`` is given.
+        explore: act with the exploration of training, instead of deterministically.
+        max_episode_steps: the longest episode; a longer one is truncated there and counts with its return so far.
 
     Raises:
         ValueError: ``episodes`` and ``steps`` are both given, or neither.
@@ -62,11 +62,11 @@ class EvaluateIn(Callback):
         self._evaluated_at = 0
 
     def on_run_begin(self, learner: "Learner") -> None:
-        """Make an evaluation that was stopped by a signal."""
+        """Repeat an evaluation that a signal stopped."""
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
-        """Evaluate where it is due."""
+        """Evaluate if it is due."""
         if not is_due(self.every, self._evaluated_at, learner.scheme.steps):
             return
         with suppress(EvaluationStoppedError):
@@ -80,7 +80,7 @@ class EvaluateIn(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """After how many steps the last evaluation was."""
+        """Return the steps at the last evaluation."""
         return {"evaluated_at": self._evaluated_at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -111,11 +111,11 @@ class NormalizedScore(Callback):
     """Logs "test/normalized_score" with each evaluation: 0 for the return of random actions, 1 for an expert's.
 
     Fu et al., "D4RL: Datasets for Deep Data-Driven Reinforcement Learning" (arXiv 2004.07219), section 5, without the
-    factor of 100. A run of `train --data` has it where the data set says both returns.
+    factor of 100. `train --data` adds it if the data set contains both reference returns.
 
     Args:
-        low: return that is 0.
-        high: return that is 1.
+        low: return with the score 0.
+        high: return with the score 1.
 
     Raises:
         ValueError: ``high`` is not above ``low``.
@@ -137,15 +137,15 @@ class NormalizedScore(Callback):
 
 @dataclass(eq=False)
 class RecordVideos(Callback):
-    """Films episodes of the best actions after evaluations, into ``videos`` of the run folder, and for wandb.
+    """Records videos of deterministic episodes after evaluations, in ``videos`` of the run folder and for wandb.
 
-    One copy of the test environment is made for it, however many are evaluated in, with ``render_mode="rgb_array"``.
+    For each video, a single copy of the test environment is made, with ``render_mode="rgb_array"``.
 
     Args:
         every: evaluations between videos; the first evaluation has one.
-        episodes: of a video.
-        longest: steps of the actor that an episode is filmed for at most.
-        frames_per_second: of the video; None takes what the environment says of itself, else 30.
+        episodes: number of episodes in a video.
+        longest: maximum length of an episode, in steps of the actor.
+        frames_per_second: of the video; None uses the environment's ``render_fps``, else 30.
         suffix: ".mp4", or ".gif", which is larger.
 
     Raises:
@@ -164,7 +164,7 @@ class RecordVideos(Callback):
         self._evaluations = 0
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
-        """Film the policy, of every so many evaluations."""
+        """Record a video, if one is due."""
         self._evaluations += 1
         if (self._evaluations - 1) % self.every == 0:
             path = learner.log_dir / "videos" / f"steps-{learner.scheme.steps:09}{self.suffix}"
@@ -176,7 +176,7 @@ class RecordVideos(Callback):
             learner.log_video("test/video", path)
 
     def state_dict(self) -> dict[str, Any]:
-        """How many evaluations there were."""
+        """Return the number of evaluations so far."""
         return {"evaluations": self._evaluations}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks that follow training: what weights are like, where time goes, policies on the way, a changing setting."""
+"""Callbacks during training: weight norms, timing, saved policies, scheduled hyper-parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class LogWeights(Callback):
-    """Logs the norms of weights and gradients, and their histograms to places that show them.
+    """Logs the norms of weights and gradients, and their histograms to the loggers that support them.
 
-    "weights/GROUP" and "gradients/GROUP" are Euclidean norms over all parameters that one optimiser moves; TensorBoard
-    and wandb get a histogram of each parameter beside them.
+    "weights/GROUP" and "gradients/GROUP" are Euclidean norms over all parameters of one optimiser; TensorBoard and
+    wandb also get a histogram of each parameter.
 
     Args:
         every: updates between records.
@@ -30,7 +30,7 @@ class LogWeights(Callback):
     every: Count = 1_000
 
     def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
-        """Log, where it is due."""
+        """Log, if it is due."""
         training = learner.scheme.algorithm.training
         if training.counters["updates"] % self.every:
             return
@@ -48,7 +48,7 @@ class LogWeights(Callback):
 
 @dataclass(eq=False)
 class TimeParts(Callback):
-    """Logs which share of the run's time its parts take: "time/collect", "time/update", "time/evaluate", "time/save".
+    """Logs the share of time that parts of the run take: "time/collect", "time/update", "time/evaluate", "time/save".
 
     Args:
         every: steps of the run between records.
@@ -62,7 +62,7 @@ class TimeParts(Callback):
         self._before: dict[str, float] = {}
 
     def on_step(self, learner: "Learner") -> None:
-        """Log, where it is due."""
+        """Log, if it is due."""
         if not is_due(self.every, self._logged_at, learner.scheme.steps):
             return
         self._logged_at = learner.scheme.steps
@@ -73,7 +73,7 @@ class TimeParts(Callback):
         learner.log({f"time/{part}": value / total for part, value in spent.items()})
 
     def state_dict(self) -> dict[str, Any]:
-        """After how many steps it logged last."""
+        """Return the steps at the last record."""
         return {"logged_at": self._logged_at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class TimeParts(Callback):
 
 @dataclass(eq=False)
 class SavePolicies(Callback):
-    """Writes the policy on the way, to ``policies`` of the run folder, for :func:`load_policy`.
+    """Saves the policy during the run, in ``policies`` of the run folder, for :func:`load_policy`.
 
     Args:
         every: steps of the run between files.
@@ -96,7 +96,7 @@ class SavePolicies(Callback):
         self._saved_at = 0
 
     def on_step(self, learner: "Learner") -> None:
-        """Write, where it is due."""
+        """Save the policy, if it is due."""
         steps = learner.scheme.steps
         if is_due(self.every, self._saved_at, steps):
             self._saved_at = steps
@@ -105,7 +105,7 @@ class SavePolicies(Callback):
             learner.save_policy(folder / f"steps-{steps:09}.pt")
 
     def state_dict(self) -> dict[str, Any]:
-        """After how many steps it wrote last."""
+        """Return the steps at the last file."""
         return {"saved_at": self._saved_at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -115,12 +115,12 @@ class SavePolicies(Callback):
 
 @dataclass(eq=False)
 class SetHyperParameter(Callback):
-    """Lets a hyper-parameter follow a schedule that it does not take itself.
+    """Sets a hyper-parameter by a schedule, where the hyper-parameter itself does not accept one.
 
     Args:
-        of: whose it is; of a storage, that which the environments' steps are inserted into.
+        of: the object that has the hyper-parameter; "storage" is the main storage.
         name: of the hyper-parameter, one that may change during a run.
-        schedule: its values; of an int they are rounded.
+        schedule: its values, which are rounded for an int.
     """
 
     of: Literal["algorithm", "storage"]
@@ -128,11 +128,11 @@ class SetHyperParameter(Callback):
     schedule: Schedule
 
     def on_run_begin(self, learner: "Learner") -> None:
-        """Set it, or refuse a hyper-parameter that is not there or does not change."""
+        """Set the first value; raises if the hyper-parameter does not exist or cannot change."""
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
-        """Set it."""
+        """Set the current value."""
         scheme = learner.scheme
         part = scheme.algorithm if self.of == "algorithm" else scheme.storage
         value = self.schedule.at(scheme.steps, learner.target_steps)

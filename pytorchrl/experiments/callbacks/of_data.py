@@ -1,4 +1,4 @@
-"""What callbacks that judge a policy on data have in common: which data, and how often."""
+"""Base class of callbacks that evaluate the policy on a data set."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from pytorchrl.scheme.scheme import Scheme
 
 _STREAM = 102
-"""Of random numbers that follow from the run's seed."""
+"""Spawn key of the seed of evaluations on data."""
 
 
 @dataclass(eq=False)
 class EvaluateOnData(Callback):
-    """Base of evaluations on data, without an environment; the run goes on as if there had been none.
+    """Base class of evaluations on data, without an environment, which do not affect training.
 
     Args:
         every: steps of the run between evaluations.
-        dataset: its path; None for the one that the run learns from.
-        select: which of its episodes; None for those that the run holds out by ``SelectEpisodes(part="train")``, and
-            for all where it holds out none.
+        dataset: path of the data set; None for the one that the run learns from.
+        select: which of its episodes; None for the validation episodes of a run with ``SelectEpisodes(part="train")``,
+            else for all.
     """
 
     every: Count = 5_000
@@ -48,17 +48,17 @@ class EvaluateOnData(Callback):
         self._storage: Storage | None = None
 
     def on_step(self, learner: "Learner") -> None:
-        """Evaluate where it is due."""
+        """Evaluate if it is due."""
         if is_due(self.every, self._evaluated_at, learner.scheme.steps):
             self._evaluated_at = learner.scheme.steps
             learner.log({f"offline/{name}": value for name, value in self.evaluate(learner.scheme).items()})
 
     @abstractmethod
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
-        """The metrics of the scheme's present policy, without the group of their names."""
+        """Return the metrics of the scheme's current policy, by names without the prefix "offline/"."""
 
     def state_dict(self) -> dict[str, Any]:
-        """After how many steps the last evaluation was."""
+        """Return the steps at the last evaluation."""
         return {"evaluated_at": self._evaluated_at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class EvaluateOnData(Callback):
     # For subclasses
 
     def data(self, scheme: "Scheme") -> Dataset:
-        """The data set, without episodes that are not chosen.
+        """Return the data set of the selected episodes.
 
         Raises:
             CompositionError: neither the callback nor the run names one.
@@ -78,12 +78,12 @@ class EvaluateOnData(Callback):
         return dataset if select is None else SelectedDataset(dataset, select)
 
     def storage(self, scheme: "Scheme", *, like_the_run: bool) -> Storage:
-        """A storage of that data, which makes the same batches at each evaluation.
+        """Return a storage of the selected episodes, which makes the same batches in each evaluation.
 
         Args:
-            scheme: that is evaluated.
-            like_the_run: whether batches are as those that the algorithm learns from: sequences, n steps, stacked
-                frames; else they are of single transitions.
+            scheme: the scheme that is evaluated.
+            like_the_run: make batches in the form that the algorithm learns from: sequences, n-step, stacked frames;
+                otherwise of single transitions.
         """
         if self._storage is None:
             self._storage = self._made(scheme, like_the_run)
@@ -91,7 +91,7 @@ class EvaluateOnData(Callback):
         return self._storage
 
     def seed(self, scheme: "Scheme") -> np.random.SeedSequence:
-        """Of all random numbers of an evaluation."""
+        """Return the seed of all random numbers of an evaluation."""
         return seed_of(scheme.run_seed, _STREAM)
 
     def _made(self, scheme: "Scheme", like_the_run: bool) -> Storage:
@@ -118,14 +118,14 @@ class EvaluateOnData(Callback):
 
 
 def episodes_with_steps(dataset: Dataset) -> Iterator[Episode]:
-    """The episodes that have any."""
+    """Return the episodes of at least one step."""
     return (episode for episode in dataset if len(episode))
 
 
 def spaces_of(scheme: "Scheme") -> SimpleNamespace:
-    """What actors and storages read of environments."""
+    """Return the attributes of environments that actors and storages read."""
     spaces = {name: getattr(scheme.actor, name) for name in ("observation_space", "action_space")}
-    # Observations of data are whole, however many frames they are stacked of.
+    # Observations in data sets already contain all stacked frames.
     return SimpleNamespace(**spaces, num_envs=1, stacked_frames=0)
 
 
@@ -134,8 +134,8 @@ def _storage_of(scheme: "Scheme") -> Factory[Storage]:
 
 
 def _in_memory(storage: Factory[Storage], steps: int) -> Factory[Storage]:
-    """A factory of the same batches, of data in memory."""
-    # What they add is of the disk, and of goals that were not meant.
+    """Return a factory of an in-memory storage that makes the same batches."""
+    # Evaluation needs neither storage on disk nor relabelled goals.
     cls = PERBuffer if issubclass(storage.cls, PersistentEpisodicBuffer | HERBuffer) else storage.cls
     known = hyper_parameters_of(cls)
     kept = {name: value for name, value in storage.hyper_parameters.items() if name in known}

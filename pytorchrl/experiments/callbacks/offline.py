@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class TDError(EvaluateOnData):
-    """Logs "offline/td_error": the mean size of the algorithm's own errors on data that it does not learn from.
+    """Logs "offline/td_error": the mean absolute TD error of the algorithm on held-out data.
 
-    Errors are those that priorities follow. An error that grows while that of training falls tells of values that fit
-    the data by heart; Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
-    compare it with others.
+    It is the error that priorities are computed from. If it grows while the training error falls, the Q-function
+    overfits the data; Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
+    compare it with other criteria.
 
     Args:
-        batches: of the data.
-        mini_batch_size: transitions of a batch, or sequences.
+        batches: number of batches of the data.
+        mini_batch_size: transitions, or sequences, of a batch.
     """
 
     batches: Count = 10
     mini_batch_size: Count = 256
 
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
-        """The mean error.
+        """Return the mean absolute error.
 
         Raises:
-            CompositionError: the algorithm's updates have no errors.
+            CompositionError: the algorithm returns no errors.
         """
         algorithm, storage = scheme.algorithm, self.storage(scheme, like_the_run=True)
-        # Losses draw random numbers, and some layers count what they see.
+        # Computing losses draws random numbers and may update statistics in layers.
         before, means = copy.deepcopy(algorithm.state_dict()), []
         try:
             for batch in storage.generate_batches(self.batches, self.mini_batch_size):
@@ -65,17 +65,16 @@ class TDError(EvaluateOnData):
 
 @dataclass(eq=False)
 class InitialValue(EvaluateOnData):
-    """Logs "offline/initial_value": what the algorithm's critics expect of its policy where episodes of the data begin.
+    """Logs "offline/initial_value": the mean Q-value of the policy's actions in initial observations of the data.
 
-    The smallest of several critics counts. Compared with the returns that were reached, it tells how much values are
-    overestimated.
+    The minimum over several critics is used. Compared with actual returns, it shows overestimation.
     """
 
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
-        """The mean value.
+        """Return the mean value.
 
         Raises:
-            CompositionError: the algorithm has no values of actions.
+            CompositionError: the algorithm has no Q-function.
         """
         starts = to_device(first_observations(self.data(scheme)), scheme.device)
         values = values_of_policy(scheme.algorithm, starts, self.seed(scheme))
@@ -84,14 +83,14 @@ class InitialValue(EvaluateOnData):
 
 @dataclass(eq=False)
 class ActionDifference(EvaluateOnData):
-    """Logs "offline/action_difference": how far the policy's best actions are from those of the data.
+    """Logs "offline/action_difference": the difference between the policy's deterministic actions and the data's.
 
-    Of a Box, the mean over steps of the sum of squared differences, as networks have actions (from -1 to 1 where they
-    are bounded); of other spaces the share of steps in which they differ.
+    For a Box, the mean over steps of the sum of squared differences, in the networks' scaling of actions ([-1, 1] where
+    they are bounded); for other spaces, the share of steps in which they differ.
     """
 
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
-        """The mean difference over all steps."""
+        """Return the mean difference over all steps."""
         total, steps = 0.0, 0
         for episode in episodes_with_steps(self.data(scheme)):
             total += float(differences_to(scheme.algorithm, episode, self.seed(scheme)).sum())
@@ -101,16 +100,16 @@ class ActionDifference(EvaluateOnData):
 
 @dataclass(eq=False)
 class FittedQEvaluation(EvaluateOnData):
-    """Logs "offline/fitted_q_value": what the policy is worth where episodes begin, by values learnt for it alone.
+    """Logs "offline/fitted_q_value": the policy's mean initial value by fitted Q evaluation.
 
-    Values are learnt anew in each evaluation, by a network composed as the run's are: see `FittedQ`. "offline/
-    fitted_q_loss" says how well they fit.
+    Each evaluation trains a new Q-network with the architecture of the run's networks: see `FittedQ`. Its loss is
+    logged as "offline/fitted_q_loss".
 
     Args:
-        updates: of the values.
+        updates: number of updates of the Q-network.
         mini_batch_size: transitions of an update.
         lr: learning rate.
-        polyak: how much of the slow target stays at each update.
+        polyak: share of the target network that is kept at each update.
     """
 
     updates: Count = 2_000
@@ -119,10 +118,10 @@ class FittedQEvaluation(EvaluateOnData):
     polyak: UnitInterval = 0.99
 
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
-        """The mean value and the loss.
+        """Return the mean value and the loss.
 
         Raises:
-            ValueError: the actor has a memory.
+            ValueError: the actor is recurrent.
         """
         seed = self.seed(scheme)
         q = FittedQ(scheme.algorithm, scheme.factories[1], spaces_of(scheme), seed, self.lr, self.polyak)
@@ -132,7 +131,7 @@ class FittedQEvaluation(EvaluateOnData):
 
 
 def first_observations(dataset: Dataset) -> Observations:
-    """(episodes, *obs), or a dict of such: where episodes begin."""
+    """Return the first observations of episodes, (episodes, *obs), or a dict of such."""
     firsts = [_rows(episode.observations, slice(0, 1)) for episode in episodes_with_steps(dataset)]
     if isinstance(firsts[0], dict):
         return {name: np.concatenate([one[name] for one in firsts]) for name in firsts[0]}
@@ -140,10 +139,10 @@ def first_observations(dataset: Dataset) -> Observations:
 
 
 def values_of_policy(algorithm: Algorithm, starts: Any, seed: np.random.SeedSequence) -> Tensor:
-    """(N, 1): values of the best actions where episodes begin with observations (N, *obs).
+    """Return the values of the policy's deterministic actions in initial observations (N, *obs), (N, 1).
 
     Raises:
-        CompositionError: the algorithm has no values of actions.
+        CompositionError: the algorithm has no Q-function.
     """
     rows = len(next(iter(starts.values())) if isinstance(starts, dict) else starts)
     exploration = Exploration(algorithm.codec, rows, algorithm.device, seed, deterministic=True)
@@ -169,10 +168,10 @@ def values_of_policy(algorithm: Algorithm, starts: Any, seed: np.random.SeedSequ
 
 
 def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedSequence) -> Tensor:
-    """(L,): how far the best actions are from those of an episode; memory follows the episode's observations."""
+    """Return the difference of the policy's deterministic actions from those of an episode, (L,)."""
     codec, device = algorithm.codec, algorithm.device
     memory = algorithm.actor.initial_memory(1)
-    # Without a memory, all steps are acted in at once.
+    # Without a recurrent state, all steps are one batch.
     rows = len(episode) if memory is None else 1
     exploration = Exploration(codec, rows, device, seed, deterministic=True)
     chosen = []

@@ -1,4 +1,4 @@
-"""Callbacks that end a run."""
+"""Callbacks that stop a run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ _SECONDS_PER_MINUTE = 60.0
 
 @dataclass(eq=False)
 class StopAtReturn(Callback):
-    """Ends the run when evaluations have reached a return.
+    """Stops the run when evaluations reach a return.
 
     Args:
-        mean_return: of an evaluation, in the environments' own rewards.
-        evaluations: how many must have reached it, one after the other.
+        mean_return: mean return of an evaluation, in the environments' own rewards.
+        evaluations: number of consecutive evaluations that must reach it.
     """
 
     mean_return: float
@@ -34,7 +34,7 @@ class StopAtReturn(Callback):
         self._reached = 0
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
-        """Count the evaluation, or begin to count anew."""
+        """Count the evaluation, or reset the count."""
         self._reached = self._reached + 1 if evaluation.mean_return >= self.mean_return else 0
         if self._reached >= self.evaluations:
             self._reached = 0
@@ -42,7 +42,7 @@ class StopAtReturn(Callback):
             learner.stop(f"a mean return of {self.mean_return:g} was reached{times}: {evaluation.mean_return:g}")
 
     def state_dict(self) -> dict[str, Any]:
-        """How many evaluations have reached it."""
+        """Return how many consecutive evaluations have reached it."""
         return {"reached": self._reached}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -52,21 +52,21 @@ class StopAtReturn(Callback):
 
 @dataclass(eq=False)
 class StopAtSuccess(Callback):
-    """Ends the run when an evaluation has reached a share of successful episodes.
+    """Stops the run when an evaluation reaches a success rate.
 
     Args:
-        rate: of the evaluation's episodes, from 0 to 1.
-        info: the number in the environment's info that is 1 for a success; one of ``VecEnv(episode_infos=...)``.
+        rate: share of successful episodes, from 0 to 1.
+        info: key of the environment's info that is 1 for a success; must be in ``VecEnv(episode_infos=...)``.
     """
 
     rate: UnitInterval
     info: str = "is_success"
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
-        """Stop where the rate was reached.
+        """Stop if the rate was reached.
 
         Raises:
-            ValueError: the environments do not report it.
+            ValueError: the environments do not report ``info``.
         """
         name = f"test/{self.info}"
         metrics = evaluation.metrics
@@ -81,11 +81,11 @@ class StopAtSuccess(Callback):
 
 @dataclass(eq=False)
 class StopAfter(Callback):
-    """Ends the run after a time, or after a number of training episodes; of several resumed parts, in all.
+    """Stops the run after a time, or a number of training episodes, counted across resumes.
 
     Args:
-        minutes: of :meth:`Learner.run`, evaluations and checkpoints included; None for any time.
-        episodes: training episodes that have ended; None for any number.
+        minutes: duration of :meth:`Learner.run`, including evaluations and checkpoints; None for no limit.
+        episodes: number of finished training episodes; None for no limit.
 
     Raises:
         ValueError: neither is given.
@@ -102,7 +102,7 @@ class StopAfter(Callback):
         self._began: float | None = None
 
     def on_run_begin(self, learner: "Learner") -> None:
-        """Begin to measure time."""
+        """Start measuring time."""
         self._began = time.monotonic()
 
     def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
@@ -110,7 +110,7 @@ class StopAfter(Callback):
         self._ended += len(episodes)
 
     def on_step(self, learner: "Learner") -> None:
-        """Stop where it is time."""
+        """Stop if a limit is reached."""
         minutes = self._measured() / _SECONDS_PER_MINUTE
         if self.minutes is not None and minutes >= self.minutes:
             learner.stop(f"{minutes:.1f} minutes have passed")
@@ -122,7 +122,7 @@ class StopAfter(Callback):
         self._seconds, self._began = self._measured(), None
 
     def state_dict(self) -> dict[str, Any]:
-        """Seconds and episodes so far."""
+        """Return the seconds and episodes so far."""
         return {"seconds": self._measured(), "episodes": self._ended}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -135,9 +135,9 @@ class StopAfter(Callback):
 
 @dataclass(eq=False)
 class PruneTrial(Callback):
-    """Reports evaluations to a trial of Optuna, and ends the run where its pruner says so.
+    """Reports evaluations to an Optuna trial, and stops the run if its pruner decides so.
 
-    After the run, ``if callback.pruned: raise optuna.TrialPruned()`` tells Optuna.
+    After the run, the objective must call ``if callback.pruned: raise optuna.TrialPruned()``.
 
     Args:
         trial: an ``optuna.Trial``.
@@ -148,7 +148,7 @@ class PruneTrial(Callback):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.pruned = False
-        """Whether the pruner ended the run."""
+        """Whether the pruner stopped the run."""
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
         """Report the mean return."""

@@ -1,1 +1,1 @@
-"""What a run learns from, looked into without changing it: its storage, single transitions, their episodes."""
+"""Read-only inspection of a run's storage, its transitions and their episodes."""

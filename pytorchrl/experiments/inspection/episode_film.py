@@ -1,4 +1,4 @@
-"""Pictures of the episode of a stored transition: re-enacted where that is possible, else as they are stored."""
+"""Images of the episode of a stored transition: replayed where possible, else stored observations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from storages.transition import OBS, OBS2
 
 @dataclass(frozen=True)
 class EpisodeFilm:
-    """Pictures of an episode."""
+    """Images of an episode."""
 
     frames: list[NDArray[np.uint8]]
-    """(height, width, 3) each, one more than steps."""
+    """(height, width, 3) each, one more than the number of steps."""
     frames_per_second: int
     moment: int
-    """The frame before the transition."""
+    """Index of the frame before the transition."""
     told: str
-    """Where the pictures come from, and what could not be shown, in sentences."""
+    """Sentences on the source of the images, and on what could not be shown."""
 
     def write(self, path: Path) -> Path:
-        """Write a video in which the transition has a red frame and is shown for a second before it and one after.
+        """Write a video in which the two frames of the transition have a red border and are shown for a second each.
 
         Args:
-            path: the file, which ends in ".mp4" or ".gif".
+            path: of the file, which ends in ".mp4" or ".gif".
 
         Raises:
             ImportError: the package that writes videos is not installed.
-            ValueError: there is no such kind of video, or the pictures end before the transition.
+            ValueError: the suffix is not supported, or the images end before the transition.
         """
         if self.moment >= len(self.frames):
             raise ValueError(f"{self.told} The transition comes after that, so that there is nothing to show of it")
@@ -48,21 +48,21 @@ class EpisodeFilm:
 
 
 def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> EpisodeFilm:
-    """Make pictures of the episode of a stored transition, to be written as a video.
+    """Return images of the episode of a stored transition, to be written as a video.
 
-    The episode is played again as :func:`reenact` says. Where that is not possible, or the environment does not repeat
-    itself, the pictures are the stored observations, if they are such; :attr:`EpisodeFilm.told` says it.
+    The episode is replayed by :func:`reenact`. If that is not possible, or the environment is not deterministic, the
+    stored observations are used if they are images; :attr:`EpisodeFilm.told` says which.
 
     Args:
         run: the run folder, or a checkpoint.
-        row: the transition's number, as INDICES of a batch has it.
-        envs: the training environments, where they cannot be made of ``config.json``.
+        row: the transition's number, as in the field INDICES of batches.
+        envs: of the training environments, if they cannot be built from ``config.json``.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
-        CompositionError: the environments are of a script; pass them as ``envs``.
-        ReenactmentError: there is no picture: the episode cannot be played again, or its environment does not render,
-            and observations are no pictures.
+        CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
+        CompositionError: the environments are defined in a script; pass them as ``envs``.
+        ReenactmentError: the episode cannot be replayed, or its environment does not render, and observations are not
+            images.
         ValueError: the row is not stored.
     """
     try:
@@ -88,7 +88,7 @@ def _film(played: Reenactment, told: str) -> EpisodeFilm:
 
 
 def _stored(run: Path, row: int, told: str) -> EpisodeFilm:
-    """Pictures that observations are."""
+    """Return the stored observations of the episode as images."""
     transitions = StoredTransitions(SavedStorage.read(run))
     ring, rows = transitions.ring, transitions.episode_of(row)
     seen, last = ring.gather(rows, {OBS})[OBS], ring.gather(rows[-1:], {OBS2})[OBS2]

@@ -1,8 +1,8 @@
-"""From which seed an environment came to a stored step: found anew of the run's seed and of where episodes begin.
+"""Reconstruction of the reset seeds that led an environment to a stored step.
 
 An environment is reset with a seed at the beginning of a run, and again with the first episode that begins after 512
-steps or more (:class:`Histories`); between them, its own generator goes on. All these seeds follow from the run's, and
-steps and first observations say which one was given where, so that nothing has to be recorded.
+steps or more (:class:`Histories`); in between, its own generator continues. The sequence of seeds is derived from the
+run's seed, and episode starts and first observations show which seed was used where, so that nothing is recorded.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,34 +20,34 @@ from pytorchrl.scheme.seeds import seed_of_training_envs
 from storages.transition import DONE, OBS
 
 _MOST_SEEDS = 10_000_000
-"""Of one environment, in a state that may not have been saved here."""
+"""Limit of the seeds of one environment, as the checkpoint may be from an untrusted source."""
 
 
 class ReenactmentError(RuntimeError):
-    """An episode cannot be played again; the text says why."""
+    """Raised when an episode cannot be replayed; the message says why."""
 
 
 class Origin(NamedTuple):
-    """A reset with a seed, from which actions lead to later steps."""
+    """A seeded reset, from which recorded actions lead to later steps."""
 
     step: int
-    """Number of the first step after it, as the storage's ring counts."""
+    """Number of the first step after the reset, in the ring's count."""
     seed: int
     lasting: Any = None
-    """What the environment kept from earlier episodes; None where that is not known."""
+    """State that wrappers kept from earlier episodes; None if it is not known."""
     actions: NDArray[Any] | None = None
-    """(steps, *action) as the environment took them; None where the storage has them all."""
+    """(steps, *action) as passed to the environment; None where all are in the storage."""
 
 
 class EpisodeSeeds:
-    """The resets with a seed of one environment of a run, as far as the storage reaches back.
+    """The seeded resets of one environment of a run, as far back as the storage reaches.
 
     Args:
-        storage: as the checkpoint has it.
-        environment: index of the environment in its vector.
+        storage: of the checkpoint.
+        environment: index of the environment in the vector environment.
 
     Raises:
-        ReenactmentError: the run's environments repeat nothing, or the checkpoint does not say where they are.
+        ReenactmentError: the run's environments cannot be replayed, or the checkpoint does not contain their state.
     """
 
     def __init__(self, storage: SavedStorage, environment: int) -> None:
@@ -63,14 +63,14 @@ class EpisodeSeeds:
         actions = history["actions"]
         self._newest = Origin(self._ring.steps - len(actions), history["seed"], history["lasting"], actions)
         self._before = self._ring.steps - envs["steps"]
-        """Steps in the storage before the environments made their first one."""
+        """Number of steps in the storage before the environments' first one."""
         sequence = seed_of_training_envs(storage.state["config"]["seed"])
         first_seed = seeds_of_copies(sequence, len(envs["histories"]))[environment]
         self._seeds = _all_seeds(first_seed, history["seeds"], most=envs["steps"])
         live = np.arange(self._ring.oldest, self._ring.steps)
         begins = self._ring.columns.data(DONE)[live % self._ring.rows, environment, 0] > 0
         self._starts: NDArray[np.int64] = live[begins]
-        # An environment that did not come back at a resume was given a seed at once.
+        # An environment whose state was not restored at a resume was reset with the next seed at once.
         interrupted = (self._ring.broken() & ~self._ring.ended())[:, environment]
         self._given_at_once: NDArray[np.int64] = live[interrupted] + 1
 
@@ -81,17 +81,17 @@ class EpisodeSeeds:
         leads_on: Callable[[Origin], bool],
         is_put_off: bool,
     ) -> Iterator[Origin]:
-        """Those that may have led to a step, the likeliest first; most often there is one.
+        """Yield the seeded resets that may have led to a step, the most likely first; usually there is one.
 
         Args:
-            step: its number.
-            first_observation: resets an environment with a seed.
-            leads_on: whether what is stored after a reset follows from it, for some steps; asked where the first
-                observation does not tell.
-            is_put_off: whether a wrapper may put off a seed that is due.
+            step: number of the step.
+            first_observation: resets an environment with a seed and returns the observation.
+            leads_on: returns whether the first steps after a reset match the stored ones; called where the first
+                observation is ambiguous.
+            is_put_off: whether a wrapper may delay a seed that is due.
 
         Raises:
-            ReenactmentError: the environments did not make the step.
+            ReenactmentError: the step was not made by the run's environments.
         """
         if step < self._before:
             raise ReenactmentError("no environment of this run made this step: the storage was filled with it")
@@ -113,7 +113,7 @@ class EpisodeSeeds:
                 return
 
     def _fits(self, later: NDArray[np.int64], is_put_off: bool, is_first: bool) -> NDArray[np.bool_]:
-        """(starts,): where a seed may have been given, if the next was given at one of some later steps."""
+        """Return (starts,), whether a seed may have been used there, if the next one was used at one of ``later``."""
         made = self._starts - self._before
         due = -(-(made + STEPS_OF_BLOCK) // STEPS_OF_BLOCK) * STEPS_OF_BLOCK
         following = np.searchsorted(made, due, side="right")
@@ -135,9 +135,9 @@ class EpisodeSeeds:
 
 
 def _all_seeds(first: int, state: Mapping[str, Any], most: int) -> list[int]:
-    """All seeds that an environment was given, up to where the generator of its later ones has come.
+    """Return all seeds that an environment was reset with, up to the saved state of the seeds' generator.
 
-    Of a run whose environments were made anew after an error, they are not known: then there is the first alone.
+    If that state is not reached, as in a run whose environments were recreated after an error, only the first is known.
     """
     seeds, found = seeds_after(first), [first]
     for _ in range(min(most // STEPS_OF_BLOCK + most % STEPS_OF_BLOCK + 2, _MOST_SEEDS)):

@@ -1,4 +1,4 @@
-"""What a checkpoint's storage holds, told without environments or networks, and without changing anything."""
+"""Overview of a checkpoint's storage, read-only and without environments or networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,58 +30,58 @@ class PriorityList:
     """The priorities of all transitions or episodes that may be drawn, oldest first; arrays (N,)."""
 
     values: NDArray[np.float64]
-    """``(|error| + epsilon)**alpha``; where ``alpha`` follows a schedule, with what it was worth at the checkpoint."""
+    """``(|error| + epsilon)**alpha``, with the value of ``alpha`` at the checkpoint if it has a schedule."""
     ages: NDArray[np.int64]
-    """Steps since, of an episode since its first one."""
+    """Age in steps; of an episode, since its first step."""
     of: str
-    """What they are of: "transition" or "episode"."""
+    """What has priorities: "transition" or "episode"."""
     nbytes: int
-    """Memory of the priorities of the whole storage, free room included."""
+    """Memory of the priorities of the whole storage in bytes, including unused capacity."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A storage as a checkpoint holds it."""
+    """Overview of a storage in a checkpoint."""
 
     path: Path
     """The checkpoint."""
     name: str
-    """Of the storage's class."""
+    """Name of the storage's class."""
     hyper_parameters: Mapping[str, Any]
     fields: list[Field]
     num_envs: int
     steps: int
-    """Steps that are stored."""
+    """Number of stored steps."""
     capacity_steps: int
     inserted_steps: int
-    """Steps that ever came in, those that are gone included."""
+    """Number of steps inserted so far, including those overwritten."""
     nbytes: int
-    """Memory of the transitions once loaded, free room included."""
+    """Memory of the transitions in bytes once loaded, including unused capacity."""
     index_nbytes: int
-    """Memory of where episodes begin and end, where the storage keeps that: for hindsight, and for whole episodes."""
+    """Memory in bytes of the index of episodes, which storages for hindsight and for whole episodes have."""
     episodes: EpisodesStored | None
-    """None where nothing is stored."""
+    """None if nothing is stored."""
     priorities: PriorityList | None
-    """None where there are none, or, see :attr:`lacks_alpha`, they are not known."""
+    """None if there are none, or they are not known (:attr:`lacks_alpha`)."""
     lacks_alpha: bool
-    """Whether there are priorities, and what ``alpha`` was worth at the checkpoint cannot be told."""
+    """Whether there are priorities, but the value of ``alpha`` at the checkpoint is not known."""
 
     @property
     def transitions(self) -> int:
-        """How many are stored."""
+        """Number of stored transitions."""
         return self.steps * self.num_envs
 
 
 def inspect_storage(path: Path) -> Inspection:
-    """Read a run folder's checkpoint, or a checkpoint.
+    """Return an overview of the storage in a run folder's newest checkpoint, or in a checkpoint file.
 
     Raises:
-        CheckpointError: there is none, it is damaged, or holds no storage.
+        CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
     """
     storage = SavedStorage.read(path)
     with unreadable_named(storage.file):
         ring = storage.ring
-        # Of a run that collects nothing, they are updates; the counter of a rollout's ring jumps where one begins.
+        # `steps_of_run` counts updates in a run that collects nothing; the step counter of a rollout's ring has gaps.
         collects = storage.state["config"]["train_envs"] is not None
         inserted = storage.steps_of_run // (ring.num_envs or 1) if collects else ring.steps
         return Inspection(
@@ -102,13 +102,13 @@ def inspect_storage(path: Path) -> Inspection:
 
 
 def directory_of_episodes(path: Path) -> Path | None:
-    """Where a checkpoint's storage keeps whole episodes on disk, which are a data set; None where it does not.
+    """Return the directory in which a checkpoint's storage keeps whole episodes on disk; None if it does not.
 
     Args:
         path: a run folder, or a checkpoint.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged, or the directory may be another's.
+        CheckpointError: there is no checkpoint, it is damaged, or the directory may belong to another run.
     """
     file = checkpoint_of(Path(path))
     state = checkpoint.load(file)
@@ -119,19 +119,19 @@ def directory_of_episodes(path: Path) -> Path | None:
         places.refuse_storages_of_others(config, state["scheme"], file.parent)
         return Path(places.directories_of(config)["main"])
     except (KeyError, TypeError):
-        # What it lacks is told by whoever reads the storage.
+        # Reading the storage reports what the checkpoint lacks.
         return None
 
 
 class CheckpointDataset(RingDataset):
-    """What a checkpoint's storage holds, as a data set.
+    """The contents of a checkpoint's storage, as a data set.
 
     Args:
         path: a run folder, or a checkpoint.
 
     Raises:
-        CheckpointError: there is none, or it is damaged.
-        PersistenceError: it holds no storage, or refers to one on disk that is not there any more.
+        CheckpointError: there is no checkpoint, or it is damaged.
+        PersistenceError: it contains no storage, or refers to one on disk that does not exist any more.
     """
 
     format: ClassVar[str] = "checkpoint"

@@ -1,4 +1,4 @@
-"""Pictures of observations, and of moments in videos."""
+"""Images of observations, and marking a step in a video."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -10,21 +10,21 @@ from storages.core.ring.layout import FieldKey
 from storages.transition import OBS
 
 _LEAST_SIDE = 240
-"""Pixels; smaller pictures are enlarged."""
+"""In pixels; smaller images are enlarged."""
 _RED, _GREY, _WHITE = (220, 30, 30), (90, 90, 90), (235, 235, 235)
 _BORDER, _BAR = 6, 10
 _GREY_CHANNELS, _COLOUR_CHANNELS = 1, 3
 
 
 def picture_of(observation: Any, stacked: Collection[FieldKey] = ()) -> NDArray[np.uint8] | None:
-    """(height, width, 3): the first part of an observation that is a picture; None where none is.
+    """Return the first image in an observation, (height, width, 3); None if there is none.
 
-    A picture is uint8 and (height, width), (height, width, channels) or (channels, height, width), of one or three
-    channels. Of a stack of frames, the newest is taken.
+    An image is uint8 with shape (height, width), (height, width, channels) or (channels, height, width) and one or
+    three channels. Of stacked frames, the newest is returned.
 
     Args:
         observation: (*obs), or a dict of such.
-        stacked: paths of the leaves that are stacks of frames.
+        stacked: paths of the leaves with stacked frames.
     """
     if isinstance(observation, Mapping):
         found = (_picture(part, (OBS, name) in stacked) for name, part in observation.items())
@@ -33,13 +33,14 @@ def picture_of(observation: Any, stacked: Collection[FieldKey] = ()) -> NDArray[
 
 
 def marked(frames: Sequence[NDArray[np.uint8]], moment: int, frames_per_second: int) -> list[NDArray[np.uint8]]:
-    """Frames of a video in which a step is easily found: it has a red frame and is shown for two seconds.
+    """Return the frames of a video in which a step is marked.
 
-    A bar below says how far the video has come, and where the step is.
+    Its two frames have a red border and are shown for a second each. A progress bar below the image shows
+    the position of the step.
 
     Args:
         frames: (height, width, 3) each, of an episode.
-        moment: the frame before the step; one that is not there marks nothing.
+        moment: index of the frame before the step; an index out of range marks nothing.
         frames_per_second: of the video.
     """
     shown = []
@@ -54,7 +55,7 @@ def marked(frames: Sequence[NDArray[np.uint8]], moment: int, frames_per_second: 
 
 
 def enlarged(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The same picture, each pixel repeated where it is small."""
+    """Return an image enlarged by an integer factor, if it is small."""
     times = -(-_LEAST_SIDE // min(picture.shape[:2]))
     return picture.repeat(times, axis=0).repeat(times, axis=1)
 

@@ -1,4 +1,4 @@
-"""An episode that a storage holds, played again by its seed and its actions, and filmed."""
+"""Replaying a stored episode in its environment, from its seed and its actions, to record images."""
 
 import inspect
 import sys
@@ -30,44 +30,44 @@ from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW
 
 _MOST_ATTEMPTS = 16
-"""Seeds that are tried where what an environment shows does not tell which it was."""
+"""Limit of the seeds that are tried where observations do not determine which one was used."""
 _STEPS_TO_TELL = 64
-"""After which resets with a seed that begin alike are believed to be the same."""
+"""Number of matching steps after which a seeded reset is accepted."""
 
 
 @dataclass(frozen=True)
 class Reenactment:
-    """An episode as it was played again."""
+    """A replayed episode."""
 
     frames: list[NDArray[np.uint8]]
-    """(height, width, 3) each: after the reset, and after each step; none where the environment does not render."""
+    """(height, width, 3) each, after the reset and after each step; empty if the environment does not render."""
     frames_per_second: int
     moment: int
-    """Steps of the episode before the transition: its frames are this one and the next."""
+    """Index of the frame before the transition; the next frame is after it."""
     differs_at: int | None
-    """The step of the episode, counted from 0, at which the environment did not do again what is stored; below 0 for
-    one of an earlier episode. The frames end with it. None where all is as it was."""
+    """The first step of the episode, counted from 0, at which the environment deviates from the stored steps; negative
+    for a step of an earlier episode. The frames end with it. None if there is no deviation."""
     difference: str
-    """What was another: "observation", "reward" or "end"; empty where nothing was."""
+    """What deviates: "observation", "reward" or "end"; empty if nothing does."""
 
 
 def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:
-    """Play the episode of a stored transition again, in a new copy of the environment that renders.
+    """Replay the episode of a stored transition in a new copy of the environment that renders.
 
-    The environment is reset with the seed from which the episode follows, and repeats its actions; everything that it
-    shows and pays is compared with what is stored. Nothing is recorded for it during training: seeds follow from the
-    run's, and actions are in the storage. A seed is given about every 512 steps, so that of the oldest steps that are
-    stored, about as many cannot be played again.
+    The environment is reset with the seed that led to the episode, and the stored actions are repeated; observations
+    and rewards are compared with the stored ones. This needs no recording during training: seeds are derived from the
+    run's seed, and actions are in the storage. As environments are seeded about every 512 steps, about as many of the
+    oldest stored steps cannot be replayed.
 
     Args:
         run: the run folder, or a checkpoint.
-        row: the transition's number, as INDICES of a batch has it.
-        envs: the training environments, where they cannot be made of ``config.json``.
+        row: the transition's number, as in the field INDICES of batches.
+        envs: of the training environments, if they cannot be built from ``config.json``.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
-        CompositionError: the environments are of a script; pass them as ``envs``.
-        ReenactmentError: the seed is not known; the text says why.
+        CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
+        CompositionError: the environments are defined in a script; pass them as ``envs``.
+        ReenactmentError: the seed is not known; the message says why.
         ValueError: the row is not stored.
     """
     storage = SavedStorage.read(run)
@@ -101,13 +101,13 @@ def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenact
 
 
 class _Play:
-    """Plays a stored episode again.
+    """Replays a stored episode.
 
     Args:
-        storage: as the checkpoint has it.
-        rows: transitions of the episode.
-        row: the one that is to be seen.
-        env: where to play.
+        storage: of the checkpoint.
+        rows: numbers of the episode's transitions.
+        row: number of the transition of interest.
+        env: the environment.
     """
 
     def __init__(self, storage: SavedStorage, rows: NDArray[np.int64], row: int, env: gym.Env[Any, Any]) -> None:
@@ -115,18 +115,18 @@ class _Play:
         self._storage, self._ring, self._env = storage, ring, env
         self._environment = row % ring.envs
         self.first, self._last, self._step = (int(one) // ring.envs for one in (rows[0], rows[-1], row))
-        """Numbers of steps: the first and the last that are stored of the episode, and that of the transition."""
+        """Numbers of the episode's first and last stored steps, and of the transition's step."""
         self._begins = bool(ring.gather(rows[:1], {DONE})[DONE][0, 0])
-        # What a wrapper keeps from earlier episodes, such as a mean of returns, is not known of older ones.
+        # State that wrappers keep over episodes, such as a mean of returns, is not known for older steps.
         is_normalised = storage.state["config"].get("normalize_rewards") is not None
         self._compares_rewards = not is_normalised and not layers_that_last(env)
 
     def __call__(self, origin: Origin) -> Reenactment:
-        """Play from a reset with a seed to the episode's last step."""
+        """Replay from a seeded reset to the episode's last step."""
         return self._played(origin, self._last, films=True)
 
     def leads_on(self, origin: Origin) -> bool:
-        """Whether the first steps after a reset with a seed are those that are stored."""
+        """Whether the first steps after a seeded reset match the stored ones."""
         return self._played(origin, min(self._last, origin.step + _STEPS_TO_TELL), films=False).differs_at is None
 
     def _played(self, origin: Origin, last: int, films: bool) -> Reenactment:
@@ -136,7 +136,7 @@ class _Play:
         observation, _ = env.reset(seed=origin.seed)
         actions, stored = self._actions(origin, last), self._stored(origin, last)
         begun, difference, step = origin.step, "", origin.step
-        # Of the episodes before nothing is shown, where it is known that they are.
+        # Earlier episodes are not shown, if the start of this one is known.
         shown_from = sys.maxsize if not films else self.first if self._begins else origin.step
         frames = self._pictures(observation) if origin.step >= shown_from else []
         for step in range(origin.step, last + 1):
@@ -162,7 +162,7 @@ class _Play:
         )
 
     def _difference(self, stored: Mapping[str, Any], place: int, observation: Any, reward: float, is_over: bool) -> str:
-        """What is another than it was stored after a step."""
+        """Return what deviates from the stored step, as :attr:`Reenactment.difference`."""
         if is_over != bool(stored["ended"][place]):
             return "end"
         if self._compares_rewards and np.float32(reward) != np.float32(stored[REW][place, 0]):
@@ -170,7 +170,7 @@ class _Play:
         return "" if shows(observation, _part(stored[OBS2], place)) else "observation"
 
     def _actions(self, origin: Origin, last: int) -> NDArray[Any]:
-        """(steps, *action) from a reset on, as the environment took them."""
+        """Return the actions since a reset, (steps, *action), as passed to the environment."""
         if origin.actions is not None:
             return origin.actions
         space = self._env.action_space
@@ -179,7 +179,7 @@ class _Play:
         return EnvActions(space)(codec.to_env(torch.from_numpy(actions)).numpy())
 
     def _stored(self, origin: Origin, last: int) -> dict[str, Any]:
-        """What is stored of the steps since a reset, (steps, ...)."""
+        """Return the stored fields of the steps since a reset, (steps, ...)."""
         first = max(origin.step, self._ring.oldest)
         fields = self._ring.gather(self._rows(first, last), {OBS, OBS2, REW})
         ended = self._ring.ended()[first - self._ring.oldest : last + 1 - self._ring.oldest, self._environment]
@@ -189,7 +189,7 @@ class _Play:
         return np.arange(first, last + 1) * self._ring.envs + self._environment
 
     def _pictures(self, observation: Any) -> list[NDArray[np.uint8]]:
-        """What is rendered, or the observation itself; nothing where neither is a picture."""
+        """Return the rendered image, else the observation if it is an image; otherwise an empty list."""
         rendered = picture_of(self._env.render()) if self._env.render_mode == "rgb_array" else None
         picture = picture_of(observation, self._ring.stacked) if rendered is None else rendered
         return [] if picture is None else [picture]

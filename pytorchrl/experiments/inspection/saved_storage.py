@@ -1,4 +1,4 @@
-"""The storage of a checkpoint, read without environments or networks, and without changing anything."""
+"""The storage of a checkpoint, read-only and without environments or networks."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,31 +26,31 @@ from storages.persistent import PersistenceError, read_state
 from storages.windows import Episodes, Sequences
 
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
-"""What comes of a state that was not saved here."""
+"""Exceptions raised by loading a state with unexpected contents."""
 
 
 @dataclass(frozen=True)
 class SavedStorage:
-    """A storage whose transitions are in a ring, as a checkpoint holds it."""
+    """A storage in a checkpoint whose transitions are in a ring buffer."""
 
     file: Path
     """The checkpoint."""
     state: Mapping[str, Any]
-    """All that the checkpoint holds."""
+    """The contents of the checkpoint."""
     name: str
-    """Of the storage's class."""
+    """Name of the storage's class."""
     hyper_parameters: Mapping[str, Any]
     saved: Mapping[str, Any]
-    """The storage's own state."""
+    """State of the storage."""
     ring: Ring
-    """What holds the transitions."""
+    """The ring buffer of the transitions."""
 
     @classmethod
     def read(cls, path: Path) -> "SavedStorage":
-        """Read that of a run folder's checkpoint, or of a checkpoint.
+        """Read the storage of a run folder's newest checkpoint, or of a checkpoint file.
 
         Raises:
-            CheckpointError: there is none, it is damaged, or holds no storage in a ring.
+            CheckpointError: there is no checkpoint, it is damaged, or it contains no storage with a ring buffer.
         """
         path = Path(path)
         file = checkpoint_of(path)
@@ -70,24 +70,24 @@ class SavedStorage:
 
     @property
     def steps_of_run(self) -> int:
-        """Environment transitions that the run had collected, or update phases where it collects nothing."""
+        """Environment transitions collected by the run; update phases if it collects nothing."""
         steps: int = self.state["scheme"]["collector"]["steps"]
         return steps
 
     @cached_property
     def index(self) -> EpisodeIndex | None:
-        """Where episodes begin and end, where the storage keeps that."""
+        """The index of episodes; None if the storage has none."""
         begun = self.saved.get("episodes_begun")
         return None if begun is None else EpisodeIndex(self.ring, np.array(begun, np.int64))
 
     @cached_property
     def starts(self) -> EpisodeStarts | None:
-        """Where the episodes begin that are drawn; None where rows are no episodes."""
+        """Starts of the episodes that may be drawn; None if batches do not consist of episodes."""
         return EpisodeStarts(self.ring, self.index, self.sequences) if self.index and self._of_episodes else None
 
     @property
     def sequences(self) -> Any:
-        """:class:`Sequences` or :class:`Episodes` that rows consist of; None where they are single transitions."""
+        """:class:`Sequences` or :class:`Episodes` of which batches consist; None for single transitions."""
         config = self.hyper_parameters.get("sequences")
         if config is None:
             return None
@@ -96,7 +96,7 @@ class SavedStorage:
 
     @cached_property
     def priorities(self) -> Priorities | None:
-        """Priorities of what may be drawn; None where there are none, or :attr:`lacks_alpha`."""
+        """Priorities of rows that may be drawn; None if there are none, or :attr:`lacks_alpha`."""
         saved = self.saved.get("priorities")
         if saved is None or self.lacks_alpha:
             return None
@@ -107,13 +107,13 @@ class SavedStorage:
 
     @property
     def lacks_alpha(self) -> bool:
-        """Whether there are priorities, and the value of ``alpha`` at the checkpoint cannot be told."""
+        """Whether there are priorities, but the value of ``alpha`` at the checkpoint is not known."""
         return self.saved.get("priorities") is not None and self.value_of("alpha") is None
 
     def value_of(self, name: str) -> float | None:
-        """The value of a hyper-parameter at the checkpoint; None where that cannot be told.
+        """Return the value of a hyper-parameter at the checkpoint; None if it is not known.
 
-        How far along its schedule a run had come follows from its target, which is kept beside the checkpoint.
+        The value of a schedule depends on the run's ``target_steps``, in ``config.json`` beside the checkpoint.
         """
         value, folder = self.hyper_parameters.get(name), RunFolder(self.file.parent)
         if isinstance(value, int | float):
@@ -137,16 +137,16 @@ class SavedStorage:
 
 
 def checkpoint_of(path: Path) -> Path:
-    """The checkpoint of a run folder, or the file that is named itself."""
+    """Return the newest checkpoint of a run folder, or the path itself if it is not a folder."""
     return RunFolder(path).checkpoint_file if path.is_dir() else path
 
 
 @contextmanager
 def unreadable_named(file: Path) -> Iterator[None]:
-    """Say of which file it is that no storage can be read; nothing is known of what a file from elsewhere holds.
+    """Turn exceptions of unexpected file contents into a :class:`CheckpointError` that names the file.
 
     Raises:
-        CheckpointError: instead of any other error of a value.
+        CheckpointError: instead of a :class:`PersistenceError` and any exception in ``WRONG``.
     """
     try:
         yield
@@ -162,10 +162,10 @@ def unreadable_named(file: Path) -> Iterator[None]:
 
 
 def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Refuse a state that refers to data which a data set holds, or of several storages.
+    """Refuse the state of a storage filled from a data set, or divided into shards.
 
     Raises:
-        DatasetError: the message names the data set, or the storages.
+        DatasetError: the state is of such a storage.
     """
     if "shards" in saved:
         raise DatasetError(
@@ -177,14 +177,14 @@ def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None
 
 
 def ring_of(saved: Mapping[str, Any], name: str) -> Ring:
-    """Restore the ring of a storage of some class."""
+    """Restore the ring buffer of a storage of a class."""
     ring = Ring(saved["size"], name, in_records=not _on_policy(name), stacked_frames=_stacked_frames(saved))
     ring.load_state_dict(saved)
     return ring
 
 
 def priority_settings(hyper_parameters: Mapping[str, Any], alpha: float) -> PrioritySettings:
-    """How priorities follow from errors in a storage with these hyper-parameters."""
+    """Return how a storage with these hyper-parameters computes priorities from errors."""
     error_max = hyper_parameters.get("error_max")
     return PrioritySettings(
         hyper_parameters.get("epsilon", 0.0),
@@ -199,7 +199,7 @@ def _on_policy(name: str) -> bool:
     try:
         cls = class_named(name)
     except CompositionError:
-        # A class of the user's script can be looked at without the script; how its columns lie is of no weight.
+        # The class is defined in a script that is not needed here; the memory layout of the columns does not matter.
         return False
     return issubclass(cls, Storage) and cls.on_policy
 

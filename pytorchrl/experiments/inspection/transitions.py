@@ -1,4 +1,4 @@
-"""Single transitions of a run's storage: what they are, how often they were drawn, and which surprised most."""
+"""Single transitions of a run's storage: contents, draw counts, and those with the largest errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,43 +16,43 @@ from storages.core.sampling.prioritized import Priorities, importance_weights
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2, Array
 
 Ranking: TypeAlias = Literal["highest priority", "highest reward", "lowest reward", "most drawn"]
-"""What transitions can be ordered by."""
+"""Criteria by which transitions can be ordered."""
 
 
 @dataclass(frozen=True)
 class TransitionDescription:
-    """A stored transition, as the last checkpoint has it."""
+    """A stored transition in the newest checkpoint."""
 
     row: int
-    """Its number, as INDICES of a batch has it: it stays the same while the transition is stored."""
+    """Its number, as in the field INDICES of batches; constant while the transition is stored."""
     environment: int
-    """Index of the environment in its vector."""
+    """Index of the environment in the vector environment."""
     episode: int
-    """Number of its episode among those that are stored, in the order in which they ended; running ones come last."""
+    """Index of its episode among the stored ones, in the order in which they ended; running ones come last."""
     step_in_episode: int | None
-    """Steps of the episode before it; None where the episode's first step is not stored any more."""
+    """Number of earlier steps of the episode; None if the episode's first step is not stored any more."""
     episode_length: int
-    """Steps of the episode that are stored."""
+    """Number of stored steps of the episode."""
     episode_return: float
-    """Sum of the rewards of the episode that are stored."""
+    """Sum of the stored rewards of the episode."""
     age_steps: int
-    """Environment steps that came after it."""
+    """Number of later environment steps."""
     priority: float | None
-    """What it is drawn in proportion to; None where nothing is prioritised, or no row begins with it."""
+    """Its priority; None without prioritisation, or if no row of a batch begins with it."""
     draws: int | None
-    """Rows of batches that began with it so far; None where the storage does not count them (``count_draws``)."""
+    """Number of batch rows that began with it so far; None unless the storage counts them (``count_draws``)."""
     weight: float | None
-    """Importance weight with which it would be drawn now, 1 being the largest of all; None where it cannot be drawn."""
+    """Current importance weight, normalised to a maximum of 1; None if it cannot be drawn."""
     mean_weight: float | None
-    """Mean importance weight with which it was drawn; None where it was not, or draws are not counted."""
+    """Mean importance weight of its draws; None if it was not drawn, or draws are not counted."""
     reward: float
-    """As the storage has it: shaped by wrappers, normalised."""
+    """As stored: shaped by wrappers, normalised."""
     terminated: bool
     """Whether the environment ended the episode with it."""
     truncated: bool
-    """Whether a limit cut the episode after it."""
+    """Whether the episode was truncated after it."""
     action: NDArray[Any]
-    """(*action) as the storage has it."""
+    """(*action), as stored."""
     observation: Any
     """(*obs) or a dict of such, before it."""
     next_observation: Any
@@ -60,32 +60,32 @@ class TransitionDescription:
 
 
 def describe_transition(run: Path, row: int) -> TransitionDescription:
-    """Describe a transition of the storage of a run's last checkpoint.
+    """Describe a transition in the storage of a run's newest checkpoint.
 
     Args:
         run: the run folder, or a checkpoint.
-        row: the transition's number, as INDICES of a batch has it.
+        row: the transition's number, as in the field INDICES of batches.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
+        CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
         ValueError: the row is not stored.
     """
     return StoredTransitions(SavedStorage.read(run)).describe([row])[0]
 
 
 def most_surprising(run: Path, count: int = 10) -> list[TransitionDescription]:
-    """The transitions that the algorithm was most wrong about when it learnt from them last, the largest error first.
+    """Return the transitions with the largest TD errors at their last update, in descending order.
 
-    Transitions that no update has met yet have the priority of the largest error, and are left out. A storage that
-    counts draws can tell them all; of another, those are left out that have the error which new ones are given now, and
-    of several with one error the newest is taken.
+    Transitions that were not in an update yet have the priority of the largest error, and are left out. Storages that
+    count draws know them exactly. For others, transitions with the current initial error are left out, and of several
+    with the same error, only the newest is kept.
 
     Args:
         run: the run folder, or a checkpoint.
-        count: how many at most; there are none where the storage has no priorities.
+        count: maximum number; the result is empty if the storage has no priorities.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
+        CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
     """
     transitions = StoredTransitions(SavedStorage.read(run))
     return transitions.describe(transitions.most_surprising(count))
@@ -95,13 +95,13 @@ class StoredTransitions:
     """The transitions of a checkpoint's storage, by their numbers.
 
     Args:
-        storage: as the checkpoint has it.
+        storage: of the checkpoint.
     """
 
     def __init__(self, storage: SavedStorage) -> None:
         self.storage = storage
         self.ring: Ring = storage.ring
-        """What holds them."""
+        """The ring buffer of the transitions."""
 
     def describe(self, rows: Sequence[int] | NDArray[np.int64]) -> list[TransitionDescription]:
         """Describe some transitions.
@@ -127,10 +127,10 @@ class StoredTransitions:
         ]
 
     def ranked(self, by: Ranking, count: int) -> NDArray[np.int64]:
-        """(at most ``count``,): numbers of the transitions that come first in an order; of equal ones, the newest.
+        """Return the numbers of the first ``count`` transitions in an order; among equal ones, the newest first.
 
         Raises:
-            ValueError: the storage does not have what they are to be ordered by, or ``by`` is no order.
+            ValueError: the storage lacks the values to order by, or ``by`` is unknown.
         """
         priorities, start = self.storage.priorities, self.ring.start
         if by not in get_args(Ranking):
@@ -150,7 +150,7 @@ class StoredTransitions:
         return _first(stored, rewards if by == "highest reward" else -rewards, count)
 
     def most_surprising(self, count: int) -> NDArray[np.int64]:
-        """(at most ``count``,): see :func:`most_surprising`."""
+        """Return the numbers of at most ``count`` transitions; see :func:`most_surprising`."""
         priorities = self.storage.priorities
         if priorities is None:
             return np.zeros(0, np.int64)
@@ -159,10 +159,10 @@ class StoredTransitions:
         return _first(drawn[met], values[met], count)
 
     def around(self, row: int, steps: int) -> NDArray[np.int64]:
-        """Numbers of a transition and of those of its episode that are stored up to ``steps`` before and after it.
+        """Return the numbers of the stored transitions of its episode up to ``steps`` before and after a transition.
 
         Raises:
-            ValueError: it is not stored.
+            ValueError: the transition is not stored.
         """
         number, envs = self._checked([row]), self.ring.envs
         first = max(int(self._index.first_of(number)[0]), row - steps * envs)
@@ -170,10 +170,10 @@ class StoredTransitions:
         return np.arange(first, last + 1, envs)
 
     def episode_of(self, row: int) -> NDArray[np.int64]:
-        """Numbers of all transitions that are stored of the episode of one.
+        """Return the numbers of all stored transitions of a transition's episode.
 
         Raises:
-            ValueError: it is not stored.
+            ValueError: the transition is not stored.
         """
         return self.around(row, self.ring.live_steps)
 
@@ -220,14 +220,14 @@ class StoredTransitions:
         return [float(value) if one else None for value, one in zip(priorities.of(rows), begins, strict=True)]
 
     def _weights(self, rows: NDArray[np.int64]) -> list[float | None]:
-        """Weights over all that is stored, section 3.4 of Schaul et al., arXiv 1511.05952; 1 without priorities."""
+        """Return importance weights (Schaul et al., arXiv 1511.05952, section 3.4); 1 without priorities."""
         storage, priorities, beta = self.storage, self.storage.priorities, self.storage.value_of("beta")
         if priorities is None and not storage.lacks_alpha:
             return [1.0] * len(rows)
         if priorities is None or beta is None or priorities.smallest <= 0:
             return [None] * len(rows)
         share = float(storage.hyper_parameters.get("uniform_share", 0.0))
-        # How many times as probable as if all rows were drawn uniformly.
+        # Probabilities are relative to uniform sampling.
         scale = 1 / priorities.mean if share else 1.0
         probabilities = share + (1 - share) * scale * priorities.of(rows)
         smallest = share + (1 - share) * scale * priorities.smallest
@@ -236,11 +236,11 @@ class StoredTransitions:
         return [float(weight) if drawn else None for weight, drawn in zip(weights, can_be_drawn, strict=True)]
 
     def _met(self, priorities: Priorities) -> NDArray[np.bool_]:
-        """(stored,): whether an update has met each, as far as can be told; all where that leaves none."""
+        """Return (stored,), whether each was in an update, as far as is known; all true if none would be."""
         if self._draws is not None:
             return self._draws > 0
         errors = priorities.errors(self.ring.oldest).ravel()
-        # Those that came in between two updates were given the same initial error: the newest stands for all.
+        # Transitions inserted between two updates share the same initial error: only the newest is kept.
         _, newest = np.unique(errors[::-1], return_index=True)
         met: NDArray[np.bool_] = np.zeros(len(errors), np.bool_)
         met[len(errors) - 1 - newest] = True
@@ -265,14 +265,14 @@ class StoredTransitions:
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        """Numbers of the transitions that episodes end with, or have come to."""
+        """Numbers of the last stored transitions of all episodes, finished or running."""
         last = self.ring.broken()
         last[-1] = True
         return np.flatnonzero(last) + self.ring.start
 
     @cached_property
     def _draws(self) -> NDArray[np.int64] | None:
-        """(stored,)."""
+        """Number of draws of each stored transition, (stored,); None if they are not counted."""
         counted = self.storage.saved.get("draws")
         if counted is None:
             return None
@@ -282,13 +282,13 @@ class StoredTransitions:
 
 
 def _first(rows: NDArray[np.int64], values: Array, count: int) -> NDArray[np.int64]:
-    """The rows with the largest values, of equal ones the newest first."""
+    """Return the rows with the largest values; among equal ones, the newest first."""
     order = np.lexsort((rows, np.asarray(values, np.float64)))[::-1]
     return rows[order[:count]]
 
 
 def _row_of(fields: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """One row of fields (B, ...), copied."""
+    """Return a copy of one row of fields (B, ...)."""
     return {
         key: _row_of(value, place) if isinstance(value, Mapping) else np.array(value[place])
         for key, value in fields.items()

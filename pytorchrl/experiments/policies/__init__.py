@@ -1,1 +1,1 @@
-"""What a run has learnt, in use: its policy, its reward, and what its policy is worth."""
+"""Using the results of a run: its policy, its learnt reward, and off-policy evaluation."""

@@ -1,4 +1,4 @@
-"""Fitted Q evaluation: what a policy is worth, learnt from data without acting."""
+"""Fitted Q evaluation: the Q-function of a policy, learnt offline from data."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,21 +16,22 @@ from storages.transition import OBS2, Batch
 
 
 class FittedQ:
-    """Action values of an algorithm's present policy, which takes its best actions.
+    """A Q-network for an algorithm's current deterministic policy.
 
-    Le et al., "Batch Policy Learning under Constraints" (arXiv 1903.08738), algorithm 3, by gradients and a slow target
-    as in Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055), section 4.2.
+    Le et al., "Batch Policy Learning under Constraints" (arXiv 1903.08738), algorithm 3, by gradient descent with a
+    target network as in Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
+    section 4.2.
 
     Args:
-        algorithm: whose policy is judged; nothing of it is changed.
-        actor_factory: makes the network that learns the values, composed as those of the run are.
-        envs: of which it reads the spaces.
+        algorithm: has the policy; it is not changed.
+        actor_factory: makes the Q-network, with the architecture of the run's networks.
+        envs: an object with the spaces.
         seed: of initial weights and of the policy's random numbers.
         lr: learning rate.
-        polyak: how much of the target stays at each update.
+        polyak: share of the target network that is kept at each update.
 
     Raises:
-        ValueError: the actor has a memory.
+        ValueError: the actor is recurrent.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class FittedQ:
         self._adam = torch.optim.Adam(self._q.parameters(), lr=lr)
 
     def fit(self, batches: Iterator[Batch]) -> float:
-        """Learn from batches of transitions; returns the mean loss of the last tenth of them."""
+        """Update with batches of transitions; returns the mean loss of the last tenth of them."""
         losses = [self._update(batch) for batch in batches]
         return float(torch.stack(losses[-max(1, len(losses) // 10) :]).mean())
 
     def at(self, obs: Tensor) -> Tensor:
-        """Values (N, 1) of the policy's actions after observations (N, *obs), or a dict of such."""
+        """Return the values of the policy in observations (N, *obs), or a dict of such, (N, 1)."""
         with self._actor.acting(noisy=False):
             view = self._actor.view(obs)
             value: Tensor = self._q(view, self._actions(obs)).mean
@@ -87,17 +88,17 @@ class FittedQ:
         return loss.detach()
 
     def _actions(self, obs: Tensor) -> Tensor:
-        """The policy's best actions, as networks have them."""
+        """Return the policy's deterministic actions, in the networks' scaling."""
         return best_actions(self._algorithm, obs, self._exploration)
 
 
 def best_actions(algorithm: Algorithm, obs: Any, exploration: Exploration) -> Tensor:
-    """The best actions (N, *action) of an algorithm without a memory, as networks have them.
+    """Return the deterministic actions of a non-recurrent algorithm in the networks' scaling, (N, *action).
 
     Args:
-        algorithm: acts.
+        algorithm: chooses the actions.
         obs: (N, *obs), or a dict of such.
-        exploration: a deterministic one, of any number of environments.
+        exploration: deterministic, of any number of environments.
     """
     rows = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
     with algorithm.actor.acting(noisy=False):

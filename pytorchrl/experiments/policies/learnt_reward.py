@@ -1,4 +1,4 @@
-"""A reward that an imitation run has learnt, in an environment that another policy is trained in."""
+"""Training with a reward function that an imitation run has learnt."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,33 +15,33 @@ from storages.component.setting import Setting
 
 @dataclass(frozen=True)
 class LearntReward(Setting):
-    """Pays by a reward that a run of AIRL or GAIL has learnt, instead of the environment's: a wrapper.
+    """Wrapper that replaces the environment's reward by one that a run of AIRL or GAIL has learnt.
 
-    ``VecEnv.create_factory(env, wrappers=[LearntReward("runs/airl")])`` trains any algorithm on it. The reward does not
-    change any more. The returns that are logged and evaluated are the environment's own.
+    ``VecEnv.create_factory(env, wrappers=[LearntReward("runs/airl")])`` trains any algorithm with it. The reward
+    function is fixed. The returns that are logged and evaluated are the environment's own.
 
     Args:
-        path: of the run folder, of whose newest checkpoint the reward is taken, or of a file of weights such as
+        path: of the run folder, whose newest checkpoint is loaded, or of a file of weights such as
             ``best_weights.pt``.
 
     Raises:
         CheckpointError: there are no weights, or they are damaged.
-        ValueError: they are of an algorithm that learns no reward, or whose actor has a memory; or the environment has
-            goals: hindsight asks for rewards past a wrapper.
+        ValueError: the algorithm learns no reward, or its actor is recurrent; or the environment has goals, since
+            hindsight relabelling bypasses wrappers.
     """
 
     path: str
 
     def __call__(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        """The environment with this reward."""
+        """Return the environment with this reward."""
         return _Paid(env, RewardFunction(self.path))
 
 
 class RewardFunction:
-    """From observations and actions to the reward that a run has learnt.
+    """The reward function of observations and actions that a run has learnt.
 
     Args:
-        path: as that of :class:`LearntReward`.
+        path: see :class:`LearntReward`.
     """
 
     def __init__(self, path: str) -> None:
@@ -57,7 +57,7 @@ class RewardFunction:
         self._algorithm = algorithm
 
     def __call__(self, observation: Any, action: Any) -> NDArray[np.float32]:
-        """(E,): the rewards of actions (E, *action) in observations (E, *obs); one of each is taken for E = 1."""
+        """Return the rewards (E,) of actions (E, *action) in observations (E, *obs), or of one of each (E = 1)."""
         algorithm, space = self._algorithm, self._policy.action_space
         obs, _ = self._policy.as_batch(observation)
         counted = np.asarray(action, space.dtype) - np.asarray(getattr(space, "start", 0), space.dtype)
@@ -69,7 +69,7 @@ class RewardFunction:
 
 
 class _Paid(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment whose rewards are replaced by those of a function of what is seen and done."""
+    """An environment whose rewards are replaced by a function of observation and action."""
 
     def __init__(self, env: gym.Env[Any, Any], reward: RewardFunction) -> None:
         super().__init__(env)
@@ -84,7 +84,7 @@ class _Paid(gym.Wrapper[Any, Any, Any, Any]):
         return self._seen, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step of the environment, with the other reward."""
+        """Step the environment; returns the replaced reward."""
         (reward,) = self._reward(self._seen, action)
         self._seen, _, terminated, truncated, info = self.env.step(action)
         return self._seen, float(reward), terminated, truncated, info

@@ -1,4 +1,4 @@
-"""The network that acts as a file that other programs run: ONNX, or torch's own format."""
+"""Export of the policy network to ONNX or ``torch.export`` files."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,14 +12,14 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration, best_action
 
 _ROWS = 2
-"""Of the observations that a network is followed with; one would be taken for a constant."""
+"""Batch size of the example inputs; torch would specialise on a batch size of 1."""
 
 
 class ActingNetwork(nn.Module):
-    """From observations to the actions that environments take.
+    """The deterministic policy as a module, from observations to the environment's actions.
 
     Args:
-        algorithm: whose actor was trained.
+        algorithm: has the trained actor.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
@@ -31,16 +31,20 @@ class ActingNetwork(nn.Module):
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Observations (B, *obs), or the parts of a dict in their order, and with a memory its states (B, hidden).
+        """Return the actions for observations.
+
+        Args:
+            *inputs: observations (B, *obs), or the parts of a dict in their order; at last the recurrent states (B,
+                hidden) of a recurrent actor.
 
         Returns:
-            Actions (B, *action), and with a memory its states after them.
+            Actions (B, *action), and the next recurrent states of a recurrent actor.
         """
         parts = inputs if self.actor.memory is None else inputs[:-1]
         obs: Any = parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
         if self.actor.memory is None:
             return self._actions(self.actor.view(obs))
-        # A caller begins an episode with states of zeros.
+        # Callers pass zero states where an episode begins.
         view = self.actor.view(obs, inputs[-1], torch.zeros_like(inputs[-1][:, :1]))
         actions, states = self._actions(view), view.rhs_after()
         assert states is not None
@@ -52,7 +56,7 @@ class ActingNetwork(nn.Module):
 
 
 def export_policy(algorithm: Algorithm, path: Path) -> Path:
-    """Write the network that acts; see :meth:`TrainedPolicy.export`."""
+    """Write the policy network; see :meth:`TrainedPolicy.export`."""
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(f"a policy is exported to a file that ends in .onnx or .pt2, got {path}")
     if path.suffix == ".onnx":
@@ -70,7 +74,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     shapes = {"inputs": tuple({0: rows} for _ in inputs)}
     with torch.no_grad():
         program = torch.export.export(network, inputs, dynamic_shapes=shapes)
-        # An optimiser may keep all parameters in one tensor; a file has each by itself.
+        # Parameters may be views into one flat tensor of an optimiser; the file must contain each separately.
         for name, parameter in program.state_dict.items():
             program.state_dict[name] = nn.Parameter(parameter.clone(), parameter.requires_grad)
         if path.suffix == ".pt2":
@@ -82,7 +86,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
 
 
 def _inputs(algorithm: Algorithm) -> tuple[tuple[Tensor, ...], list[str]]:
-    """Observations of the right shapes and dtypes, and what each input is called."""
+    """Return example inputs with the right shapes and dtypes, and their names."""
     space = algorithm.actor.observation_space
     parts = space.spaces if isinstance(space, spaces.Dict) else {"observation": space}
     inputs = [

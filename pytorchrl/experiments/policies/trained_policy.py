@@ -1,4 +1,4 @@
-"""A trained policy in use: from an observation to an action, without environments, storages or logs."""
+"""A trained policy for inference, without environments, storages or logs."""
 
 import os
 from collections.abc import Mapping
@@ -26,28 +26,28 @@ from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory
 
 _OF_SCRIPTS = ("own_classes", "imports")
-"""What of a run's configuration tells of parts that are not the toolkit's."""
+"""Keys of a run's configuration about user-defined parts."""
 _WAY_OUT = "import the module that defines it first, or pass algo_factory and actor_factory to load_policy"
 
 
 class TrainedPolicy:
-    """Acts as an algorithm's evaluation does, with its normalisation of observations and its memory.
+    """Acts as in evaluations, with the normalisation of observations and the recurrent state.
 
     Args:
-        algorithm: whose actor was trained; its random numbers are not used.
+        algorithm: has the trained actor; its random generators are not used.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
         self.observation_space = algorithm.actor.observation_space
-        """Of one environment, nested spaces as one dict."""
+        """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
         """Of one environment."""
         self._env_actions = EnvActions(self.action_space)
         self.reset()
 
     def reset(self) -> None:
-        """Begin new episodes: forget what a memory has seen. A policy without a memory needs no reset."""
+        """Begin new episodes: reset the recurrent state. Only recurrent policies need it."""
         self._rhs: Any = None
         self._has_begun = False
         self._exploration: Exploration | None = None
@@ -55,30 +55,30 @@ class TrainedPolicy:
     def __call__(
         self, observation: Any, *, starts: Any = None, rewards: Any = None, deterministic: bool = True, seed: int = 0
     ) -> Any:
-        """The action for an observation of one environment, or the actions (E, ...) for those of E environments.
+        """Return the action for an observation of one environment, or actions (E, ...) for those of E environments.
 
         Args:
-            observation: as gymnasium's environments give it.
-            starts: (E,) booleans, in which of the environments an episode begins, where a memory forgets what it has
-                seen; None for those after `reset` alone.
-            rewards: (E,), or a number for one environment, what the last actions were paid; only policies that ask for
-                a return, such as a decision transformer's, read them.
-            deterministic: act as well as possible, as evaluations do; False explores as training did at its end.
-            seed: of the random numbers of exploring, from the last `reset` on.
+            observation: as returned by gymnasium's environments.
+            starts: (E,) booleans, whether an episode begins in each environment, which resets its recurrent state; None
+                if episodes begin only after `reset`.
+            rewards: (E,), or a number for one environment, the rewards of the last actions; only return-conditioned
+                policies, such as a decision transformer's, use them.
+            deterministic: act deterministically, as evaluations do; False explores as at the end of training.
+            seed: of exploration, from the last `reset` on.
 
         Returns:
-            What `env.step` takes.
+            The argument of `env.step`.
 
         Raises:
-            ValueError: the observation is not of the policy's space, or of another number of environments than before;
-                or a policy that reads rewards gets none.
+            ValueError: the observation is not in the policy's space, or has another number of environments than before;
+                or a policy that uses rewards gets none.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
         if self._exploration is None or self._exploration.deterministic != deterministic:
             codec, device = self.algorithm.codec, self.algorithm.device
             self._exploration = Exploration(codec, envs, device, seed, deterministic=deterministic)
-            # It explores as it did when the weights were saved.
+            # Schedules of exploration are at their end.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
             raise ValueError(
@@ -96,20 +96,20 @@ class TrainedPolicy:
         return actions[0] if is_single else actions
 
     def export(self, path: str | os.PathLike[str]) -> Path:
-        """Write the network that acts, observations in and actions out, for use without this toolkit.
+        """Export the policy network, from observations to actions, for use without this toolkit.
 
         Args:
-            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations, and
-                with a memory also its states (B, hidden), zeros at first, which it returns after the actions.
+            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations. A
+                recurrent one also takes its states (B, hidden), initially zeros, and returns them after the actions.
 
         Raises:
             ImportError: ".onnx" needs the packages onnx and onnxscript.
-            ValueError: the path ends otherwise.
+            ValueError: the path has another suffix, or the policy uses rewards.
         """
         return export_policy(self.algorithm, Path(path))
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
-        """(E, 1), where the policy reads them."""
+        """Return the rewards (E, 1); None for a policy that does not use them."""
         if not self.algorithm.reads_rewards:
             return None
         if rewards is None and not begins.all():
@@ -121,13 +121,13 @@ class TrainedPolicy:
         return torch.from_numpy(paid.astype(np.float32)[:, None]).to(self.algorithm.device)
 
     def as_batch(self, observation: Any) -> tuple[Any, bool]:
-        """Observations (E, *obs) as the algorithm takes them, tensors on its device, and whether there was one alone.
+        """Return observations (E, *obs) as tensors on the algorithm's device, and whether there was no batch axis.
 
         Args:
-            observation: as gymnasium's environments give it, of one environment or of E.
+            observation: as returned by gymnasium's environments, of one environment or of E.
 
         Raises:
-            ValueError: it is not of the policy's space.
+            ValueError: it is not in the policy's space.
         """
         batch, is_single = self._stacked(flattened(observation))
         return to_device(batch, self.algorithm.device), is_single
@@ -156,22 +156,21 @@ def load_policy(
     actor_factory: Factory[Actor] | None = None,
     device: torch.device | str = "cpu",
 ) -> TrainedPolicy:
-    """The policy of a run, ready to act: ``action = policy(observation)``.
+    """Load the policy of a run: ``action = policy(observation)``.
 
-    No environment is made, no storage opened, and no file of the run is changed. Wrappers that change observations
-    belong to the environment that the policy acts in.
+    No environment is made, no storage is opened, and no file of the run is changed. Wrappers that change observations
+    must be applied to the environment in which the policy acts.
 
     Args:
-        path: a run folder, of whose newest checkpoint the weights are taken, or a file of weights such as
-            ``best_weights.pt``.
-        algo_factory: as it was in training; None makes it of what the file says, which cannot describe a class or a
-            function of a script.
+        path: a run folder, whose newest checkpoint is loaded, or a file of weights such as ``best_weights.pt``.
+        algo_factory: as in training; None builds it from the file, which is not possible for classes or functions that
+            a script defines.
         actor_factory: as ``algo_factory``.
-        device: where to compute.
+        device: of the networks.
 
     Raises:
         CheckpointError: there are no weights, or they are damaged.
-        CompositionError: the algorithm or the actor cannot be made of what the file says alone.
+        CompositionError: the algorithm or the actor cannot be built from the file alone.
     """
     file, of_run = Path(path), dict[str, Any]()
     if file.is_dir():
@@ -190,7 +189,7 @@ def load_policy(
             algo_factory = algo_factory or made_of(config["algorithm"])
             actor_factory = actor_factory or made_of(config["actor"])
         with torch.device("meta"):
-            # Without memory: what the file says is not yet known to be true.
+            # The meta device allocates no memory for sizes in a file that are not verified yet.
             described = _built(config, algo_factory, actor_factory, "meta")
         _refuse_other_shapes(described, weights)
         algorithm = _built(config, algo_factory, actor_factory, device)
@@ -213,7 +212,7 @@ def _built(
 
 
 def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tensor]) -> None:
-    """Refuse weights of another composition, which could take more memory than the file justifies."""
+    """Refuse weights of other shapes than the composition's, which might allocate more memory than the file's size."""
     expected = {name: tensor.shape for name, tensor in described.actor.state_dict().items()}
     found = {name: tensor.shape for name, tensor in weights.items()}
     if expected != found:
@@ -222,7 +221,7 @@ def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tenso
 
 
 def _batched(values: Any, space: Any, name: str) -> tuple[Any, bool]:
-    """(E, *shape) of the space's dtype, and whether there was no E."""
+    """Return values (E, *shape) in the space's dtype, and whether there was no batch axis."""
     array = np.asarray(values, space.dtype)
     if array.shape == space.shape:
         return array[None], True

@@ -1,1 +1,1 @@
-"""Episodes of a policy as data sets and as videos."""
+"""Recording episodes of a policy, as data sets and as videos."""

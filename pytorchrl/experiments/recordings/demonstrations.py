@@ -1,4 +1,4 @@
-"""Record what an agent does, as a data set that others can learn from."""
+"""Recording episodes of an agent as a data set."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -25,9 +25,9 @@ from storages.episode import Episode
 from storages.transition import ACT, REW, Array
 
 Policy: TypeAlias = Callable[[Any], Any]
-"""Observations (E, *obs), or a dict of such, to actions (E, 1) or (E, *action)."""
+"""Function from observations (E, *obs), or a dict of such, to actions (E, 1) or (E, *action)."""
 _Acting: TypeAlias = Callable[[Any, NDArray[np.bool_], Array], Array]
-"""The same, from where an episode begins (E, 1), and what the last actions were paid (E, 1), too."""
+"""The same, with further arguments: episode starts (E, 1), and the rewards of the last actions (E, 1)."""
 
 
 def collect_demonstrations(
@@ -42,31 +42,29 @@ def collect_demonstrations(
     format: str | None = None,  # noqa: A002
     about: About | None = None,
 ) -> Written:
-    """Act in environments and write what came of it as a data set.
+    """Act in environments and write the episodes as a data set.
 
-    Ctrl-C ends it after the running step and writes what was recorded; a second one writes nothing.
+    Ctrl-C ends recording after the current step and writes what was recorded; a second one writes nothing.
 
     Args:
-        actor: an algorithm, a run folder, of whose last checkpoint the agent is taken, or a function from observations
-            to actions.
-        envs: where to act; None takes one environment like those that the run was evaluated in, if ``actor`` is a run
-            folder.
-        path: where the data set is to be; nothing may be there yet.
-        steps: environment transitions to record, at least; running episodes are recorded as far as they came, neither
-            terminated nor truncated.
-        episodes: how many to record instead. Each environment plays its share, so that short ones are not favoured.
-        seed: of the environments, and of the random numbers of an algorithm that is not deterministic.
-        deterministic: whether an algorithm acts as well as it can, instead of exploring.
-        format: one of :data:`storages.datasets.FORMATS`; "minari-hdf5" where None, "npz" if the path ends
-            so.
-        about: what the data set is to say of itself; spaces, environment and algorithm are filled in where they are
-            None.
+        actor: an algorithm, a run folder, whose newest checkpoint is loaded, or a function from observations to
+            actions.
+        envs: the environments; None makes one copy of the run's test environment, if ``actor`` is a run folder.
+        path: of the data set; must not exist.
+        steps: minimum number of environment transitions to record; episodes that are still running are recorded up to
+            there, neither terminated nor truncated.
+        episodes: number of episodes to record instead. Each environment plays a fixed share, so that short episodes are
+            not favoured.
+        seed: of the environments, and of the exploration of an algorithm that is not deterministic.
+        deterministic: whether an algorithm acts deterministically, instead of exploring.
+        format: one of :data:`storages.datasets.FORMATS`; None for "npz" if the path ends so, else "minari-hdf5".
+        about: metadata of the data set; spaces, environment and algorithm are filled in where they are None.
 
     Raises:
-        ValueError: neither ``steps`` nor ``episodes`` is given, or both, or one that is less than 1; or ``envs`` are
+        ValueError: neither or both of ``steps`` and ``episodes`` are given, or one is less than 1; or ``envs`` is
             missing.
-        DatasetError: something is at the path, or the format is not known; nothing was recorded.
-        CheckpointError: the run folder has no checkpoint that can be read.
+        DatasetError: the path exists, or the format is unknown; nothing was recorded.
+        CheckpointError: the run folder has no readable checkpoint.
     """
     _check(steps, episodes)
     format_for(Path(path), format)
@@ -89,13 +87,13 @@ def collect_demonstrations(
 def episodes_of_actor(
     actor: Algorithm | Policy, envs: VecEnv, seed: int, *, deterministic: bool = True
 ) -> Iterator[Episode]:
-    """The episodes that an actor plays, as they end, without end.
+    """Return an infinite iterator over the episodes of an actor, in the order in which they end.
 
     Args:
         actor: an algorithm, or a function from observations to actions.
-        envs: where to act; stepped as episodes are asked for.
-        seed: of the environments, and of the random numbers of an algorithm that is not deterministic.
-        deterministic: whether an algorithm acts as well as it can, instead of exploring.
+        envs: the environments, which are stepped lazily.
+        seed: of the environments, and of the exploration of an algorithm that is not deterministic.
+        deterministic: whether an algorithm acts deterministically, instead of exploring.
     """
     acting = _acting(actor, envs.num_envs, seed, deterministic)
     return _recorded(acting, envs, None, None, seed, lambda: False, lambda done: None)
@@ -131,7 +129,7 @@ def _of_algorithm(algorithm: Algorithm, num_envs: int, seed: int, deterministic:
     exploration = Exploration(
         algorithm.codec, num_envs, algorithm.device, np.random.SeedSequence(seed, spawn_key=(1,)), deterministic
     )
-    # The agent explores as it does at the end of its run.
+    # Exploration is that of the step at which the weights were saved.
     exploration.steps, exploration.target_steps = algorithm.steps, algorithm.target_steps
 
     def act(observation: Any, begins: NDArray[np.bool_], rewards: Array) -> Array:
@@ -156,7 +154,7 @@ def _of_policy(policy: Policy) -> _Acting:
 
 
 class _Running:
-    """What one environment did since its reset."""
+    """The running episode of one environment."""
 
     def __init__(self, env: int, observation: Any) -> None:
         self._env = env
@@ -199,8 +197,8 @@ def _recorded(
     stopped: Callable[[], bool],
     advance: Callable[[int], None],
 ) -> Iterator[Episode]:
-    """The episodes, as they end; of a number of steps, those too that were running."""
-    # Of each environment, the episodes that it has to play; without end where steps are counted.
+    """Yield episodes as they end, and with a number of steps, at last those still running."""
+    # Remaining episodes of each environment; infinite where steps are counted.
     share = [np.inf if episodes is None else (episodes + env) // envs.num_envs for env in range(envs.num_envs)]
     observation = envs.reset(np.random.SeedSequence(seed, spawn_key=(0,)))
     running = [_Running(env, observation) for env in range(envs.num_envs)]

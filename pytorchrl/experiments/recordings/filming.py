@@ -1,4 +1,4 @@
-"""A policy at work, to be watched in a window or in a video."""
+"""Rendering episodes of a policy, in a window or in a video."""
 
 import math
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from pytorchrl.experiments.recordings.video import write_video
 from storages.component.factory import Factory
 
 FRAMES_PER_SECOND = 30
-"""Where an environment does not say how fast it is to be shown."""
+"""Used for environments without ``render_fps``."""
 
 
 class Played(NamedTuple):
-    """An episode that was played."""
+    """Return and length of an episode that was played."""
 
     episode_return: float
-    """Of the environment itself, before any wrapper."""
+    """In the environment's own rewards, below all wrappers."""
     length: int
 
 
@@ -38,20 +38,20 @@ class Stage(NamedTuple):
 
     @property
     def frames_per_second(self) -> int:
-        """How fast it is to be shown."""
+        """The environment's ``render_fps``, else 30."""
         return int(self.env.metadata.get("render_fps") or FRAMES_PER_SECOND)
 
 
 @contextmanager
 def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) -> Iterator[Stage]:
-    """One copy of vectorised environments, however many they are, that renders.
+    """Make a single copy of vectorised environments that renders; closed after the context.
 
     Args:
-        envs: whose environment is copied, with its wrappers.
-        render_mode: pictures, or a window.
+        envs: the factory whose environment is copied, with its wrappers.
+        render_mode: "rgb_array" for images, "human" for a window.
 
     Raises:
-        ValueError: the environment cannot be made to render so.
+        ValueError: the environment does not support the render mode.
     """
     hyper_parameters = envs.hyper_parameters
     if "env" not in hyper_parameters:
@@ -85,15 +85,15 @@ def play(
     longest: float = math.inf,
     explore: bool = False,
 ) -> Iterator[Played | None]:
-    """Play episodes; yields after each reset and step, and what came of an episode after its last step.
+    """Play episodes; yields None after each reset and step, and the finished episode after its last step.
 
     Args:
-        algorithm: acts.
+        algorithm: chooses the actions.
         stage: the environment.
         episodes: how many.
-        seed: of the episodes, and of exploring.
-        longest: steps of the actor in an episode at most.
-        explore: choose actions as the explorer does at the end of training, instead of the best ones.
+        seed: of the episodes and of exploration.
+        longest: maximum length of an episode, in steps of the actor.
+        explore: act with the exploration of the end of training, instead of deterministically.
     """
     policy = TrainedPolicy(algorithm)
     for number in seed.generate_state(episodes).tolist():
@@ -124,17 +124,17 @@ def film(
     explore: bool = False,
     frames_per_second: int | None = None,
 ) -> list[Played]:
-    """Write a video of episodes, of one copy of an environment.
+    """Record a video of episodes in a single copy of an environment.
 
     Args:
-        path: the video, which ends in ".mp4" or ".gif".
-        algorithm: acts.
-        envs: of which one copy is shown.
+        path: of the video, which ends in ".mp4" or ".gif".
+        algorithm: chooses the actions.
+        envs: the factory whose environment is copied.
         episodes: how many.
-        longest: steps of the actor in an episode at most.
+        longest: maximum length of an episode, in steps of the actor.
         seed: of the episodes.
         explore: as in :func:`play`.
-        frames_per_second: None takes what the environment says of itself, else 30.
+        frames_per_second: None uses the environment's ``render_fps``, else 30.
 
     Returns:
         The episodes.

@@ -1,4 +1,4 @@
-"""What an actor with a memory would have remembered in episodes that others played."""
+"""Recurrent states of an actor in episodes that were played by another agent."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,17 +15,17 @@ from storages.transition import RHS, RHS2
 
 
 def with_memory(episodes: Iterable[Episode], algorithm: Algorithm) -> Iterator[Episode]:
-    """The same episodes, with the memory before and after each step as the algorithm's actor has it now.
+    """Return an iterator over the episodes with the current actor's recurrent states before and after each step.
 
-    A storage for an actor with a memory is filled with these: it keeps what was remembered beside each step ("stored
-    state" of Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning", 2019).
+    A storage for a recurrent actor is filled with these ("stored state" of Kapturowski et al., "Recurrent Experience
+    Replay in Distributed Reinforcement Learning", 2019).
 
     Args:
-        episodes: gone through one by one.
-        algorithm: none of its random numbers are used.
+        episodes: read lazily.
+        algorithm: has the actor; its random generators are not used.
 
     Raises:
-        ValueError: its actor has no memory.
+        ValueError: the actor is not recurrent.
     """
     if algorithm.actor.initial_memory(1) is None:
         raise ValueError(f"with_memory: {type(algorithm.actor).__name__} has no memory; fill the storage without it")
@@ -47,7 +47,7 @@ def _memory(episode: Episode, algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _seen(observations: Observations, step: int) -> Any:
-    """(1, *obs), or a dict of such."""
+    """Return the observation of a step, (1, *obs), or a dict of such."""
     if isinstance(observations, Mapping):
         return {name: part[step : step + 1] for name, part in observations.items()}
     return observations[step : step + 1]

@@ -1,4 +1,4 @@
-"""Video files of what environments render."""
+"""Writing rendered frames to video files."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -12,15 +12,15 @@ from storages.persistent.log.files import refuse_link
 
 _SUFFIXES = (".mp4", ".gif")
 _BLOCK = 2
-"""Encoders want widths and heights that are multiples of it."""
+"""Encoders require widths and heights that are multiples of it."""
 
 
 def refuse_missing_encoder(suffix: str) -> None:
-    """Check that videos of a kind can be written.
+    """Check that videos with a file suffix can be written.
 
     Raises:
         ImportError: a package is not installed.
-        ValueError: there is no such kind.
+        ValueError: the suffix is not supported.
     """
     if suffix not in _SUFFIXES:
         raise ValueError(f"a video is written to a file that ends in {' or '.join(_SUFFIXES)}, got {suffix!r}")
@@ -33,24 +33,24 @@ def refuse_missing_encoder(suffix: str) -> None:
 
 
 def write_video(path: Path, frames: Iterable[Any], frames_per_second: int) -> Path:
-    """Write pictures as a video, whole or not at all; a picture is in memory only while it is written.
+    """Write a video atomically; frames are streamed, one in memory at a time.
 
     Args:
-        path: the file, which ends in ".mp4" or ".gif"; its folder is made where it is not there.
+        path: of the file, which ends in ".mp4" or ".gif"; its folder is created if it does not exist.
         frames: (height, width, 3) uint8 each.
-        frames_per_second: how fast they are shown.
+        frames_per_second: of the video.
 
     Raises:
-        ValueError: there is no frame, or one is no picture: the environment does not render.
+        ValueError: there is no frame, or a frame is not an image because the environment does not render.
     """
     refuse_missing_encoder(path.suffix)
-    import imageio.v2 as imageio  # slow to import, and seldom needed
+    import imageio.v2 as imageio  # slow to import and rarely needed
 
     refuse_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".unfinished-{path.name}")
     if path.suffix == ".mp4":
-        # As it comes, instead of enlarged to a multiple of 16.
+        # By default, imageio resizes frames to multiples of 16.
         arguments: dict[str, Any] = {"fps": frames_per_second, "macro_block_size": _BLOCK}
     else:
         arguments = {"duration": 1_000 / frames_per_second, "loop": 0}

@@ -1,4 +1,4 @@
-"""Checkpoints: files that are whole or not there at all, and nothing in them that could run."""
+"""Checkpoint files: written atomically, and loaded without executing code from them."""
 
 import os
 import pickle
@@ -14,22 +14,22 @@ from storages.persistent.log.files import create
 
 FORMAT = 4
 _MOST_SHARED = 8
-"""How many times as much as the file all tensors may have, some of which may share what is in it."""
+"""Largest ratio of the tensors' total size to the file's size; it exceeds 1 where tensors share memory."""
 _MADE_OF_A_NUMBER = (b"builtin__\nbytearray\n", b"builtins\nbytearray\n", b"torch\nTensor\n")
-"""What a pickle may call that takes memory which its file does not have."""
+"""Callables in a pickle that would allocate an amount of memory given by a number in it."""
 _BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
     *(TypeError, ValueError, struct.error, zipfile.BadZipFile),
 )
-"""What reading a file raises that is not what it seems."""
+"""Exceptions raised by reading a file that is not a checkpoint."""
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that is missing, damaged, or not of this run."""
+    """Raised when a checkpoint is missing, damaged, or from another run."""
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A checkpoint whose file is not what was once written.
+    """Raised when a checkpoint file is damaged.
 
     Args:
         path: the file.
@@ -46,12 +46,12 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None:
-    """Write tensors and plain data to ``path``; what was there stays until the new file is whole and on the disk.
+    """Write tensors and plain data to ``path`` atomically; a previous file stays until the new one is on disk.
 
     Args:
         path: the file.
-        state: what to keep.
-        before: where earlier checkpoints are kept, newest first; what lies at ``path`` moves there, and so on.
+        state: tensors and plain data.
+        before: paths of earlier checkpoints, newest first; the previous file is moved to the first of them, and so on.
     """
     partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
@@ -71,10 +71,10 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read what :func:`save` wrote, into the CPU's memory.
+    """Load a file written by :func:`save`, with tensors on the CPU.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged, or another version wrote it.
+        CheckpointError: the file does not exist, is damaged, or has the format of another version.
     """
     if not path.is_file():
         raise CheckpointError(
@@ -107,16 +107,16 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def load_newest(paths: Sequence[Path]) -> tuple[Path, dict[str, Any], list[DamagedCheckpointError]]:
-    """Read the first of several checkpoints that is whole.
+    """Load the first undamaged one of several checkpoints.
 
     Args:
         paths: newest first; they need not exist.
 
     Returns:
-        Which it is, what it holds, and what is wrong with those before it.
+        Its path, its contents, and the errors of the damaged ones before it.
 
     Raises:
-        CheckpointError: none is there, or none is whole; what is said is said of the newest.
+        CheckpointError: none exists, or all are damaged; the error is about the newest.
     """
     damaged: list[DamagedCheckpointError] = []
     for path in [path for path in paths if path.is_file()] or paths[:1]:
@@ -128,7 +128,7 @@ def load_newest(paths: Sequence[Path]) -> tuple[Path, dict[str, Any], list[Damag
 
 
 def _what_is_wrong(path: Path) -> str | None:
-    """What can be told of a file without unpacking it; None where it seems whole."""
+    """Return what is wrong with a file, as far as it shows without unpickling it; None if nothing does."""
     if path.stat().st_size == 0:
         return "it is empty"
     try:
@@ -150,7 +150,7 @@ def _what_is_wrong(path: Path) -> str | None:
 
 
 def _what_is_too_large(state: Any, file_bytes: int) -> str | None:
-    """What kind or size of tensor no checkpoint has; None where there is none, so that a copy takes little more."""
+    """Return what is wrong with the kinds or total size of the tensors; None if nothing is."""
     values, met, total = [state], set(), 0
     while values:
         value = values.pop()
@@ -167,7 +167,7 @@ def _what_is_too_large(state: Any, file_bytes: int) -> str | None:
 
 
 def _move_back(places: Sequence[Path]) -> None:
-    """Let files move on by one place, as far as they stand close; what lies in the last is overwritten."""
+    """Move the existing file number i to ``places[i + 1]``; with all places taken, the last is overwritten."""
     taken = [place for place in places if place.is_file()]
     for file, place in reversed(list(zip(taken, places[1:], strict=False))):
         if file != place:

@@ -1,4 +1,4 @@
-"""From a composition kept as plain data back to factories, and what two compositions differ in."""
+"""Rebuilding factories from a composition as plain data, and comparing compositions."""
 
 import inspect
 import os
@@ -39,16 +39,16 @@ COMPOSITION = (
     "seed",
     "distributed",
 )
-"""What of a configuration makes the composition."""
+"""Keys of a configuration that belong to the composition."""
 
 
 def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
-    """Make the scheme that a configuration describes.
+    """Build the scheme that a configuration describes.
 
-    Only classes that are already imported are made, found by their names: a configuration cannot run other code.
+    Classes are looked up by name among those already imported: a configuration cannot execute other code.
 
     Raises:
-        CompositionError: it names a class that is not there, or holds a function, which has no plain form.
+        CompositionError: it names a class that is not imported, or a function that cannot be rebuilt from plain data.
     """
     refuse_to_import(config, _WAY_OUT)
     refuse_classes_of_a_script(config, _WAY_OUT)
@@ -75,15 +75,15 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
 
 
 def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None = None) -> tuple[Algorithm, VecEnv]:
-    """The agent of a run's last checkpoint, on the CPU, and environments to act in; the storage is not made.
+    """Load the algorithm of a run's newest checkpoint, on the CPU, and make environments, but no storage.
 
     Args:
         run: the run folder.
-        envs_factory: the environments; None makes one like those that the run was evaluated in.
+        envs_factory: of the environments; None makes one copy of the run's test environment.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
-        CompositionError: it cannot be made of ``config.json`` alone.
+        CompositionError: the algorithm cannot be built from ``config.json`` alone.
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
@@ -107,10 +107,10 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
 
 
 def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
-    """The environments that a run is evaluated in, as its configuration describes them.
+    """Return the factory of a run's test environments, built from its configuration.
 
     Raises:
-        CompositionError: it had none, or they cannot be made of a file.
+        CompositionError: the run had none, or they cannot be built from a file.
     """
     described = config["test_envs"] or config["train_envs"]
     if described is None:
@@ -121,9 +121,9 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``.
+    """Return the differences of two compositions, a line each: ``storage.size: 1000 here, 500 in the checkpoint``.
 
-    Where a storage or a data set is kept makes it no other; data itself is compared when it is loaded.
+    Paths of storages and data sets are not compared; the data itself is compared when it is loaded.
     """
     here, there = (
         dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in map(places.anywhere, (expected, found))
@@ -138,18 +138,18 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 _MISFITS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
-    # Of environments that repeat actions.
+    # Raised by environments that replay their actions when they are restored.
     gym.error.Error,
 )
-"""What comes of a file that was not written here."""
+"""Exceptions raised by loading a file with unexpected contents."""
 
 
 @contextmanager
 def misfit_named(path: Path) -> Iterator[None]:
-    """Say of which file it is that something cannot be made; nothing is known of what a file from elsewhere holds.
+    """Turn exceptions of unexpected file contents into a :class:`CheckpointError` that names the file.
 
     Raises:
-        CheckpointError: instead of any other error of a value.
+        CheckpointError: instead of any exception in ``_MISFITS``.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def misfit_named(path: Path) -> Iterator[None]:
 
 
 def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
-    """Refuse an environment that would import a module, is not registered, or writes files."""
+    """Refuse environments that would import a module, are not registered, or write files."""
     for hyper_parameters in _described(config):
         env = hyper_parameters.get("env")
         if isinstance(env, str) and ":" in env and not is_imported(env.partition(":")[0]):
@@ -178,7 +178,7 @@ def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
 
 
 def _described(config: Any) -> Iterator[Mapping[str, Any]]:
-    """The hyper-parameters of everything that a configuration describes, nested ones included."""
+    """Yield the hyper-parameters of all parts of a configuration, including nested ones."""
     if isinstance(config, Mapping):
         if isinstance(config.get("hyper_parameters"), Mapping):
             yield config["hyper_parameters"]
@@ -189,20 +189,20 @@ def _described(config: Any) -> Iterator[Mapping[str, Any]]:
 
 
 WRITE_FILES = frozenset({"RecordVideo"})
-"""Wrappers of gymnasium that write into a folder that they are told."""
+"""Wrappers of gymnasium that write to a folder given as an argument."""
 _IN_A_SCRIPT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
 _WAY_OUT = f"import the module that defines it, by --import MODULE, or {_IN_A_SCRIPT}"
 
 
 def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
-    """Refuse a class that only a script defines, although one of the toolkit's may have its name."""
+    """Refuse user-defined classes that are not imported, even if a class of the toolkit has the same name."""
     for name in config.get("own_classes", ()):
         if not any(cls.__name__ == name and not is_ours(cls) for cls in _composable()):
             raise CompositionError(f"the run was composed with the class {name} of a script; {way_out}")
 
 
 def made_of(config: Any) -> Any:
-    """What a part of a configuration describes: a factory, a setting, or plain data as it is."""
+    """Return the factory, setting or plain data that a part of a configuration describes."""
     if isinstance(config, list):
         return [made_of(item) for item in config]
     if not isinstance(config, Mapping):
@@ -224,14 +224,14 @@ def made_of(config: Any) -> Any:
 
 
 def class_named(name: str) -> type:
-    """The component or setting of that name that can be made, of those that are imported.
+    """Return the imported, concrete component or setting class of that name.
 
     Raises:
         CompositionError: there is none, or more than one.
     """
-    # By identity: a module path to a class gives the same class.
+    # A set, as a class with several bases is found more than once.
     found = {cls for cls in _composable() if cls.__name__ == name and not inspect.isabstract(cls)}
-    # torch makes classes of the same name where a network is exported.
+    # Exporting a network makes torch define further classes of the same name.
     candidates = {cls for cls in found if getattr(sys.modules.get(cls.__module__), name, cls) is cls}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"
@@ -240,7 +240,7 @@ def class_named(name: str) -> type:
 
 
 def is_ours(cls: type) -> bool:
-    """Whether a class is one of the toolkit's, which every process has that resumes a run."""
+    """Whether a class is defined by the toolkit itself, so that any process that resumes a run has it."""
     return cls.__module__.partition(".")[0] in ("pytorchrl", "storages")
 
 

@@ -1,4 +1,4 @@
-"""How a run is continued in a new process: by a command, or by the script that defines a part of its composition."""
+"""Instructions for resuming a run in a new process, by a command or from a script."""
 
 import shlex
 import shutil
@@ -20,21 +20,21 @@ from storages.component.setting import Configured, plain
 
 
 class OwnPart(NamedTuple):
-    """A part of a composition that the toolkit does not have."""
+    """A user-defined part of a composition."""
 
     name: str
     module: str | None
-    """What defines it, or registers it; None where a command cannot make it, although it imports that."""
+    """The module that defines or registers it; None if a command cannot make it even with that module."""
 
 
 def resume_command(folder: Path, modules: Iterable[str] = ()) -> str:
-    """What to type to continue the run in a folder, with modules that define parts of it."""
+    """Return the shell command that resumes the run in a folder and imports modules that define parts of it."""
     imports = [word for module in modules for word in ("--import", module)]
     return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder), *imports])
 
 
 def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> str:
-    """Lines that say how to continue the run in a folder; they follow on "continue"."""
+    """Return instructions for resuming the run in a folder, to be printed after the word "continue"."""
     factories, callbacks = list(factories), list(callbacks)
     modules = modules_of(factories, callbacks)
     if modules is not None:
@@ -52,12 +52,12 @@ def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: 
 
 
 def modules_of(factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> list[str] | None:
-    """The modules that a command must import to make a run anew; None where only a script can make it."""
+    """Return the modules that a command must import to rebuild a run; None if only a script can rebuild it."""
     return modules_to_import(part.module for part in own_parts([*factories, *callbacks]))
 
 
 def own_parts(configured: Iterable[Configured]) -> Iterator[OwnPart]:
-    """Classes, functions, environments and wrappers that a new process does not have before it imports something."""
+    """Yield the classes, functions, environments and wrappers that a new process lacks without further imports."""
     for one in configured:
         yield from _of_the_script(one)
         if isinstance(one, DatasetFactory):
@@ -74,7 +74,7 @@ def own_parts(configured: Iterable[Configured]) -> Iterator[OwnPart]:
 
 
 def classes_of_the_script(parts_of_the_run: Iterable[Configured]) -> list[str]:
-    """Names of the classes, of parts of a run and of their hyper-parameters, that are not the toolkit's."""
+    """Return the names of user-defined classes among parts of a run and their hyper-parameters."""
     parts = (part for one in parts_of_the_run for part in _parts_of(one))
     return sorted({part.cls.__name__ for part in parts if isinstance(part, Configured) and not is_ours(part.cls)})
 
@@ -91,7 +91,7 @@ def _of_the_script(configured: Configured) -> Iterator[OwnPart]:
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """Factories, settings and plain values: the value itself and all that it holds."""
+    """Yield a value and all factories, settings and plain values that it contains."""
     if isinstance(value, Configured):
         yield value
         value = value.hyper_parameters
@@ -105,21 +105,21 @@ def _parts_of(value: Any) -> Iterator[Any]:
 
 
 def _is_registered_by_the_script(env_id: str) -> bool:
-    """Whether gymnasium does not know the id before a script has registered it."""
+    """Whether gymnasium knows the id only after a script has registered it."""
     if ":" in env_id:
-        # Its module has to be imported, which a run folder does not by itself.
+        # Its module has to be imported, which resuming from a file alone never does.
         return True
     entry = gym.spec(env_id).entry_point
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     package = module.partition(".")[0]
     if package in {"gymnasium", "pytorchrl", *PACKAGES}:
         return False
-    # Looked for last, as this reads what every installed package says of itself.
+    # Last, as this reads the metadata of every installed package.
     return package not in {plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")}
 
 
 def _python() -> str:
-    """What to type for the running interpreter: its name where the shell finds it, else its path."""
+    """Return the interpreter's name if the shell finds it by that name, else its path."""
     executable = Path(sys.executable)
     if shutil.which(executable.name) == sys.executable:
         return executable.name

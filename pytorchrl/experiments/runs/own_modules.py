@@ -1,7 +1,7 @@
-"""Modules of a user's own, which bring classes and environments that a run is composed of.
+"""User modules with classes and environments that a run is composed of.
 
-They are imported because the user names them, never because a file does: of what a run's configuration names, only that
-is made which the modules define that were asked for.
+Security: modules are imported only because the user names them, never because a file does. Names in a run's
+configuration are looked up only in the modules that the user named.
 """
 
 import ast
@@ -22,9 +22,9 @@ from pytorchrl.scheme.fitting import CompositionError
 
 _SUFFIX = ".py"
 _MADE = (gym.Env, nn.Module)
-"""What a class or function of the user's may make, to be made of a configuration."""
+"""Types that a user's class or function may make to be called because of a configuration."""
 _NOT_OF_USERS = frozenset({"pytorchrl", "storages", "gymnasium", "torch", "builtins"})
-"""Packages whose classes are not taken for the user's, although a module of theirs imports them."""
+"""Packages whose classes are not the user's, even if a user's module imports them."""
 
 _imported: dict[str, ModuleType] = {}
 
@@ -33,13 +33,13 @@ def import_modules(names: Sequence[str]) -> None:
     """Import modules that the user names.
 
     Args:
-        names: of modules, found from the working directory too, or files that end in ".py".
+        names: of modules, also in the working directory, or paths of files that end in ".py".
 
     Raises:
         ValueError: there is no such module.
     """
     if "" not in sys.path:
-        # As for `python -m` of the module itself.
+        # As `python -m` does.
         sys.path.insert(0, "")
     for name in names:
         path = Path(name)
@@ -47,7 +47,7 @@ def import_modules(names: Sequence[str]) -> None:
             if not path.is_file() or not path.stem.isidentifier():
                 raise ValueError(f"--import {name}: there is no such file, or its name is not that of a module")
             if path.parent != Path():
-                # Where Python would look when it runs the file, after the working directory.
+                # The directory that Python itself adds when it runs the file; after the working directory.
                 sys.path.insert(1, str(path.parent.resolve()))
         module = path.stem if path.suffix == _SUFFIX else name
         try:
@@ -62,21 +62,21 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def maker_named(name: str) -> Any:
-    """What the imported modules have under a name that makes environments, wrappers or networks; None without such.
+    """Return the class or function of that name that makes environments, wrappers or networks; None if there is none.
 
-    That is a class, or a function that is annotated to return one: others are not called because a file names them.
+    A function must be annotated with such a return type: no other function is called because a file names it.
 
     Raises:
-        CompositionError: modules have different ones.
+        CompositionError: several modules define the name differently.
     """
     return _only_one(name, lambda value: is_maker(value, name))
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
-    """The function that the imported modules have under a name that the user has typed; None without such.
+    """Return the function of a name that the user has typed, from the imported modules; None if there is none.
 
     Raises:
-        CompositionError: modules have different ones.
+        CompositionError: several modules define the name differently.
     """
     function: Callable[..., Any] | None = _only_one(name, lambda value: isinstance(value, FunctionType))
     return function
@@ -91,7 +91,7 @@ def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
 
 @contextmanager
 def modules_named(config: Mapping[str, Any]) -> Iterator[None]:
-    """Add to an error of a composition which modules it was made with, where they are not imported."""
+    """Add to a :class:`CompositionError` which of the run's modules are not imported."""
     try:
         yield
     except CompositionError as error:
@@ -103,7 +103,7 @@ def modules_named(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def is_maker(value: Any, name: str) -> bool:
-    """Whether a value is a class or function of the user's that makes environments, wrappers or networks."""
+    """Whether a value is a user's class or function that makes environments, wrappers or networks."""
     if getattr(value, "__qualname__", None) != name or value.__module__.partition(".")[0] in _NOT_OF_USERS:
         return False
     made = value
@@ -117,15 +117,15 @@ def is_maker(value: Any, name: str) -> bool:
 
 
 def is_imported(module: str) -> bool:
-    """Whether a module is there because the user has named it, or a package that it lies in."""
+    """Whether a module is imported and the user has named it, or a package that contains it."""
     return module in sys.modules and any(module == name or module.startswith(f"{name}.") for name in _imported)
 
 
 def modules_to_import(modules: Iterable[str | None]) -> list[str] | None:
-    """What a user types after ``--import`` to have parts of a composition; None where that is not enough.
+    """Return the arguments of ``--import`` that define all parts of a composition; None if that is not possible.
 
     Args:
-        modules: that define the parts, the running script being ``__main__``; None for a part that cannot be imported.
+        modules: that define the parts, ``__main__`` for the running script; None for a part that cannot be imported.
     """
     names = set(modules)
     if None in names:
@@ -133,7 +133,7 @@ def modules_to_import(modules: Iterable[str | None]) -> list[str] | None:
     if _imported and names:
         return list(_imported)
     if "__main__" in names:
-        # It imports the others.
+        # The script imports the others.
         script = _script()
         return None if script is None else [script]
     found = [_as_typed(name) for name in sorted(name for name in names if name)]
@@ -141,7 +141,7 @@ def modules_to_import(modules: Iterable[str | None]) -> list[str] | None:
 
 
 def _script() -> str | None:
-    """The running script; None where importing it would train again, or there is none."""
+    """Return the running script as an ``--import`` argument; None if there is none, or it has no ``__main__`` guard."""
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     if file is None or not Path(file).is_file():
@@ -150,7 +150,7 @@ def _script() -> str | None:
     spec = getattr(main, "__spec__", None)
     if not _has_guard(path) or not path.stem.isidentifier():
         return None
-    # Its name, where it was run by `python -m`.
+    # The module's name, if it was run by `python -m`.
     return _file_as_typed(path) if spec is None else str(spec.name)
 
 
@@ -162,7 +162,7 @@ def _as_typed(module: str) -> str | None:
     if path.stem == "__init__":
         path = path.parent
     root = path.parents[levels - 1]
-    # The first place is that of the running script, which another process does not have.
+    # The first entry of `sys.path` is the running script's directory, which another process does not have.
     if root == Path.cwd() or str(root) in sys.path[1:]:
         return module
     return _file_as_typed(path) if levels == 1 and path.suffix == _SUFFIX else None
@@ -176,7 +176,7 @@ def _file_as_typed(path: Path) -> str:
 
 
 def _has_guard(path: Path) -> bool:
-    """Whether a script does what it does below ``if __name__ == "__main__"``, so that it can be imported."""
+    """Whether a script has an ``if __name__ == "__main__"`` guard, so that it can be imported."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -1,8 +1,8 @@
-"""Where a run's storages are kept on disk, said so that the run folder may be moved together with them.
+"""Directories of a run's storages, saved so that the run folder can be moved together with them.
 
-A directory that lies inside the run folder is kept by its way from there, ``{"in_run_folder": "replay"}``, in
-``config.json`` and in checkpoints; any other is kept as it was given. A run folder may come from somebody else, so a
-directory outside it is believed to be the run's only where it has the commit that the checkpoint refers to.
+A directory inside the run folder is saved as a relative path, ``{"in_run_folder": "replay"}``, in ``config.json`` and
+in checkpoints; any other is saved as it was given. As a run folder may be from an untrusted source, a directory outside
+it is accepted only if it contains the commit that the checkpoint refers to.
 """
 
 import os
@@ -18,7 +18,7 @@ _INSIDE = "in_run_folder"
 
 
 def to_keep(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A composition as it is kept in ``folder``."""
+    """Return a composition as it is saved in ``folder``, with relative directories inside it."""
 
     def kept(directory: Any) -> Any:
         if not isinstance(directory, str):
@@ -30,7 +30,7 @@ def to_keep(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A composition that was kept in ``folder``, wherever that is now."""
+    """Return a composition saved in ``folder``, with its directories resolved to the folder's current path."""
 
     def found(directory: Any) -> Any:
         return str(folder / directory[_INSIDE]) if isinstance(directory, Mapping) else directory
@@ -39,7 +39,7 @@ def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A composition without the directories of its storages, and without the places of their data sets."""
+    """Return a composition without the paths of its storages and data sets."""
 
     def placeless(storage: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**storage, "dataset": "anywhere"} if "dataset" in storage else storage
@@ -50,31 +50,31 @@ def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_way_inside(directory: Any) -> bool:
-    """Whether it is how :func:`to_keep` says that a directory lies inside the run folder."""
+    """Whether it is a relative directory as :func:`to_keep` returns it."""
     return isinstance(directory, Mapping) and set(directory) == {_INSIDE} and isinstance(directory[_INSIDE], str)
 
 
 def storages_of(composed: Mapping[str, Any]) -> dict[str, Any]:
-    """The storages of a composition, or their states in that of a scheme, by the names of sources."""
+    """Return a composition's storages, or the storages' states in a scheme's state, by the names of sources."""
     return {"main": composed["storage"], **composed.get("sources", {})}
 
 
 def directories_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the storages of a composition are kept, by the names of sources; without those in memory alone."""
+    """Return the directories of a composition's storages on disk, by the names of sources."""
     directories = {name: s["hyper_parameters"].get("directory") for name, s in storages_of(config).items()}
     return {name: directory for name, directory in directories.items() if directory is not None}
 
 
 def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a composition with a storage outside the run folder that has not what the checkpoint refers to.
+    """Refuse a storage outside the run folder that lacks the commit that the checkpoint refers to.
 
     Args:
-        config: the composition, as found.
+        config: the composition, as :func:`as_found` returns it.
         scheme: the state of the scheme in the checkpoint.
         folder: the run folder.
 
     Raises:
-        CheckpointError: it does not have it.
+        CheckpointError: a storage lacks the commit.
     """
     for name, directory, position in _kept(config, scheme):
         if _is_inside(directory, folder) or has_commit(directory, position or {}):
@@ -88,10 +88,10 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
 
 
 def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a checkpoint from before the first commit for a storage outside the run folder that has commits.
+    """Refuse a checkpoint from before the first commit if a storage outside the run folder has commits.
 
     Raises:
-        CheckpointError: going on from it would delete them.
+        CheckpointError: resuming from it would delete them.
     """
     for _, directory, position in _kept(config, scheme):
         if position is None or _is_inside(directory, folder):
@@ -105,10 +105,10 @@ def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder
 
 
 def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str, Any], file: Path) -> None:
-    """Refuse to make an empty storage, which does not have what the checkpoint refers to.
+    """Refuse to create an empty storage in place of a missing one that the checkpoint refers to.
 
     Raises:
-        CheckpointError: the directory of a storage is not there.
+        CheckpointError: the directory of a storage does not exist.
     """
     for name, directory, position in _kept(config, scheme):
         if position is not None and position["commit"] and not Path(directory).is_dir():
@@ -136,7 +136,7 @@ def _named(source: str) -> str:
 
 
 def _is_inside(directory: str, folder: Path) -> bool:
-    """Whether it is, links on the way included."""
+    """Whether a directory is inside a folder, after resolving symbolic links."""
     return Path(directory).resolve().is_relative_to(folder.resolve())
 
 

@@ -16,27 +16,27 @@ import torch
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
 _ENVIRONMENT = ("CUDA", "CUBLAS", "MKL", "MUJOCO", "NUMBA", "OMP", "OPENBLAS", "PYTHONHASHSEED", "PYTORCH", "TORCH")
-"""What the names of variables begin with that a run may depend on."""
+"""Prefixes of environment variables that a run may depend on."""
 _SECRETS = ("KEY", "SECRET", "TOKEN", "PASSWORD")
 _ID_DIGITS = 12
 _LARGEST_DIFF_BYTES = 10_000_000
 _NO_COMMIT = "(initial)"
-"""What git calls the commit of a repository without one."""
+"""Git's name for the commit of a repository without commits."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """What git says of the working directory; nothing where it is no repository or git is not there."""
+    """Git state of the working directory; empty if it is not a repository or git is not installed."""
 
     commit: str | None = None
     has_changes: bool = False
-    """Whether files are changed or new since the commit."""
+    """Whether files are changed, or untracked."""
     diff: str | None = None
-    """What is changed since the commit; None where nothing is, or too much."""
+    """Changes since the commit; None if there are none, or they are too large."""
 
 
 def code_of_the_directory() -> Code:
-    """The code in the working directory."""
+    """Return the git state of the working directory."""
     status = _git("status", "--porcelain=v2", "--branch")
     if status is None:
         return Code()
@@ -45,7 +45,7 @@ def code_of_the_directory() -> Code:
     files = [line for line in lines if not line.startswith("# ")]
     commit = headers.get("branch.oid")
     commit = None if commit == _NO_COMMIT else commit
-    # Asking git takes milliseconds each time; what is merely new is in no difference.
+    # A call of git takes milliseconds, and untracked files are not in the diff.
     is_changed = commit is not None and any(not line.startswith("? ") for line in files)
     diff = (_git("diff", "HEAD", "--no-color", "--no-ext-diff") if is_changed else None) or None
     if diff is not None and len(diff.encode(errors="replace")) > _LARGEST_DIFF_BYTES:
@@ -54,11 +54,11 @@ def code_of_the_directory() -> Code:
 
 
 def experiment_id(config: Mapping[str, Any], code: Code) -> str:
-    """A short text that is equal for runs of equal code and equal arguments.
+    """Return a short hash of the code and the arguments of a run.
 
     Args:
-        config: the composition and the learner's arguments.
-        code: that of the run.
+        config: the composition and the learner's arguments; ``log_to`` is ignored.
+        code: git state of the run.
     """
     arguments = {name: value for name, value in config.items() if name != "log_to"}
     text = json.dumps([[code.commit or _version("pytorchrl"), code.diff], arguments], sort_keys=True, default=str)
@@ -66,7 +66,7 @@ def experiment_id(config: Mapping[str, Any], code: Code) -> str:
 
 
 def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
-    """What a run came of, as plain data."""
+    """Return the provenance of a run as plain data."""
     return {
         "experiment": experiment_id(config, code),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -98,7 +98,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the working directory; None where it is no repository or git is not there."""
+    """Return the output of git in the working directory; None if the command fails."""
     try:
         finished = subprocess.run(
             ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=10, check=True

@@ -1,10 +1,10 @@
-"""The run folder: everything a run leaves behind.
+"""The run folder, with all files of a run.
 
-``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.places` says how it names a storage's directory)
-and how often it saves, ``versions.json`` what it came of, ``git_diff.patch`` what was not committed of its code,
-``metrics.jsonl`` what it measured, ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before
-it, where more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came
-of it, ``error.txt`` the traceback of the error that ended it.
+``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.places` defines how a storage's directory is saved)
+and the learner's settings, ``versions.json`` the provenance, ``git_diff.patch`` the uncommitted changes of the code,
+``metrics.jsonl`` the metrics, ``checkpoint.pt`` the newest checkpoint, ``checkpoint-1.pt`` and so on the earlier ones,
+if more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` the learning
+curve, ``error.txt`` the traceback of the exception that ended the run.
 """
 
 import json
@@ -23,14 +23,14 @@ from storages.persistent.log.files import read_text, refuse_link, write_atomical
 from storages.persistent.log.lock import NAME as LOCK_NAME
 
 _MOST_KEPT = 100_000
-"""Checkpoints that a file may say are kept."""
+"""Largest ``keep_checkpoints`` that is accepted from a file."""
 
 
 class RunFolder:
     """Paths of a run's files.
 
     Args:
-        path: the folder; need not exist.
+        path: of the folder, which need not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -45,21 +45,21 @@ class RunFolder:
         self.error_file = self.path / "error.txt"
 
     def earlier_checkpoint_files(self, keep: int) -> list[Path]:
-        """Where the checkpoints before the newest are kept, newest first, of ``keep`` in all."""
+        """Return the paths of the checkpoints before the newest, newest first, if ``keep`` are kept in all."""
         return [self.path / f"checkpoint-{age}.pt" for age in range(1, keep)]
 
     def make_room(self, overwrite: bool, directories: Iterable[Path]) -> Path | None:
-        """See that a run may begin here: move away what one left that cannot be continued, or is to be overwritten.
+        """Move away a previous run that cannot be resumed, or is to be overwritten.
 
         Args:
-            overwrite: move away a run that could be continued, too.
-            directories: where the new run's storages are kept; they are open already.
+            overwrite: also move away a run that could be resumed.
+            directories: of the new run's storages, which are already open.
 
         Returns:
-            The folder beside this one that has it now; None where there was nothing to move.
+            The folder beside this one to which the old run was moved; None where there was nothing to move.
 
         Raises:
-            FileExistsError: the folder holds a run that can be continued, or a storage that is in use.
+            FileExistsError: the folder holds a run that can be resumed, or a storage that the new run has opened.
         """
         if not self.config_file.exists():
             return None
@@ -88,10 +88,10 @@ class RunFolder:
         return self.path.with_name(f"{self.path.resolve().name}.backup-{number}")
 
     def create(self, config: Mapping[str, Any]) -> bool:
-        """Begin a run: write what it is made of and what it came of.
+        """Write the configuration and the provenance of a new run.
 
         Returns:
-            Whether it takes the place of a run that left nothing else.
+            Whether the configuration of a run without checkpoints and metrics was replaced.
         """
         replaces = self.config_file.exists()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -101,28 +101,28 @@ class RunFolder:
             self.diff_file.unlink(missing_ok=True)
         else:
             write_atomically(self.diff_file, f"{code.diff}\n".encode(errors="replace"))
-        # Last, because its presence says that the folder is a run's.
+        # Last, because this file marks the folder as a run folder.
         self.write_config(config)
         return replaces
 
     def write_error(self, error: Exception) -> None:
-        """Keep the traceback of an error that ends the run, until the run goes on."""
+        """Save the traceback of an exception that ends the run, until it is resumed."""
         text = "".join(traceback.format_exception(error))
         write_atomically(self.error_file, text.encode(errors="replace"))
 
     def forget_error(self) -> None:
-        """Remove what :meth:`write_error` kept."""
+        """Remove the traceback saved by :meth:`write_error`."""
         self.error_file.unlink(missing_ok=True)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Keep what the run is made of."""
+        """Save the configuration of the run."""
         _write_json(self.config_file, places.to_keep(config, self.path))
 
     def read_config(self) -> dict[str, Any]:
-        """The composition that the run began with.
+        """Return the run's configuration.
 
         Raises:
-            CheckpointError: the folder is not a run's, or the file is damaged.
+            CheckpointError: the folder is not a run folder, or the file is damaged.
             PersistenceError: a file of the run is a symbolic link.
         """
         if not self.config_file.is_file():
@@ -137,10 +137,10 @@ class RunFolder:
         return places.as_found(config, self.path)
 
     def read_provenance(self) -> dict[str, Any]:
-        """What the run came of, as :func:`provenance` told it.
+        """Return the provenance of the run; see :func:`provenance`.
 
         Raises:
-            CheckpointError: the file is not there, or damaged.
+            CheckpointError: the file is missing or damaged.
         """
         try:
             refuse_link(self.versions_file)
@@ -152,10 +152,10 @@ class RunFolder:
         return facts
 
     def read_diff(self) -> str | None:
-        """What was not committed of the code when the run began; None where there is no such file.
+        """Return the uncommitted changes of the code at the start of the run; None if there is no such file.
 
         Raises:
-            CheckpointError: the file is no text.
+            CheckpointError: the file is not text.
         """
         if not self.diff_file.exists():
             return None
@@ -167,10 +167,10 @@ class RunFolder:
 
 
 def _check(config: Any) -> None:
-    """Refuse what :meth:`RunFolder.create` would not have written.
+    """Check that a configuration could have been written by :meth:`RunFolder.create`.
 
     Raises:
-        ValueError: it is that.
+        ValueError: it could not.
     """
     if not isinstance(config, dict):
         raise ValueError("it holds no composition")

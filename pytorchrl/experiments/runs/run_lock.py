@@ -1,4 +1,4 @@
-"""One learner at a time writes to a run folder."""
+"""The lock of a run folder, to which only one learner may write at a time."""
 
 import os
 import weakref
@@ -12,21 +12,21 @@ from storages.persistent.log.system_calls import NoLocksError
 
 
 class RunInUseError(RuntimeError):
-    """A run folder that another learner writes to."""
+    """Raised when another learner writes to a run folder."""
 
 
 class RunLock:
-    """The right to write to a run folder, held until it is released or its process is gone.
+    """Exclusive lock of a run folder, held until it is released or its process ends.
 
-    In one process the newest has it: a learner made in a notebook for a run that another one there has, takes over.
-    On file systems without locks there is none to be had, and nothing is refused.
+    Within a process, the newest lock wins: a second learner made in a notebook for the same run takes over. On file
+    systems without locks, nothing is locked or refused.
 
     Args:
-        folder: the run folder, which is there.
-        directories: where the run's storages are kept. A storage in the run folder itself has locked it.
+        folder: the run folder, which must exist.
+        directories: of the run's storages. A storage in the run folder itself has already locked it.
 
     Raises:
-        RunInUseError: another process has it.
+        RunInUseError: another process holds the lock.
     """
 
     def __init__(self, folder: Path, directories: Iterable[str | os.PathLike[str]] = ()) -> None:
@@ -38,7 +38,7 @@ class RunLock:
             earlier.release()
         if key not in (Path(directory).resolve() for directory in directories):
             try:
-                # Released when this is gone, too.
+                # Also released when this object is garbage-collected.
                 self._release = weakref.finalize(self, Lock(folder).release)
             except InUseError as error:
                 raise RunInUseError(
@@ -58,12 +58,12 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release it where an error ends the context; else it stays held."""
+        """Release the lock if the context raised; otherwise keep it."""
         if kind is not None:
             self.release()
 
     def check(self) -> None:
-        """Refuse to go on where it was released.
+        """Check that the lock is still held.
 
         Raises:
             RunInUseError: another learner of this process took over, or the learner was closed.
@@ -75,7 +75,7 @@ class RunLock:
             )
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._is_held = False
         self._release()
 
@@ -84,4 +84,4 @@ _held: "weakref.WeakValueDictionary[Path, RunLock]" = weakref.WeakValueDictionar
 
 
 def _nothing() -> None:
-    """There is no lock to release."""
+    """Do nothing: there is no lock to release."""

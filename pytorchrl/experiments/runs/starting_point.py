@@ -1,4 +1,4 @@
-"""Begin a run with what another one has learnt: from offline to online, or from one algorithm to another."""
+"""Initialise a run from another one: from offline to online training, or from another algorithm."""
 
 import os
 from collections.abc import Mapping
@@ -19,24 +19,24 @@ _OF_STEPS = "steps"
 
 
 def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
-    """Let a scheme that has not begun go on from what another run has learnt.
+    """Initialise the networks of a new scheme from another run.
 
-    Of a run of the same algorithm with networks of the same shapes, everything is taken: weights, targets, optimisers,
-    dual variables such as temperatures, and the statistics that observations are normalised by. Of another algorithm,
-    and of a file of weights, those networks are taken that have the same name and shapes here, such as "policy", and
-    the statistics; targets begin as copies. Steps, schedules, storages and random numbers are those of the new run,
-    whose checkpoints hold all of it: a resumed run does not read the other one again.
+    From a run of the same algorithm with networks of the same shapes, the complete training state is loaded: weights,
+    target networks, optimisers, dual variables such as temperatures, and the normalisation statistics of observations.
+    From another algorithm, or a file of weights, only networks with the same name and shapes, such as "policy", and the
+    statistics are loaded; target networks are initialised as copies. Steps, schedules, storages and random generators
+    are those of the new run. When it is resumed, the other run is not read again.
 
     Args:
         scheme: of the new run.
-        run: a run folder, of whose newest checkpoint it is taken, or a file of weights such as ``best_weights.pt``.
+        run: a run folder, whose newest checkpoint is read, or a file of weights such as ``best_weights.pt``.
 
     Returns:
-        The names of the networks that were taken.
+        The names of the networks that were loaded.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or no network of it fits.
-        RuntimeError: the scheme has begun already.
+        CheckpointError: there is no checkpoint, it is damaged, or none of its networks fits.
+        RuntimeError: the scheme has already made steps or updates.
     """
     if scheme.steps or scheme.algorithm.updates:
         raise RuntimeError(
@@ -69,7 +69,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
 
 
 def _take_all(scheme: Scheme, saved: Mapping[str, Any]) -> list[str]:
-    """Load all that another run of the algorithm has learnt; nothing is changed where its shapes or parts differ."""
+    """Load the training state of a run of the same algorithm; change nothing if shapes or parts differ."""
     algorithm, actor = scheme.algorithm, scheme.actor.state_dict()
     training = saved.get("training")
     if training is None or _shapes(actor) != _shapes(saved["actor"]):
@@ -79,14 +79,14 @@ def _take_all(scheme: Scheme, saved: Mapping[str, Any]) -> list[str]:
         return []
     algorithm.training.load_state_dict(training)
     if _OF_STEPS in algorithm.training.counters:
-        # Environment transitions are counted anew.
+        # The new run counts its own environment transitions.
         algorithm.training.counters[_OF_STEPS] = 0
     algorithm.actor.load_state_dict(saved["actor"])
     return list(_networks(actor))
 
 
 def _take_networks(scheme: Scheme, weights: Mapping[str, Tensor]) -> list[str]:
-    """Copy the networks that have a name and shapes in common."""
+    """Copy the networks that have the same name and shapes; returns their names."""
     ours, theirs = _networks(scheme.actor.state_dict()), _networks(weights)
     fitting = [name for name, tensors in ours.items() if _shapes(tensors) == _shapes(theirs.get(name, {}))]
     if not fitting:
@@ -104,7 +104,7 @@ def _take_networks(scheme: Scheme, weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def _networks(weights: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """The weights of each network, by its name."""
+    """Return the weights of each network, by its name."""
     names = dict.fromkeys(_name_of(key) for key in weights if key.startswith(f"{_NETWORKS}."))
     return {name: _part(weights, name) for name in names}
 

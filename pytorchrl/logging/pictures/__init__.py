@@ -1,1 +1,1 @@
-"""Pictures of runs, data sets and storages."""
+"""Plots of runs, data sets and storages."""

@@ -1,4 +1,4 @@
-"""What a data set holds, as a picture: returns, lengths, rewards, actions, and which observations are covered."""
+"""Plot of a data set: returns, lengths, rewards, actions, and coverage of observations."""
 
 import base64
 import html
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".html")
 _MOST_BINS = 40
 _WHOLE = ("episode", "steps")
-"""What is counted in whole numbers along an axis."""
+"""Labels of horizontal axes with whole numbers only."""
 _MOST_ACTIONS = 6
-"""Numbers of an action that are drawn."""
+"""Largest number of dimensions of an action that are drawn."""
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body{{font:16px/1.5 sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}}img{{width:100%}}
@@ -39,16 +39,16 @@ pre{{overflow-x:auto}}</style>
 
 
 def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: str = "") -> Path:
-    """Draw a data set into a PNG file, or an HTML page that needs no other file.
+    """Draw a data set into a PNG file, or a self-contained HTML page.
 
     Args:
         dataset: whose metadata are shown.
-        sample: what was read of it.
+        sample: the sample of the data set that is drawn.
         output: the file, which ends in .png or .html.
         told: text for the page.
 
     Raises:
-        ValueError: the file ends otherwise.
+        ValueError: the file has another suffix.
     """
     refuse_other_suffix(output)
     complaints = complaints_of(sample, dataset.about.action_space)
@@ -71,10 +71,10 @@ def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: st
 
 
 def refuse_other_suffix(output: Path) -> None:
-    """Refuse a file that is neither a picture nor a page.
+    """Raise an error for an output that is neither .png nor .html.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is neither.
     """
     if output.suffix not in SUFFIXES:
         raise ValueError(f"the output must end in {' or '.join(SUFFIXES)}, got {str(output)!r}")
@@ -101,7 +101,7 @@ def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) 
     axes["rewards"].hist(_finite(sample.rewards), bins=_bins(sample.rewards), color=look_of(0).color)
     _dress(axes["rewards"], "Rewards of steps", "reward", "steps")
     axes["rewards"].set_yscale("log")
-    # A bar of one would have no height.
+    # On a logarithmic axis from 1, a bar of one would have no height.
     axes["rewards"].set_ylim(bottom=0.5)
     figure.suptitle("\n".join([_title(dataset, sample), *complaints]), fontsize="medium")
     return figure
@@ -169,7 +169,7 @@ def _draw_coverage(axes: "Axes", figure: "Figure", sample: DatasetSample) -> Non
 
 
 def _principal(observations: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float]]:
-    """Standardised observations along their first two principal components, and the shares of variance of these."""
+    """Project standardised observations on two principal components; return also their shares of the variance."""
     finite = observations[np.isfinite(observations).all(1)]
     deviation = finite.std(0)
     centred = (finite - finite.mean(0))[:, deviation > 0] / deviation[deviation > 0]
@@ -184,7 +184,7 @@ def _principal(observations: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 
 def _bins(values: Array) -> int:
-    """Few where there are few values."""
+    """Return the number of bins, which is small for few values."""
     return min(_MOST_BINS, 2 * int(np.ceil(np.sqrt(len(values)))))
 
 

@@ -1,4 +1,4 @@
-"""Legends outside of the axes, where they hide no curve."""
+"""Legends outside the axes, where they hide no curve."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _MOST_BELOW = 6
 _CHARACTERS_BELOW = 95
-"""That fit beside each other below the axes, in all."""
+"""Characters that fit in a row below the axes."""
 _CHARACTERS_BESIDE = 44
-"""Of a line to the right of the axes."""
+"""Characters of a line to the right of the axes."""
 _CHARACTERS_OF_A_LINE = 8
-"""As wide as the line and the space around it."""
+"""Width of an entry's line and the space around it, in characters."""
 _INCHES_PER_CHARACTER = 0.078
 _INCHES_PER_LINE = 0.21
 
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Legend:
-    """Entries and their place: below the axes, or to the right where they are many."""
+    """A legend below the axes, or to the right of them where there are many entries."""
 
     entries: Sequence[Entry]
     caption: str = ""
@@ -46,13 +46,13 @@ class Legend:
 
     @property
     def columns(self) -> int:
-        """Entries beside each other."""
+        """Number of columns of entries."""
         if not self.is_below:
             return 1
         return max(1, min(len(self.entries), _CHARACTERS_BELOW // (self._longest() + _CHARACTERS_OF_A_LINE)))
 
     def size_with(self, width: float, height: float) -> tuple[float, float]:
-        """The size in inches of a figure whose axes want as much for themselves."""
+        """Return the size in inches of a figure with axes of this size and the legend."""
         lines = sum(entry.label.count("\n") + 1 for entry in self._wrapped())
         if self.is_below:
             return width, height + _INCHES_PER_LINE * (-(-lines // self.columns) + 1)
@@ -60,7 +60,7 @@ class Legend:
         return width + _INCHES_PER_CHARACTER * wide, max(height, _INCHES_PER_LINE * (lines + 3))
 
     def add_to(self, figure: "Figure") -> None:
-        """Draw it."""
+        """Draw the legend."""
         from matplotlib.lines import Line2D
 
         lines = [

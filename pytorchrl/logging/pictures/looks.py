@@ -1,4 +1,4 @@
-"""Colours and markers of lines, told apart by colour-blind readers too."""
+"""Colours and markers of lines that colour-blind readers can distinguish."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,12 +13,12 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 @dataclass(frozen=True)
 class Look:
-    """What a group's lines look like."""
+    """The colour and the marker of a group's lines."""
 
     color: str
     marker: str
     is_repeated: bool
-    """Whether another group has the color, so that the marker tells them apart."""
+    """Whether an earlier group has the same colour, so that only the marker distinguishes them."""
 
 
 def look_of(number: int) -> Look:

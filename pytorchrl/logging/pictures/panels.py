@@ -1,4 +1,4 @@
-"""Draws groups of runs, a panel for each environment."""
+"""Draw learning curves of groups of runs, a panel for each environment."""
 
 import math
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _MOST_MARKERS = 60
 _GREY = "#555555"
 _STATISTICS = {"iqm": "interquartile mean", "median": "median", "mean": "mean"}
 _UNITS_OF_TIME = ((300.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
-"""Which is used up to how many seconds, and how many seconds one of it has."""
+"""Largest number of seconds that a unit is used for, seconds of the unit, and its name."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is drawn."""
+    """The quantity that is drawn, and its axis."""
 
     x: XAxis = "steps"
     metric: str | None = None
@@ -36,7 +36,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a group's runs measured of it."""
+    """The curves of a group's runs."""
 
     name: str
     runs: int
@@ -54,16 +54,16 @@ class Style:
     alpha: float = 1.0
     has_band: bool = True
     marked: bool = False
-    """Whether each point has a marker, where there are few."""
+    """Whether each point has a marker, if there are few points."""
     order: int = 3
     """Lines of a larger number cover those of a smaller one."""
 
 
 _OF_EVALUATIONS = Style("-", marked=True)
 _OF_TRAINING = Style("-")
-"""Where there are no evaluations in the picture."""
+"""Of a figure without evaluations."""
 _OF_TRAINING_ALONE = Style("--")
-"""Where other groups have evaluations."""
+"""Of a group without evaluations, where other groups have some."""
 _OF_TRAINING_BESIDE = Style("--", width=1.2, alpha=0.65, has_band=False, order=2)
 
 
@@ -71,7 +71,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     """Draw groups of runs.
 
     Raises:
-        ValueError: nothing of what is to be drawn was measured over that axis.
+        ValueError: the runs have not measured the quantity over that axis.
     """
     # Slow to import, and not needed before a run ends. No pyplot: its backend is the user's to choose.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -116,7 +116,7 @@ def _measured(group: Group, look: Look, choice: Choice, unit_of_x: float) -> Mea
 
 
 def _curves(run: Run, choice: Choice) -> tuple[Curve, Curve]:
-    """What was measured in evaluations, and during training."""
+    """Return the curves of evaluations and of training."""
     if choice.metric is None:
         return run.evaluations(choice.x), run.training(choice.x)
     if choice.metric.startswith("test/"):
@@ -135,12 +135,12 @@ def _draw(
 
 
 def _are_many(panel: Sequence[Measured]) -> bool:
-    """Whether a panel has too many groups for more than a line of each."""
+    """Whether a panel has too many groups for more than one line per group."""
     return len(panel) > DISTINCT_COLORS
 
 
 def _style_of_training(measured: Measured, panel: Sequence[Measured], *, only_training: bool) -> Style | None:
-    """None where there are no such lines, or where they would hide those of evaluations."""
+    """Return the style of training curves; None where there are none, or where they would hide evaluations."""
     if not measured.training or (measured.evaluations and _are_many(panel)):
         return None
     if only_training:
@@ -173,7 +173,7 @@ def _draw_lines(axes: "Axes", curves: Sequence[Curve], look: Look, style: Style,
 
 
 def _entries(panels: Sequence[Sequence[Measured]], choice: Choice) -> list[Entry]:
-    """Each group by its colour, each kind of line by its style."""
+    """Return legend entries: a colour for each group, and a line style for each kind of curve."""
     by_name: dict[str, list[Measured]] = {}
     for panel in panels:
         for measured in panel:
@@ -191,7 +191,7 @@ def _entries(panels: Sequence[Sequence[Measured]], choice: Choice) -> list[Entry
 
 
 def _entry_of_group(named: tuple[str, Sequence[Measured]]) -> Entry:
-    """The name, and how many runs there are in each environment."""
+    """Return the entry of a group: its name, and its number of runs in each environment."""
     name, group = named
     fewest, most = (function(measured.runs for measured in group) for function in (min, max))
     count = f" ({most} runs)" if fewest == most else f" ({fewest} to {most} runs)"
@@ -210,7 +210,7 @@ def _caption(panels: Sequence[Sequence[Measured]], statistic: StatisticName) -> 
 
 
 def _time_unit(groups: Sequence[Group]) -> tuple[float, str]:
-    """Seconds of a unit that makes readable numbers, and the axis' label."""
+    """Return the seconds of a unit of time that gives readable numbers, and the label of the axis."""
     longest = max(record.get("seconds", 0.0) for group in groups for run in group.runs for record in run.records)
     seconds, name = next((seconds, name) for most, seconds, name in _UNITS_OF_TIME if longest <= most)
     return seconds, f"{name} of training"

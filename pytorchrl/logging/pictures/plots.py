@@ -1,4 +1,4 @@
-"""Learning curves as pictures: groups of runs that differ in their seed alone, a panel for each environment."""
+"""Plots of learning curves: groups of runs that differ only in their seed, a panel for each environment."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -29,9 +29,9 @@ def plot_runs(
 ) -> Path:
     """Draw the learning curves of some runs into a PNG or SVG file.
 
-    Evaluations, by greedy actions, are solid lines, the smoothed returns of training episodes, with exploration, dashed
-    ones. Runs that differ in nothing but their seed make one line, their interquartile mean, as far as the shortest of
-    them, within its 95% bootstrap interval.
+    Evaluations, with greedy actions, are solid lines; the smoothed returns of training episodes, with exploration, are
+    dashed. Runs that differ only in their seed are drawn as one line, their interquartile mean, up to the end of the
+    shortest run, with its 95% bootstrap interval.
 
     Args:
         paths: run folders, and folders with runs below them.
@@ -59,7 +59,7 @@ def draw_runs(
     metric: str | None = None,
     statistic: StatisticName = "iqm",
 ) -> Path:
-    """Draw runs that were read; see :func:`plot_runs`."""
+    """Draw runs that have been read; see :func:`plot_runs`."""
     refuse_other_formats(output)
     for name, value, values in (("x", x, _X_AXES), ("statistic", statistic, tuple(STATISTICS))):
         if value not in values:
@@ -68,17 +68,17 @@ def draw_runs(
 
 
 def refuse_other_formats(output: Path) -> None:
-    """Refuse a picture whose name ends otherwise than in .png or .svg.
+    """Raise an error for a picture that is neither .png nor .svg.
 
     Raises:
-        ValueError: it does.
+        ValueError: it is neither.
     """
     if output.suffix.lower() not in _FORMATS:
         raise ValueError(f"the picture is a PNG or an SVG; its name must end in .png or .svg, got {str(output)!r}")
 
 
 def save_figure(figure: "Figure", output: Path) -> Path:
-    """Write a figure; equal figures make equal files."""
+    """Write a figure; equal figures give identical files."""
     from matplotlib import rc_context
 
     refuse_other_formats(output)

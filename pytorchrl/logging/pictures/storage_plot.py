@@ -1,4 +1,4 @@
-"""What a storage holds, as a picture."""
+"""Histograms of a storage's contents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _MOST_BINS = 50
 _WIDE = 100
-"""Numbers that are so many times as large as the smallest are drawn over a logarithmic axis."""
+"""Ratio of the largest to the smallest priority above which the axis is logarithmic."""
 
 
 def plot_storage(inspection: "Inspection", output: Path) -> Path:
     """Draw histograms of returns, lengths, priorities and ages into a PNG file.
 
     Raises:
-        ValueError: nothing is stored, or ``output`` is not to be a PNG.
+        ValueError: nothing is stored, or ``output`` does not end in .png.
     """
     output = Path(output)
     if output.suffix.lower() != ".png":
@@ -59,7 +59,7 @@ def _figure(inspection: "Inspection") -> "Figure":
     else:
         title = f"Priorities of {counted(len(priorities.values), priorities.of)}"
         _draw_priorities(axes["priorities"], priorities.values, title, f"{priorities.of}s")
-        # Where all are zero, all are drawn alike.
+        # Where all priorities are zero, transitions are drawn uniformly.
         weights = priorities.values if priorities.values.any() else np.ones(len(priorities.values))
         _draw_ages(axes["ages"], priorities.ages, "Age of what priorities draw", "share of draws", weights)
     figure.suptitle(
@@ -77,7 +77,7 @@ def _draw_episodes(axes: "Axes", values: NDArray[Any], title: str, unit: str) ->
         axes.hist(finite, bins=_bins(finite), color="C0")
         axes.axvline(finite.mean(), color="C1", linestyle="--")
         if finite.min() == finite.max():
-            # A lone bar as wide as the axes says nothing of how wide it is.
+            # Else a single bar would fill the whole axis.
             axes.set_xlim(finite[0] - 2.5, finite[0] + 2.5)
 
 
@@ -89,13 +89,13 @@ def _draw_priorities(axes: "Axes", values: NDArray[np.float64], title: str, coun
         return
     smallest, largest = positive.min(), positive.max()
     if largest > _WIDE * smallest:
-        # Errors that no update has made smaller yet would leave all others in one bin.
+        # In bins of equal width, a few large priorities would leave all others in one bin.
         axes.hist(positive, bins=np.geomspace(smallest, largest, _MOST_BINS + 1).tolist(), color="C0")
         axes.set_xscale("log")
     else:
         axes.hist(positive, bins=_bins(positive), color="C0")
     axes.set_yscale("log")
-    # A bar of one would have no height.
+    # On a logarithmic axis from 1, a bar of one would have no height.
     axes.set_ylim(bottom=0.5)
 
 
@@ -110,7 +110,7 @@ def _draw_ages(
 
 
 def _bins(values: NDArray[Any]) -> Sequence[float] | int:
-    """Edges, or how many: as many whole numbers in each where the values are whole, few where there are few values."""
+    """Return the edges of bins with equally many integers for integer values, else the number of bins."""
     most = min(_MOST_BINS, 2 * int(np.ceil(np.sqrt(len(values)))))
     if (values != np.round(values)).any():
         return most
@@ -120,7 +120,7 @@ def _bins(values: NDArray[Any]) -> Sequence[float] | int:
 
 
 def _dress(axes: "Axes", values: NDArray[Any], title: str, unit: str, counted_as: str) -> bool:
-    """Whether there is anything to draw."""
+    """Label the axes; return whether there is anything to draw."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axes.set_title(title, fontsize="medium")

@@ -1,4 +1,4 @@
-"""The steps around a transition, as a picture."""
+"""Plot of the steps around a transition."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from pytorchrl.experiments.inspection.transitions import TransitionDescription
 
 _INCHES = 1.5
-"""Width of a picture."""
+"""Width of a frame."""
 
 
 def plot_transition(
     told: "TransitionDescription", around: Sequence["TransitionDescription"], film: "EpisodeFilm", output: Path
 ) -> Path:
-    """Draw the steps before and after a transition side by side into a PNG file; its own have a red frame.
+    """Draw the frames before and after a transition side by side into a PNG file; its own have a red border.
 
     Args:
         told: the transition.
         around: those of its episode before and after it, and itself, in the order of time.
-        film: pictures of its episode.
+        film: the frames of its episode.
         output: the file.
 
     Raises:
-        ValueError: ``output`` is not to be a PNG, or there is no picture of the transition.
+        ValueError: ``output`` does not end in .png, or there is no frame of the transition.
     """
     # Slow to import. No pyplot: its backend is the user's to choose.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,1 +1,1 @@
-"""What runs, data sets and storages hold, as tables for a terminal."""
+"""Tables of the contents of runs, data sets and storages, for a terminal."""

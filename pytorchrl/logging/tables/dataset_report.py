@@ -1,4 +1,4 @@
-"""What data sets hold, as tables for a terminal."""
+"""Tables of the contents of data sets, for a terminal."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from storages.errors import PersistenceError
 
 
 def datasets_table(paths: Iterable[Path], folder: Path) -> Table:
-    """A row for each data set and storage in or below a folder; what cannot be read says why."""
+    """Return a row for each data set and storage in or below a folder; one that cannot be read shows the reason."""
     table = Table()
     for heading in ("path", "format"):
         table.add_column(heading, overflow="fold")
@@ -35,11 +35,11 @@ def datasets_table(paths: Iterable[Path], folder: Path) -> Table:
 
 
 def dataset_report(dataset: Dataset, episodes: Iterable[Episode]) -> Group:
-    """What it says of itself, its fields, and how its episodes went.
+    """Return the metadata, the fields, and the episodes' ends, returns and lengths of a data set.
 
     Args:
-        dataset: what is told about.
-        episodes: all of its episodes, each of which is asked for once.
+        dataset: the data set.
+        episodes: all of its episodes, which are iterated over once.
     """
     fields: list[Field] = []
     lengths, returns, endings, begins = [], [], [], []
@@ -60,7 +60,7 @@ def dataset_report(dataset: Dataset, episodes: Iterable[Episode]) -> Group:
 
 
 _ENDED = 2
-"""Of :data:`ENDINGS`, those before are ends."""
+"""The index in :data:`ENDINGS` below which an episode has ended."""
 
 
 def _ending(episode: Episode) -> int:
@@ -77,7 +77,7 @@ def _fields(episode: Episode) -> list[Field]:
 
 
 def scores_told(about: About, returns: Sequence[float]) -> str | None:
-    """The mean return of episodes as a normalised score; None where the data set has no reference returns."""
+    """Return the mean return of episodes as a normalised score; None where the data set has no reference returns."""
     references = references_of(about)
     if references is None or not returns:
         return None
@@ -109,12 +109,12 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
 
 
 def format_of(dataset: Dataset) -> str:
-    """As people are told."""
+    """Return the name of a data set's format and layout."""
     layout = getattr(dataset, "layout", None)
     return f"{dataset.format}-{layout}" if layout else dataset.format
 
 
 def bytes_at(path: Path) -> int:
-    """What a file takes, or all files in a folder."""
+    """Return the size in bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())

@@ -20,7 +20,7 @@ COLUMNS: Mapping[str, str] = {
     "maximum": "test/return_max",
     "length": "test/episode_length",
 }
-"""Columns, and the metrics in them."""
+"""The columns, and the metrics that they show."""
 
 _OF_A_NAME = re.compile(r"test/(.+)/return")
 
@@ -28,7 +28,7 @@ Row = Mapping[str, float]
 
 
 def read_evaluations(run: str | os.PathLike[str]) -> list[Row]:
-    """The evaluations of a run, oldest first.
+    """Read the evaluations of a run, oldest first.
 
     Args:
         run: the run folder.
@@ -45,11 +45,11 @@ def read_evaluations(run: str | os.PathLike[str]) -> list[Row]:
 
 
 def evaluations_of(records: Iterable[Mapping[str, float]], name: str | None = None) -> list[Row]:
-    """The evaluations among records of metrics, as `read_evaluations` gives them.
+    """Return the evaluations among records of metrics, as `read_evaluations` does.
 
     Args:
         records: the metrics, oldest first.
-        name: of an :class:`EvaluateIn`; None for those in the test environments.
+        name: that of an :class:`EvaluateIn`; None for evaluations in the test environments.
     """
     prefix = "test/" if name is None else f"test/{name}/"
     columns = {column: metric.replace("test/", prefix) for column, metric in COLUMNS.items()}
@@ -61,20 +61,20 @@ def evaluations_of(records: Iterable[Mapping[str, float]], name: str | None = No
 
 
 def evaluation_names(records: Iterable[Mapping[str, float]]) -> list[str | None]:
-    """Whose evaluations there are: None for the test environments, and names of :class:`EvaluateIn`."""
+    """Return the names of evaluations: None for the test environments, and those of :class:`EvaluateIn`."""
     metrics = dict.fromkeys(metric for record in records for metric in record)
     names: list[str | None] = [None] if "test/return" in metrics else []
     return [*names, *(found[1] for metric in metrics if (found := _OF_A_NAME.fullmatch(metric)))]
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """Evaluations as a table in Markdown."""
+    """Format evaluations as a table in Markdown."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + " ---: |" * len(COLUMNS)]
     return "\n".join([*lines, *(f"| {' | '.join(texts_of(row))} |" for row in rows)])
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Evaluations as comma-separated values."""
+    """Format evaluations as comma-separated values."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -83,6 +83,6 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def texts_of(row: Row) -> list[str]:
-    """An evaluation as it is shown, column by column."""
+    """Format an evaluation, column by column."""
     whole = ("steps", "episodes")
     return ["" if name not in row else f"{row[name]:,.0f}" if name in whole else f"{row[name]:.2f}" for name in COLUMNS]

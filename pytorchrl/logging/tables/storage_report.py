@@ -1,4 +1,4 @@
-"""What a storage holds, as tables for a terminal."""
+"""Tables of a storage's contents, for a terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ _KIBI = 1024
 
 
 def storage_report(inspection: "Inspection") -> Group:
-    """Fields, sizes, episodes and priorities, to be printed; returns that are not finite are counted apart."""
+    """Return tables of fields, sizes, episodes and priorities; returns that are not finite are counted apart."""
     parts: list[Any] = [_heading(inspection)]
     if inspection.episodes is None:
         return Group(*parts, Text("It is empty."))
@@ -41,7 +41,7 @@ def storage_report(inspection: "Inspection") -> Group:
 
 
 def counted(number: int, thing: str) -> str:
-    """``1 environment``, ``2 environments``."""
+    """Format a number of things: ``1 environment``, ``2 environments``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -69,7 +69,7 @@ def _heading(inspection: "Inspection") -> Table:
 
 
 def fields_table(fields: Sequence[Field]) -> Table:
-    """The leaves of a transition, and what they take."""
+    """Return a table of the fields of a transition, with their sizes."""
     table = Table(title="Fields", title_justify="left")
     for heading in ("field", "shape", "dtype"):
         table.add_column(heading)
@@ -81,7 +81,7 @@ def fields_table(fields: Sequence[Field]) -> Table:
 
 
 def episodes_tables(episodes: Episodes) -> Group:
-    """How many there are, how they ended, and the returns and lengths of the whole ones."""
+    """Return the number and the ends of episodes, and the returns and lengths of whole ones."""
     whole = int(np.count_nonzero(episodes.whole))
     endings = ", ".join(f"{episodes.ended(ending):,} {ending}" for ending in ENDINGS)
     lines = Text(f"{counted(len(episodes.returns), 'episode')}, {whole:,} of them whole: {endings}")
@@ -108,7 +108,7 @@ def _numbers(title: str, rows: Mapping[str, NDArray[Any]]) -> Table:
 
 
 def as_written(config: Any) -> str:
-    """How a part of a configuration was written: ``LinearSchedule(initial=1.0, final=0.0)``."""
+    """Format a part of a configuration as in Python: ``LinearSchedule(initial=1.0, final=0.0)``."""
     if isinstance(config, list):
         return f"[{', '.join(map(as_written, config))}]"
     if not isinstance(config, Mapping):
@@ -122,7 +122,7 @@ def as_written(config: Any) -> str:
 
 
 def told_bytes(number: int) -> str:
-    """``1.5 MiB``."""
+    """Format a number of bytes: ``1.5 MiB``."""
     size, units = float(number), iter(("bytes", "KiB", "MiB", "GiB"))
     unit = next(units)
     while size >= _KIBI and unit != "GiB":

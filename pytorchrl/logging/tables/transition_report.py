@@ -1,4 +1,4 @@
-"""Transitions that a storage holds, as tables for a terminal."""
+"""Tables of stored transitions, for a terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pytorchrl.experiments.inspection.transitions import TransitionDescription
 
 _MOST_NUMBERS = 8
-"""Of an observation in a line."""
+"""Size of an array up to which its numbers are shown."""
 
 
 def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
-    """A line for each transition; what is not known of any is left out."""
+    """Return a row for each transition; columns without any value are left out."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     several = len({one.environment for one in transitions}) > 1
     columns: dict[str, list[str]] = {
@@ -42,7 +42,7 @@ def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
 
 
 def transition_report(told: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Group:
-    """All that is known of a transition, and the steps around it.
+    """Return all that is known of a transition, and the steps around it.
 
     Args:
         told: the transition.
@@ -55,7 +55,7 @@ def transition_report(told: "TransitionDescription", around: Sequence["Transitio
 
 
 def told_values(value: Any) -> str:
-    """``0.12 -1.5``: the numbers of a small array; shape and dtype of a large one."""
+    """Format a small array by its numbers, ``0.12 -1.5``, and a large one by dtype and shape."""
     numbers = np.asarray(value)
     if numbers.size > _MOST_NUMBERS:
         return f"{numbers.dtype} {numbers.shape}"

@@ -1,6 +1,6 @@
-"""Many processes that work for one run, with Ray, which is imported only where such a scheme is made.
+"""Distributed schemes with Ray, which is imported only when such a scheme is made.
 
-The functions are presets, by the names of their papers: ``prl.RayScheme(**prl.distributed.impala(), ...)``.
+The functions are presets, named after their papers: ``prl.RayScheme(**prl.distributed.impala(), ...)``.
 """
 
 from pytorchrl.scheme.distributed.errors import WorkerDiedError

@@ -1,4 +1,4 @@
-"""What a worker in another process needs to make its environments, its actor and its algorithm."""
+"""The factories and settings from which a worker makes its environments, actor and algorithm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,38 +18,38 @@ from storages.storage import Storage
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The parts of a composition that collectors make for themselves, each its own."""
+    """The parts of a composition that each collector makes for itself."""
 
     algo_factory: Factory[Algorithm]
     actor_factory: Factory[Actor]
     envs_factory: Factory[VecEnv]
     explorers: Sequence[Explorer] | None
-    """One for each collector; None leaves the algorithm's."""
+    """One for each collector; None uses the algorithm's explorer."""
     normalize_rewards: Literal["returns", "rewards"] | None
     device: str
-    """Where collectors' networks live."""
+    """Device of the collectors' networks."""
     run_seed: int
     num_collectors: int
     slice_steps: int
-    """Steps of a slice."""
+    """Number of steps of a slice."""
     allow_nonfinite: bool
-    """Whether slices may hold NaN and infinity."""
+    """Whether slices may contain NaN and infinity."""
     info_keys: Sequence[str]
     """The environments' infos that are stored."""
     priorities_of: Factory[Storage] | None = None
-    """The main storage, where slices have errors as priorities for it; None where they have none."""
+    """Of the prioritised main storage, where collectors compute initial TD errors for it; None where they do not."""
 
     def recorder(self) -> Factory[Storage]:
-        """The factory of the storage that holds a collector's slice; of windows whose errors are computed there."""
+        """Return the factory of a collector's storage of one slice, n-step where errors are computed from it."""
         steps, nonfinite = self.slice_steps, self.allow_nonfinite
         if self.priorities_of is None:
-            # Nothing is computed of what it holds, so that no values are needed.
+            # No returns are computed from it, so that no value function is needed.
             return VanillaOnPolicyBuffer.create_factory(steps, cut_episodes="drop", allow_nonfinite=nonfinite)
         n_step = self.priorities_of.hyper_parameters.get("n_step", 1)
         return NStepReplayBuffer.create_factory(steps, n_step, allow_nonfinite=nonfinite)
 
     def make_algorithm(self, worker: int, envs: VecEnv) -> Algorithm:
-        """Make a worker's algorithm, whose weights are to be replaced by the learner's."""
+        """Make a worker's algorithm; its weights are later replaced by the learner's."""
         algo_factory = with_explorer(self.algo_factory, self.explorers, worker)
         device = torch.device(self.device)
         return algo_factory(device, self.actor_factory(device, envs), envs)
@@ -58,7 +58,7 @@ class Blueprint:
 def with_explorer(
     algo_factory: Factory[Algorithm], explorers: Sequence[Explorer] | None, worker: int
 ) -> Factory[Algorithm]:
-    """The algorithm of a worker, which explores in its own way where each has one."""
+    """Return the factory of a worker's algorithm, with the worker's explorer where ``explorers`` is given."""
     if explorers is None:
         return algo_factory
     return make_factory(algo_factory.cls, (), algo_factory.hyper_parameters | {"explorer": explorers[worker]})

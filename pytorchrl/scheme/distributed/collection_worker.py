@@ -1,4 +1,4 @@
-"""A collector in a separate process."""
+"""The collector that runs in a worker process."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,22 +17,22 @@ from storages.transition import ERRORS
 
 
 class Order(NamedTuple):
-    """What a collector has to know to make a slice."""
+    """State of the run with which a worker collects or computes gradients."""
 
     version: int
-    """Of the weights that it is given."""
+    """Version of the weights that are sent with it."""
     steps: int
-    """Environment transitions of the run so far, which the explorer's schedules follow."""
+    """Environment transitions of the run so far, for schedules."""
     target_steps: int
 
 
 class CollectionWorker:
-    """Acts in its environments with weights that it is given, and returns slices.
+    """Acts in its environments with the learner's weights, and returns slices of steps.
 
     Args:
-        blueprint: what it is made of.
-        worker: its number among the collectors.
-        generation: how many collectors of this number there were before.
+        blueprint: the parts to make.
+        worker: its index among the collectors.
+        generation: how often the collector with this index was replaced.
     """
 
     def __init__(self, blueprint: Blueprint, worker: int, generation: int = 0) -> None:
@@ -40,11 +40,11 @@ class CollectionWorker:
         self._slice_steps = blueprint.slice_steps
         envs = blueprint.envs_factory()
         self._algorithm = algorithm = blueprint.make_algorithm(worker, envs)
-        # Of the first collector environments and explorer draw the numbers of a run in one process.
+        # Environments and explorer of the first collector have the same seeds as in a run with one process.
         stream = () if worker == generation == 0 else (worker, generation)
         algorithm.seed(seed_of(blueprint.run_seed, ALGORITHM, 1, worker, generation))
         self.storage = blueprint.recorder()(torch.device("cpu"), algorithm.actor, algorithm, envs)
-        """Of the steps of a slice."""
+        """Holds the steps of one slice."""
         self._with_errors = blueprint.priorities_of is not None
         kind, gamma = blueprint.normalize_rewards, algorithm.gamma
         rewards = None if kind is None else RewardNormalization(kind, gamma, envs.num_envs)
@@ -54,10 +54,10 @@ class CollectionWorker:
         self._collector.reset(seed_of(blueprint.run_seed, TRAIN_ENVS, *stream))
 
     def collect(self, order: Order, weights: Mapping[str, NDArray[Any]]) -> Slice:
-        """Act for a slice's steps.
+        """Collect a slice.
 
         Args:
-            order: how far the run has come.
+            order: state of the run.
             weights: of the actor, as :meth:`Algorithm.get_weights` returns them.
         """
         algorithm, collector = self._algorithm, self._collector
@@ -84,7 +84,7 @@ class CollectionWorker:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the weights that the next slice follows from, as tensors and plain data."""
+        """Return the state that determines the next slice, without weights, as tensors and plain data."""
         return {"collector": self._collector.state_dict(), "generators": self._algorithm.random_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> list[int]:
@@ -94,18 +94,18 @@ class CollectionWorker:
 
 
 class _CollectorAmongOthers(Collector):
-    """A collector whose steps count with those that the others make at the same time."""
+    """A collector that counts the steps that the other collectors make at the same time."""
 
     _of_others = 0
-    """Transitions that the others make in a step."""
+    """Transitions that the other collectors make in a step."""
 
     def take_its_place(self, worker: int, blueprint: Blueprint) -> None:
-        """Explore as one of several, and keep what the main storage keeps."""
+        """Explore as one of several collectors, and store the infos that the main storage stores."""
         num_envs = self.envs.num_envs
         self._info_keys = blueprint.info_keys
         self.explore_among(blueprint.num_collectors * num_envs, worker * num_envs)
         self._of_others = (blueprint.num_collectors - 1) * num_envs
-        # The learner's process counts the observations of all.
+        # The learner's process computes the statistics of all collectors' observations.
         self._counts_observations = False
 
     def step(self) -> list[Episode]:
@@ -115,5 +115,5 @@ class _CollectorAmongOthers(Collector):
 
 
 def weights_to_send(weights: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:
-    """Weights as the object store shares them between processes."""
+    """Return weights as arrays, which Ray's object store shares between processes."""
     return {name: tensor.numpy() for name, tensor in weights.items()}

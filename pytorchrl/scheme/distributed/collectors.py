@@ -1,4 +1,4 @@
-"""The learner's side of collectors in other processes."""
+"""The learner's side of the collector workers."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 
 class RemoteCollectors:
-    """Gets slices from collectors in other processes and inserts them into the storage.
+    """Receives slices from collectors in other processes and inserts them into the storage.
 
-    Synchronous ones act with the newest weights, all at once, and their slices lie side by side in the storage, in the
-    order of their numbers: runs are equal. Asynchronous ones go on by themselves, and slices are inserted first come.
+    Synchronous collectors act with the newest weights, all at the same time, and their slices are inserted along the
+    environment axis in the order of the collectors: runs are reproducible. Asynchronous collectors run independently,
+    and slices are inserted in the order in which they arrive.
 
     Args:
         workers: the collectors.
-        communication: how they are waited for.
-        slices_at_once: how many slices, of any asynchronous collectors, lie side by side in the storage.
-        algorithm: whose weights they act with.
-        storage: what gets the transitions.
-        version: how many update phases were made.
+        communication: whether collectors are synchronous.
+        slices_at_once: number of slices that asynchronous collectors insert together, along the environment axis.
+        algorithm: its weights are sent to the collectors.
+        storage: gets the transitions.
+        version: returns the number of update phases made.
     """
 
     def __init__(
@@ -52,16 +53,16 @@ class RemoteCollectors:
         self._algorithm, self._storage, self._version = algorithm, storage, version
         self._target_steps = 1
         self._ready: deque[Slice] = deque()
-        """Slices that came and are not inserted."""
+        """Slices received and not inserted yet."""
         self._sent: tuple[int, Any] | None = None
-        """The version of the newest weights in the object store, and these."""
+        """The version of the newest weights in the object store, and a reference to them."""
         self._shaped_returns: list[float] = []
         self._lags: list[int] = []
 
     def step(self) -> list[Episode]:
-        """Insert a slice of each collector, or the first that come; returns the environments' episodes that ended."""
+        """Insert a slice of each collector, or the first to arrive; returns the environments' episodes that ended."""
         if self._is_synchronous:
-            # What a callback did to the weights is not known by their version.
+            # A callback may have changed the weights without a new version.
             self._sent = None
             order = (self._order(), self._newest_weights())
             self._ready.extend(self.workers.all_of("collect", [order] * len(self.workers)))
@@ -75,21 +76,21 @@ class RemoteCollectors:
         return self._insert([self._ready.popleft() for _ in range(self._slices_at_once)])
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
         taken, self._shaped_returns = self._shaped_returns, []
         return taken
 
     def take_policy_lags(self) -> list[int]:
-        """Of the slices that were inserted since the last call: update phases between their weights and insertion."""
+        """Return the lags, in update phases, of the weights of slices that were inserted since the last call."""
         taken, self._lags = self._lags, []
         return taken
 
     def set_target(self, target_steps: int) -> None:
-        """Let the explorers' schedules follow a run of so many environment transitions."""
+        """Set the length of the explorers' schedules, in environment transitions of the run."""
         self._target_steps = target_steps
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next slices follow from, those that came and are not inserted too."""
+        """Return the state that determines the next slices, including slices not inserted yet."""
         self._ready.extend(self.workers.finish())
         return {
             "steps": self.steps,
@@ -124,7 +125,7 @@ class RemoteCollectors:
         return [episode for one in slices for episode in one.episodes]
 
     def _count(self, data: Arrays) -> None:
-        """Count observations into the statistics that normalise them, for all collectors."""
+        """Update the normalisation statistics of observations, for all collectors."""
         normalization = self._algorithm.actor.normalization
         if normalization is None:
             return
@@ -136,7 +137,7 @@ class RemoteCollectors:
             rows = _in_a_row(seen, made)
         normalization.add(to_device(rows, self._algorithm.device))
         if not self._storage.on_policy:
-            # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
+            # On-policy updates need the statistics with which the rollout was collected; replay can use the newest.
             normalization.use_newest()
 
     def _start_the_idle(self) -> None:
@@ -152,7 +153,7 @@ class RemoteCollectors:
         return Order(self._version(), self.steps, self._target_steps)
 
     def _newest_weights(self) -> Any:
-        """A reference to the newest weights in the object store."""
+        """Return a reference to the newest weights in the object store."""
         from pytorchrl.scheme.distributed.workers import put
 
         if self._sent is None or self._sent[0] != self._version():
@@ -174,11 +175,11 @@ def make_workers(blueprint: Blueprint, resources: Mapping[str, float]) -> "Worke
 
 
 class EnvsOfCollectors:
-    """What the learner's process knows of the environments that collectors step, which are all alike.
+    """The collectors' environments as the learner's process sees them: attributes of a copy.
 
     Args:
-        one: a copy of them, that nothing is done in.
-        num_envs: whose transitions are a step of the storage.
+        one: a copy of the environments, which is not stepped.
+        num_envs: number of environments in a step of the storage.
     """
 
     def __init__(self, one: VecEnv, num_envs: int) -> None:
@@ -190,5 +191,5 @@ class EnvsOfCollectors:
 
 
 def _in_a_row(part: NDArray[Any], made: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """(N, *obs): a part of the observations (steps, E, *obs) of transitions that were made; all where None."""
+    """Return (N, *obs), the observations (steps, E, *obs) of the transitions made; of all where ``made`` is None."""
     return np.array(part).reshape(-1, *part.shape[2:]) if made is None else part[made]

@@ -1,5 +1,5 @@
-"""Errors of schemes whose work is done by several processes."""
+"""Errors of distributed schemes."""
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker that cannot be made, or workers that die again and again before they have done anything."""
+    """Raised when a worker cannot be made, or dies repeatedly without a result."""

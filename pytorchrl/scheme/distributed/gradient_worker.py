@@ -1,4 +1,4 @@
-"""A worker that collects for itself and computes gradients, which are applied elsewhere."""
+"""A worker that collects experience and computes gradients, which the learner applies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from storages.storage import Storage
 from storages.transition import ERRORS, Batch
 
 Shared = Mapping[str, Mapping[str, Any]]
-"""What gradients follow from beside experience, as :func:`shared_state` returns it."""
+"""The learner's weights and training state, as :func:`shared_state` returns it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GradientBlueprint:
 
 
 class Experience(NamedTuple):
-    """What a worker collected, but for the transitions, which it keeps."""
+    """Summary of what a worker collected; the transitions stay in its storage."""
 
     steps: int
     """Environment transitions."""
@@ -51,7 +51,7 @@ class Experience(NamedTuple):
     shaped_returns: list[float]
 
     def with_more(self, more: "Experience") -> "Experience":
-        """Both, one after the other."""
+        """Return the concatenation of both."""
         return Experience(
             self.steps + more.steps,
             self.episodes + more.episodes,
@@ -61,25 +61,25 @@ class Experience(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Of one batch."""
+    """The gradients of one batch."""
 
     of: Mapping[str, NDArray[np.floating]]
     """By the names that :meth:`Algorithm.compute_gradients` gives."""
     metrics: Mapping[str, float]
     worker: int
     version: int
-    """Of the weights: steps of the optimisers made before they were taken."""
+    """Version of the weights: number of optimiser steps made before they were sent."""
     experience: Experience
-    """What was collected for it, in this call."""
+    """What was collected for the batch in this call."""
 
 
 class GradientWorker:
     """Collects in its environments into its storage, and computes gradients of its batches.
 
     Args:
-        blueprint: what it is made of.
-        worker: its number.
-        generation: how many workers of this number there were before.
+        blueprint: the parts to make.
+        worker: its index.
+        generation: how often the worker with this index was replaced.
     """
 
     def __init__(self, blueprint: GradientBlueprint, worker: int, generation: int = 0) -> None:
@@ -98,17 +98,17 @@ class GradientWorker:
             seed=seed,
         )
         self._due = 0
-        """Update phases to go through with what was collected."""
+        """Number of update phases that are due."""
         self._batches: Iterator[Batch] | None = None
-        """Of the phase that was begun."""
+        """Remaining batches of the current update phase."""
         self._stopped_round = -1
 
     def collect(self, order: Order, shared: Shared) -> Experience:
-        """Act until an update phase is due, or :meth:`stop` is called.
+        """Collect until an update phase is due, or :meth:`stop` is called.
 
         Args:
-            order: how far the run has come.
-            shared: what to act with.
+            order: state of the run.
+            shared: the learner's weights and training state.
         """
         scheme = self._scheme
         self._follow(order, shared)
@@ -121,23 +121,23 @@ class GradientWorker:
             found, self._due = scheme.collect(before + order.target_steps, lambda: self._stopped_round == order.version)
             episodes += found
         if not self._due and scheme.storage.on_policy:
-            # What a rollout holds so far is learnt from, where it is enough for its batches.
+            # A rollout that was stopped early is used if it has enough steps for its minibatches.
             self._due = int(len(scheme.storage) >= getattr(scheme.algorithm, "num_mini_batch", 1))
         return Experience(
             scheme.steps - before, episodes, collector.episodes - ended_before, scheme.take_shaped_returns()
         )
 
     def stop(self, version: int) -> None:
-        """Let :meth:`collect`, if it acts with the weights of this version, end with what it has."""
+        """End :meth:`collect` early, if it uses weights of this version."""
         self._stopped_round = version
 
     def next_gradients(self, order: Order, shared: Shared) -> Gradients | None:
-        """Gradients of the next batch of what was collected; None where there is none left."""
+        """Return the gradients of the next batch; None if no batch is left."""
         self._follow(order, shared)
         return self._next_gradients(order, Experience(0, [], 0, []))
 
     def compute(self, order: Order, shared: Shared) -> Gradients:
-        """Gradients of the next batch, for which is collected where none is left."""
+        """Return the gradients of the next batch; collects first if no batch is left."""
         self._follow(order, shared)
         experience = Experience(0, [], 0, [])
         while (found := self._next_gradients(order, experience)) is None:
@@ -172,7 +172,7 @@ class GradientWorker:
         self._scheme.set_progress(order.steps, order.target_steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the worker goes on from, as tensors and plain data; a phase that was begun ends here."""
+        """Return the worker's state, as tensors and plain data; ends the current update phase."""
         if self._batches is not None:
             self._end_phase()
         return {"scheme": self._scheme.state_dict(), "due": self._due}
@@ -184,7 +184,7 @@ class GradientWorker:
 
 
 def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
-    """What gradients follow from beside experience: weights, targets, dual variables, counters; as arrays."""
+    """Return weights, target networks, dual variables and counters of an algorithm, as arrays."""
     training = algorithm.training.shared_state()
     return {
         "weights": {name: tensor.numpy() for name, tensor in algorithm.get_weights().items()},
@@ -198,7 +198,7 @@ def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
 
 
 def load_shared_state(algorithm: Algorithm, shared: Shared) -> None:
-    """Take over what :func:`shared_state` returned elsewhere."""
+    """Load the state returned by :func:`shared_state`."""
     algorithm.set_weights(tensors_of(shared["weights"]))
     algorithm.training.load_shared_state(
         {
@@ -210,11 +210,11 @@ def load_shared_state(algorithm: Algorithm, shared: Shared) -> None:
 
 
 def tensors_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
-    """Copies of arrays, which may not be written to, as tensors."""
+    """Return tensors with copies of arrays, which may be read-only."""
     return {name: torch.tensor(array) for name, array in arrays.items()}
 
 
 def mean_of(metrics: list[Mapping[str, float]]) -> Metrics:
-    """The mean of each number over those that have it."""
+    """Return the mean of each metric over the records that contain it."""
     names = dict.fromkeys(name for one in metrics for name in one)
     return {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}

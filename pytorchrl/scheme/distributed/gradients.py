@@ -1,4 +1,4 @@
-"""The learner's side of workers that compute gradients."""
+"""The learner's side of the gradient workers."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 
 class RemoteGradients:
-    """Gets gradients from workers, each of which collects for itself, and applies them.
+    """Receives gradients from workers, each of which collects for itself, and applies them.
 
-    Synchronous workers compute gradients with the same weights, each of its batch, and their mean is applied:
-    runs are equal. Those of asynchronous ones are applied first come; a worker gets new weights with each.
+    Synchronous workers compute gradients of their batches with the same weights, and the mean is applied: runs are
+    reproducible. Gradients of asynchronous workers are applied in the order in which they arrive; a worker then gets
+    new weights.
 
     Args:
         workers: the gradient workers.
-        communication: how they are waited for.
-        algorithm: whose weights are updated.
-        preemption: share of the synchronous workers whose collecting is waited for; the others stop where they are.
-            1 waits for all.
+        communication: whether workers are synchronous.
+        algorithm: its weights are updated.
+        preemption: share of the synchronous workers that must finish collecting; the others are then stopped. 1 waits
+            for all.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class RemoteGradients:
         self._preemption = preemption
         self._target_steps = 1
         self._ready: deque[Gradients] = deque()
-        """Gradients that came and are not applied."""
+        """Gradients received and not applied yet."""
         self._sent: tuple[int, Any] | None = None
         self._shaped_returns: list[float] = []
 
     def step(self) -> list[Episode]:
-        """Let all collect for an update phase, or wait for the next gradients; returns the episodes that ended."""
+        """Let all workers collect for an update phase, or wait for the next gradients; returns finished episodes."""
         if self._is_synchronous:
-            # What a callback did to the weights is not known by their version.
+            # A callback may have changed the weights without a new version.
             self._sent = None
             orders = [(self._order(), self._newest())] * len(self.workers)
             enough = max(1, round(self._preemption * len(self.workers)))
@@ -72,7 +73,7 @@ class RemoteGradients:
         return self._add(self._ready[0].experience)
 
     def update(self) -> Iterator[Metrics]:
-        """Apply gradients; yields what the workers and their storages say of each step of the optimisers."""
+        """Apply gradients; yields the metrics of each optimiser step, from the workers and their storages."""
         if not self._is_synchronous:
             gradients = self._ready.popleft()
             lag = self._version - gradients.version
@@ -89,16 +90,16 @@ class RemoteGradients:
             yield mean_of([one.metrics for one in found])
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns, since the last call, of episodes as the storages got them; none where rewards are not changed."""
+        """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
         taken, self._shaped_returns = self._shaped_returns, []
         return taken
 
     def set_target(self, target_steps: int) -> None:
-        """Let the explorers' schedules follow a run of so many environment transitions."""
+        """Set the length of the explorers' schedules, in environment transitions of the run."""
         self._target_steps = target_steps
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next gradients follow from, those that came and are not applied too."""
+        """Return the state that determines the next gradients, including gradients not applied yet."""
         self._ready.extend(self.workers.finish())
         return {
             "steps": self.steps,
@@ -131,7 +132,7 @@ class RemoteGradients:
         return experience.episodes
 
     def _apply(self, gradients: Sequence[Gradients]) -> None:
-        """Take a step of the optimisers along the mean; of a parameter, over those that have a gradient of it."""
+        """Make an optimiser step with each parameter's mean gradient over the workers that have one."""
         names = dict.fromkeys(name for one in gradients for name in one.of)
         mean = {name: np.mean([one.of[name] for one in gradients if name in one.of], axis=0) for name in names}
         self._algorithm.apply_gradients(tensors_of(mean))
@@ -149,7 +150,7 @@ class RemoteGradients:
         return Order(self._version, self.steps, self._target_steps)
 
     def _newest(self) -> Any:
-        """A reference to what gradients follow from, in the object store."""
+        """Return a reference to the newest shared state in the object store."""
         from pytorchrl.scheme.distributed.workers import put
 
         if self._sent is None or self._sent[0] != self._version:
@@ -169,7 +170,7 @@ def make_gradient_workers(
         lambda worker, generation: (blueprint, worker, generation),
         number,
         resources,
-        # The second is for calling off what the first does.
+        # The second thread runs `stop` while the first collects.
         threads=2 if preempted else 1,
     )
 

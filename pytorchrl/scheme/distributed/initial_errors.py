@@ -1,4 +1,4 @@
-"""Priorities that collectors give what they collect, before the learner has met it."""
+"""Initial priorities, computed by collectors for the transitions that they collect."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from storages.storage import Storage
 
 @torch.no_grad()
 def initial_errors(algorithm: Algorithm, recorder: Storage, steps: int) -> NDArray[np.float32]:
-    """(steps, E, 1): the errors of a collector's newest steps, as its own networks have them.
+    """Return the TD errors of a collector's newest steps by its own networks, (steps, E, 1).
 
     Horgan et al., "Distributed Prioritized Experience Replay" (Ape-X, arXiv 1803.00933), algorithm 1 and section 3:
-    actors compute priorities of what they collect with their local copies of the network. Targets are that network too.
+    actors compute initial priorities with their local copy of the network. It serves as the target network too.
 
     Args:
         algorithm: the collector's; its target networks become copies of its networks.
@@ -24,7 +24,7 @@ def initial_errors(algorithm: Algorithm, recorder: Storage, steps: int) -> NDArr
         steps: how many.
 
     Raises:
-        CompositionError: the algorithm says no errors.
+        CompositionError: the algorithm returns no errors.
     """
     for target in algorithm.training.targets.values():
         target.follow(0.0)

@@ -1,4 +1,4 @@
-"""Who works for a run, how many of them, and how they are waited for."""
+"""The kind and number of a run's workers, and how they communicate."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,11 +18,11 @@ Communication: TypeAlias = Literal["synchronous", "asynchronous"]
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """The arguments of :class:`RayScheme` that say who works.
+    """The arguments of :class:`RayScheme` that define the workers.
 
     Raises:
-        CompositionError: two of them exclude each other.
-        ValueError: one is outside its range.
+        CompositionError: two arguments exclude each other.
+        ValueError: an argument is outside its range.
     """
 
     num_collectors: int | None
@@ -70,33 +70,33 @@ class WorkPlan:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether all are waited for."""
+        """Whether workers are synchronous."""
         return self.communication == "synchronous"
 
     @property
     def num_workers(self) -> int:
-        """Processes beside the learner's."""
+        """Number of worker processes."""
         return self.num_gradient_workers or self.num_collectors or 1
 
     @property
     def kind(self) -> str:
-        """Of the workers, as resources are named."""
+        """The kind of the workers: a key of ``resources``."""
         return "gradient_worker" if self.num_gradient_workers else "collector"
 
     @property
     def num_side_by_side(self) -> int:
-        """Workers whose environments lie side by side in the learner's storage."""
+        """Number of workers whose environments are joined along the environment axis of the learner's storage."""
         if self.num_gradient_workers:
             return 1
         return self.num_workers if self.is_synchronous else self.slices_at_once
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """The arguments as plain data."""
         return {name: plain(value) for name, value in (asdict(self) | {"explorers": self.explorers}).items()}
 
     def check_parts(self, algorithm: Factory[Algorithm], actor: Factory[Any], storage: Factory[Storage]) -> None:
-        """Refuse parts that do not go with such workers.
+        """Check that the parts support such workers.
 
         Raises:
             CompositionError: the message names the part and a way out.
@@ -131,10 +131,10 @@ _LEAST = {
 
 
 def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[str, dict[str, float]]:
-    """What a worker of each kind takes of the cluster.
+    """Return the cluster resources that a worker of each kind requires.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: a kind is unknown.
     """
     resources = {kind: {"num_cpus": 1.0} for kind in ("collector", "gradient_worker", "replay_shard")}
     for kind, amounts in (given or {}).items():

@@ -1,7 +1,7 @@
-"""Schemes of several processes by the names of their papers: ``prl.RayScheme(**preset, train_envs_factory=envs)``.
+"""Distributed schemes named after their papers: ``prl.RayScheme(**preset, train_envs_factory=envs)``.
 
-``preset | {...}`` changes some of the arguments. Papers describe Atari with clipped rewards and stacks of 4 frames,
-where nothing else is said; so do these.
+``preset | {...}`` changes some of the arguments. Unless noted otherwise, presets are for Atari with clipped rewards and
+stacks of 4 frames, as in the papers.
 """
 
 from typing import Any, TypedDict
@@ -37,9 +37,9 @@ class DistributedPreset(TypedDict, total=False):
 
 
 def impala(num_collectors: int = 48) -> DistributedPreset:
-    """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 5.3 and appendix G: actors that never wait, and V-trace.
+    """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 5.3 and appendix G: asynchronous actors, V-trace.
 
-    The learner's batch is of 32 slices of 20 steps.
+    A batch of the learner has 32 slices of 20 steps.
 
     Args:
         num_collectors: processes that collect, each in one environment.
@@ -56,7 +56,7 @@ def impala(num_collectors: int = 48) -> DistributedPreset:
 
 
 def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
-    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S3: gradients of 5 steps, applied first come.
+    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S3: asynchronous gradients of 5 steps.
 
     Args:
         num_gradient_workers: processes, each in one environment.
@@ -71,9 +71,10 @@ def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
 
 
 def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
-    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S2: n-step Q-learning, each with its epsilon.
+    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S2: n-step Q-learning.
 
-    Four of ten explore down to a probability of 0.1, three to 0.01, three to 0.5, as the paper draws them.
+    The final epsilon is 0.1 for four of ten workers, 0.01 for three and 0.5 for three, the probabilities with which the
+    paper samples it.
 
     Args:
         num_gradient_workers: processes, each in one environment.
@@ -96,9 +97,9 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
 
 
 def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
-    """Wijmans et al., "DD-PPO" (arXiv 1911.00357): synchronous workers, of which the slow are called off.
+    """Wijmans et al., "DD-PPO" (arXiv 1911.00357): synchronous workers, with preemption of stragglers.
 
-    The mean of gradients is made by the learner's process, where the paper's workers make it among each other.
+    The learner's process averages the gradients, where the workers in the paper use an all-reduce.
 
     Args:
         num_gradient_workers: processes, each in the environments of ``train_envs_factory`` (4 in the paper).
@@ -116,13 +117,13 @@ def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
 
 
 def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> DistributedPreset:
-    """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), in bundles.
+    """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), bundled mode.
 
-    Each bundle collects, keeps a separate replay memory and computes gradients of it, which are applied first come.
+    Each bundle collects, has a separate replay memory and computes gradients of it, which are applied asynchronously.
 
     Args:
-        num_gradient_workers: bundles, each in one environment.
-        capacity: transitions that each memory keeps.
+        num_gradient_workers: number of bundles, each in one environment.
+        capacity: of each replay memory, in transitions.
     """
     preset = DQN.nature(capacity)
     changed = {"target_update_interval": 60_000, "optimizer": RMSprop(alpha=0.95, eps=0.01)}
@@ -136,13 +137,13 @@ def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> Distri
 
 
 def sac_distributed(num_collectors: int = 8, capacity: int = 1_000_000) -> DistributedPreset:
-    """Haarnoja et al., "Soft Actor-Critic" (arXiv 1812.05905), with collectors that do not wait for the updates.
+    """Haarnoja et al., "Soft Actor-Critic" (arXiv 1812.05905), with asynchronous collectors.
 
-    One update for each transition, as in the paper; for vectors of observations and continuous actions.
+    One update for each transition, as in the paper; for vector observations and continuous actions.
 
     Args:
         num_collectors: processes that collect, each in one environment.
-        capacity: transitions that the storage keeps.
+        capacity: of the storage, in transitions.
     """
     return DistributedPreset(
         algo_factory=SAC.create_factory(start_steps=10_000),
@@ -155,15 +156,15 @@ def sac_distributed(num_collectors: int = 8, capacity: int = 1_000_000) -> Distr
 
 
 def ape_x(num_collectors: int = 360, capacity: int = 2_000_000, num_replay_shards: int = 4) -> DistributedPreset:
-    """Horgan et al., "Distributed Prioritized Experience Replay" (arXiv 1803.00933): DQN of one prioritised memory.
+    """Horgan et al., "Distributed Prioritized Experience Replay" (arXiv 1803.00933): DQN, shared prioritised replay.
 
-    Each collector explores with an epsilon of its own, and computes the first priorities of what it collects. An update
-    of 512 transitions is made every 650, which is what the paper's 19 updates and 12,500 transitions a second come to.
+    Each collector has its own epsilon, and computes initial priorities. An update with 512 transitions is made every
+    650 transitions, the ratio of the paper's 12,500 transitions and 19 updates per second.
 
     Args:
         num_collectors: processes that collect, each in one environment.
-        capacity: transitions that the memory keeps.
-        num_replay_shards: processes that share the memory; 0 keeps it in the learner's.
+        capacity: of the replay memory, in transitions.
+        num_replay_shards: processes among which the memory is divided; 0 keeps it in the learner's process.
     """
     return DistributedPreset(
         algo_factory=DQN.create_factory(
@@ -190,14 +191,14 @@ def ape_x(num_collectors: int = 360, capacity: int = 2_000_000, num_replay_shard
 
 
 def r2d2(num_collectors: int = 256, capacity: int = 4_000_000, num_replay_shards: int = 4) -> DistributedPreset:
-    """Kapturowski et al., "Recurrent Experience Replay" (openreview r1lyTjAqYX): Ape-X with a memory.
+    """Kapturowski et al., "Recurrent Experience Replay" (openreview r1lyTjAqYX): recurrent Ape-X.
 
-    A slice holds several of the sequences of 40 steps to burn in and 80 to learn from.
+    Sequences have 40 steps of burn-in and 80 for learning; a slice of 400 steps holds several.
 
     Args:
         num_collectors: processes that collect, each in one environment.
-        capacity: transitions that the memory keeps.
-        num_replay_shards: processes that share the memory; 0 keeps it in the learner's.
+        capacity: of the replay memory, in transitions.
+        num_replay_shards: processes among which the memory is divided; 0 keeps it in the learner's process.
     """
     preset = R2D2.paper(capacity, num_envs=1)
     return DistributedPreset(

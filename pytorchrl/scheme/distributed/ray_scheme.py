@@ -1,4 +1,4 @@
-"""A scheme whose work is done by several processes, on one machine or many, with Ray."""
+"""A distributed scheme: worker processes on one machine or many, with Ray."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class SchemeSettings(TypedDict, total=False):
-    """Arguments of :class:`Scheme` that hold here too."""
+    """Arguments of :class:`Scheme` that :class:`RayScheme` passes on."""
 
     sources: Mapping[str, Factory[Storage]] | None
     mixed: Mapping[str, MixedSource] | None
@@ -41,57 +41,57 @@ class SchemeSettings(TypedDict, total=False):
 
 
 class RayScheme(Scheme):
-    """A scheme that collects in other processes, on this machine or on those of a cluster of Ray.
+    """A scheme that collects in other processes, on this machine or on a Ray cluster.
 
-    Each collector makes the environments of ``train_envs_factory``, an explorer and random numbers for itself. The
-    storage, the updates and evaluations are in the learner's process. Weights go to collectors, and slices of their
-    steps come back, through Ray's object store.
+    Each collector has its own environments of ``train_envs_factory``, explorer and random generators. The storage,
+    updates and evaluations are in the learner's process. Weights are sent to collectors, and slices of steps are
+    returned, through Ray's object store.
 
     Synchronous collectors act with the newest weights, and the learner waits for all of them: two runs with the same
-    seed are equal, and a run that was resumed is the run that was not stopped. Their environments lie side by side in
-    the storage, as those of one process with as many would. Asynchronous collectors never wait for each other; how old
-    their weights are is logged as "train/policy_lag", in update phases. A resumed run goes on from everything that was
-    saved, and then depends, as it did before, on which slice comes first.
+    seed are identical, and so are a resumed and an uninterrupted run. Their environments are joined along the
+    environment axis of the storage, as if one process stepped all of them. Asynchronous collectors never wait for each
+    other; the lag of their weights is logged as "train/policy_lag", in update phases. A resumed run continues from the
+    complete saved state, but asynchronous runs depend on the order in which slices arrive.
 
     A collector that dies, or whose machine does, is replaced, with new episodes; this is printed, and counted as
-    "train/workers_replaced". An error that a collector raises ends the run and shows its traceback.
+    "train/workers_replaced". An exception in a collector ends the run and shows its traceback.
 
     Args:
-        algo_factory: how to learn.
-        actor_factory: the networks' body.
-        storage_factory: how experience is kept, in the learner's process.
-        train_envs_factory: the environments of one collector.
-        test_envs_factory: where to be evaluated, in the learner's process. None takes one copy of the training
+        algo_factory: of the algorithm.
+        actor_factory: of the actor, the body of the networks.
+        storage_factory: of the main storage, in the learner's process.
+        train_envs_factory: of the environments of one collector.
+        test_envs_factory: of the test environments, in the learner's process. None uses one copy of the training
             environments.
-        num_collectors: processes that collect; None for 1, or where gradient workers do it.
-        num_gradient_workers: processes that compute gradients, each of experience that it collects for itself with
-            environments and a storage of its own; 0 lets the learner's process compute them.
+        num_collectors: number of collector processes; None for 1, or for none with gradient workers.
+        num_gradient_workers: number of processes that compute gradients, each from experience that it collects in its
+            own environments into its own storage; 0 computes gradients in the learner's process.
         communication: of collectors, or of gradient workers: "synchronous" or "asynchronous".
-        slice_steps: steps that a collector makes at a time, with the same weights. None takes a whole rollout, or the
-            steps between two update phases. More of them cost less for each transition.
-        preemption: share of the synchronous gradient workers whose collecting is waited for; the others then stop, and
-            their rollouts are shorter (Wijmans et al., "DD-PPO", arXiv 1911.00357, section 3). 1 waits for all; with
-            less, runs are not equal.
-        slices_at_once: slices of asynchronous collectors that lie side by side in the storage: a rollout is made of so
-            many, of whichever collectors come first.
-        explorers: one for each collector or gradient worker; None leaves all that of the algorithm.
-        resources: what each "collector", "gradient_worker" and "replay_shard" takes of the cluster: "num_cpus",
-            "num_gpus", "memory" in bytes, or the cluster's own resources by name.
-        address: of the cluster, "auto" for the one that this machine is part of. None takes the environment's
-            ``RAY_ADDRESS``, else starts Ray on this machine alone. A connection that is there already is used.
-        worker_device: where the networks of collectors and gradient workers live.
-        num_replay_shards: processes that the main storage is divided among, and that make batches for the learner
-            (:class:`ShardedReplay`); 0 keeps it in the learner's process. With shards, updates depend on how fast they
-            answer, so that runs are not equal.
-        initial_priorities: collectors give a prioritised storage the errors of what they collect, by their own networks
+        slice_steps: steps that a collector makes at a time, with the same weights. None uses a whole rollout, or the
+            steps between two update phases. Longer slices have less overhead per transition.
+        preemption: share of the synchronous gradient workers that must finish collecting; the others are then stopped,
+            with shorter rollouts (Wijmans et al., "DD-PPO", arXiv 1911.00357, section 3). 1 waits for all; with less,
+            runs are not reproducible.
+        slices_at_once: number of slices that asynchronous collectors insert together, along the environment axis of the
+            storage: a rollout consists of the first slices to arrive.
+        explorers: one for each collector or gradient worker; None uses the algorithm's explorer for all.
+        resources: requirements of each "collector", "gradient_worker" and "replay_shard": "num_cpus", "num_gpus",
+            "memory" in bytes, or custom resources of the cluster by name.
+        address: of the cluster, "auto" for the one that this machine is part of. None uses the environment variable
+            ``RAY_ADDRESS``, else starts Ray on this machine alone. An existing connection is used.
+        worker_device: device of the networks of collectors and gradient workers.
+        num_replay_shards: number of processes among which the main storage is divided, and that make batches for the
+            learner (:class:`ShardedReplay`); 0 keeps it in the learner's process. With shards, runs are not
+            reproducible, as updates depend on the speed of the shards.
+        initial_priorities: collectors compute initial TD errors for a prioritised storage with their own networks
             (Horgan et al., "Ape-X", arXiv 1803.00933, section 3), instead of its ``default_error``.
-        **settings: as of :class:`Scheme`.
+        **settings: see :class:`Scheme`.
 
     Raises:
-        CompositionError: the parts do not go together, or not with such collectors.
+        CompositionError: the parts are incompatible with each other, or with the workers.
         ImportError: Ray is not installed.
-        RuntimeError: the cluster has not got the resources.
-        ValueError: a number is not positive.
+        RuntimeError: the cluster has not enough resources.
+        ValueError: a number is outside its range.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class RayScheme(Scheme):
         self._given = algo_factory, actor_factory, storage_factory, train_envs_factory
         self._given_sources = dict(settings.get("sources") or {})
         self._phases = 0
-        """Update phases made."""
+        """Number of update phases made."""
         self._is_connected = self._was_connected_here = False
         self._remote: RemoteCollectors | RemoteGradients | None = None
         check_roles(algo_factory, actor_factory, {"main": storage_factory}, train_envs_factory, test_envs_factory)
@@ -148,11 +148,11 @@ class RayScheme(Scheme):
             self._leave()
             raise
         self.config["distributed"] = plan.config
-        # Not the address: a run folder may come from somebody else, and a cluster runs what it is sent.
+        # Without the address: a run folder may be from an untrusted source, and clusters run the code they are sent.
         self.config["resources"] = self._resources
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
-        """Make one copy, which tells the spaces; the workers make theirs."""
+        """Make one copy for its spaces; workers make their own environments."""
         one = one_copy(factory)()
         of_worker = int(factory.hyper_parameters.get("num_envs", one.num_envs))
         return cast("VecEnv", EnvsOfCollectors(one, of_worker * self._plan.num_side_by_side))
@@ -167,7 +167,7 @@ class RayScheme(Scheme):
         self._connect()
         maker = StorageMaker(factory, self.algorithm.gamma, envs.num_envs, envs.stacked_frames)
         shards = RayShards(maker, plan.num_replay_shards, self._resources["replay_shard"])
-        # Of a source of replayed transitions an algorithm asks what shards have.
+        # Shards have all methods that algorithms call on a source of replayed transitions.
         return cast("Storage", ShardedReplay(shards, self.device))
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
@@ -228,7 +228,7 @@ class RayScheme(Scheme):
 
     @property
     def workers_replaced(self) -> int:
-        """How many workers died and were replaced."""
+        """Number of workers that died and were replaced."""
         return 0 if self._remote is None else self._remote.workers.replaced
 
     def ask_worker(self, worker: int, question: Callable[[Any], T]) -> T:
@@ -242,7 +242,7 @@ class RayScheme(Scheme):
         return self._remote.workers.ask(worker, question)
 
     def update(self) -> Iterator[Metrics]:
-        """Go through one update phase; yields what each update, the storages and the workers say of it."""
+        """Run one update phase; yields the metrics of each update, from the algorithm, the storages and the workers."""
         said: Metrics = {"train/workers_replaced": self.workers_replaced}
         if isinstance(self._remote, RemoteGradients):
             updates = self._remote.update()
@@ -255,7 +255,7 @@ class RayScheme(Scheme):
         self._phases += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the run goes on from, the running episodes of collectors too, as tensors and plain data."""
+        """Return the state from which the run resumes, collectors' running episodes included."""
         return super().state_dict() | {"phases": self._phases}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -264,15 +264,15 @@ class RayScheme(Scheme):
         return super().load_state_dict(state)
 
     def close(self) -> None:
-        """End the workers, and Ray where it was started here; close environments and storages."""
+        """Stop the workers, and Ray where it was started here; close environments and storages."""
         try:
-            # Shards are ended while there is a cluster.
+            # Shards must be closed while the cluster is connected.
             super().close()
         finally:
             self._leave()
 
     def phases_due(self, before: int, episodes_before: int) -> int:
-        """How many update phases are due by the algorithm's plan, or one because there are gradients."""
+        """Return how many update phases are due: by the algorithm's plan, or one with gradient workers."""
         return 1 if self._plan.num_gradient_workers else super().phases_due(before, episodes_before)
 
     def _default_slice_steps(self, num_envs: int) -> int:
@@ -291,7 +291,7 @@ class RayScheme(Scheme):
             )
 
     def _connect(self) -> None:
-        """Connect to the cluster, or start one, if that was not done."""
+        """Connect to the cluster, or start one, unless already connected."""
         from pytorchrl.scheme.distributed.workers import connect
 
         if not self._is_connected:

@@ -1,4 +1,4 @@
-"""Shards of a replay as actors of Ray, on this machine or on those of a cluster."""
+"""Replay shards as Ray actors, on this machine or on a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, f
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 _SECONDS_TO_CLOSE = 60.0
 _REPEATABLE = ("summary", "call")
-"""Methods of a shard that may be called again."""
+"""Methods of a shard that may be retried."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class StorageMaker:
     Args:
         factory: of the storage.
         gamma: discount factor of one step.
-        num_envs: transitions in a step of the slices that it gets; None takes that of the first slice.
-        stacked_frames: of the environments, as storages read it.
+        num_envs: number of environments in its slices; None takes that of the first slice.
+        stacked_frames: see :class:`VecEnv`.
     """
 
     factory: Factory[Any]
@@ -35,26 +35,26 @@ class StorageMaker:
     stacked_frames: Any = 0
 
     def __call__(self) -> ReplayBuffer:
-        """Make it; with a directory it is the one that was kept there."""
+        """Make the storage; with a directory, open the one that is stored there."""
         envs = SimpleNamespace(num_envs=self.num_envs, stacked_frames=self.stacked_frames)
         storage: ReplayBuffer = self.factory("cpu", None, SimpleNamespace(gamma=self.gamma), envs)
         return storage
 
 
 class RayShards(ShardGroup):
-    """Shards that are actors of Ray; collectors in other processes are given the object, too.
+    """A group of replay shards that are Ray actors; the object can be sent to other processes.
 
-    Ray starts a shard that died anew, on any machine that has its resources, where its ``directory`` must be then.
-    Batches and slices travel through Ray's object store, which the processes of a machine share.
+    Ray restarts a shard that died, on any machine with its resources, where its ``directory`` must be accessible.
+    Batches and slices are transferred through Ray's object store, which the processes of a machine share.
 
     Args:
-        maker: of one storage that would hold everything; ``size``, ``max_bytes`` and ``directory`` are divided.
-        number: how many shards there are.
-        resources: what each takes of the cluster: "num_cpus", "num_gpus", "memory" in bytes, or the cluster's own
-            resources by name.
+        maker: of the undivided storage; ``size``, ``max_bytes`` and ``directory`` are divided among shards.
+        number: number of shards.
+        resources: requirements of each: "num_cpus", "num_gpus", "memory" in bytes, or custom resources of the cluster
+            by name.
 
     Raises:
-        ValueError: it is no storage that shards are made of.
+        ValueError: the storage cannot be divided into shards.
     """
 
     def __init__(self, maker: StorageMaker, number: int, resources: Mapping[str, float] | None = None) -> None:
@@ -73,29 +73,29 @@ class RayShards(ShardGroup):
         self._actors: list[Any] = [actor.remote(one) for one in makers]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of shards."""
         return len(self._actors)
 
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Begin a method of a :class:`ReplayShard`."""
+        """Start a method call of a :class:`ReplayShard`."""
         remote = getattr(self._actors[shard], method)
         if method in _REPEATABLE:
-            # Where the shard has died, its replacement answers.
+            # If the shard has died, the call is repeated in its replacement.
             remote = remote.options(max_task_retries=-1)
         return _Answer(remote.remote(*arguments), shard)
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
-        """Wait for the first of some answers, or for so long; None where none has come."""
+        """Return the first answer that is complete; None after the timeout."""
         by_reference = {one.reference: one for one in pending if isinstance(one, _Answer)}
         come, _ = ray.wait(list(by_reference), num_returns=1, timeout=timeout_seconds)
         return by_reference[come[0]] if come else None
 
     def process_ids(self) -> list[int]:
-        """The processes of the shards, each on its machine."""
+        """Return the process ids of the shards, each on its machine."""
         return [int(ray.get(actor.process_id.remote())) for actor in self._actors]
 
     def close(self) -> None:
-        """Commit what shards with directories hold, and end them; one that does not answer is ended as it is."""
+        """Close the shards, which commits those with directories, and kill them; also those that do not answer."""
         answers = [actor.call.remote("close") for actor in self._actors]
         try:
             ray.get(answers, timeout=_SECONDS_TO_CLOSE)
@@ -107,11 +107,11 @@ class RayShards(ShardGroup):
 
 
 class _Answer:
-    """An answer that comes through the object store.
+    """The pending result of a call, in the object store.
 
     Args:
-        reference: to it.
-        shard: whose it is.
+        reference: to the result.
+        shard: index of the shard.
     """
 
     def __init__(self, reference: Any, shard: int) -> None:
@@ -124,7 +124,7 @@ class _Answer:
         Raises:
             ShardLostError: the shard died, or the machine that held the answer.
             RuntimeError: the shard cannot be made.
-            Exception: what the shard raised, with its traceback there.
+            Exception: any exception raised in the shard, with its traceback.
         """
         try:
             return ray.get(self.reference)

@@ -1,4 +1,4 @@
-"""What collectors send the learner's process: steps of their environments, side by side in arrays."""
+"""Slices: the steps that collectors send to the learner's process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -15,24 +15,24 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any] | Mapping[str, NDArray[Any]]]
 
 
 class Slice(NamedTuple):
-    """What one collector did with the same weights."""
+    """Consecutive steps of one collector, made with the same weights."""
 
     data: Arrays
     worker: int
-    """Its number."""
+    """Index of the collector."""
     version: int
-    """Of its weights: update phases made before they were taken."""
+    """Version of the weights: number of update phases made before they were sent."""
     transitions: int
-    """How many there are; fewer than steps of environments where these skip some."""
+    """Number of transitions: steps * E, less the skipped steps."""
     episodes: list[Episode]
     """The environments' own episodes that ended."""
     episodes_ended: int
-    """How many ended as the storage has them."""
+    """Number of episodes that ended, as stored."""
     shaped_returns: list[float]
-    """Returns of the episodes as the storage has them, where those may differ from the environments' own."""
+    """Returns of episodes in stored rewards, where those may differ from the environments' own."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as tensors and plain data."""
+        """Return the slice as tensors and plain data."""
         data = {
             key: {name: _tensor(leaf) for name, leaf in field.items()} if isinstance(field, Mapping) else _tensor(field)
             for key, field in self.data.items()
@@ -41,18 +41,18 @@ class Slice(NamedTuple):
 
 
 def slice_from(state: Mapping[str, Any]) -> Slice:
-    """The slice of which ``Slice.state_dict`` made a state."""
+    """Return the slice of a state returned by :meth:`Slice.state_dict`."""
     episodes = [Episode(*episode) for episode in state["episodes"]]
     return Slice(**{**state, "data": as_arrays(state["data"]), "episodes": episodes})
 
 
 def arrays_of(storage: Storage, steps: int) -> Arrays:
-    """The oldest steps of a storage whose batches are on the CPU."""
+    """Return the oldest steps of a storage on the CPU, as arrays."""
     return as_arrays(storage.get_data_slice(0, steps))
 
 
 def as_arrays(fields: Mapping[str, Any]) -> Arrays:
-    """Tensors (steps, E, ...) as arrays that share their memory."""
+    """Return tensors (steps, E, ...) as arrays that share their memory."""
     return {
         key: {name: leaf.numpy() for name, leaf in field.items()} if isinstance(field, Mapping) else field.numpy()
         for key, field in fields.items()
@@ -60,7 +60,7 @@ def as_arrays(fields: Mapping[str, Any]) -> Arrays:
 
 
 def side_by_side(slices: Sequence[Arrays]) -> Arrays:
-    """Slices of as many steps as one: their environments follow each other in each step."""
+    """Concatenate slices of equal length along the environment axis."""
     if len(slices) == 1:
         return slices[0]
     joined: dict[str, Any] = {}
@@ -74,5 +74,5 @@ def side_by_side(slices: Sequence[Arrays]) -> Arrays:
 
 
 def _tensor(array: NDArray[Any]) -> torch.Tensor:
-    # What came through the object store cannot be written to, which tensors do not know.
+    # Arrays from the object store are read-only, which tensors do not support.
     return torch.from_numpy(array.copy())

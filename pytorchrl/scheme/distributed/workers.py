@@ -1,4 +1,4 @@
-"""Actors of Ray of one kind, each of which is replaced where it dies."""
+"""A pool of Ray actors of one class, which replaces those that die."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,29 +12,29 @@ from pytorchrl.scheme.distributed.errors import WorkerDiedError
 T = TypeVar("T")
 
 _DEATHS_IN_A_ROW = 3
-"""Of workers of one number without a result between them, after which the run ends."""
+"""Deaths of one worker and its replacements, without a result in between, after which the run ends."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 
 
 class Done(NamedTuple):
-    """What came of a call."""
+    """The outcome of a call."""
 
     worker: int
     value: Any
     died: bool
-    """Whether the worker died instead; another has its number now, and is idle."""
+    """Whether the worker died instead; its replacement has the same index and is idle."""
 
 
 class Workers:
-    """A number of workers, each of which does one thing at a time.
+    """A pool of workers, each of which executes one call at a time.
 
     Args:
-        title: what they are called in messages: "collector".
-        cls: the class of each.
-        arguments: of its ``__init__``, for a worker's number and for how many had that number before it.
-        number: how many there are.
-        resources: what each takes: "num_cpus", "num_gpus", "memory" in bytes, and resources of the cluster's own.
-        threads: of each, in which it does as many things at a time.
+        title: name of a worker in messages, such as "collector".
+        cls: class of the workers.
+        arguments: function of a worker's index and generation that returns the arguments of ``cls``.
+        number: number of workers.
+        resources: requirements of each: "num_cpus", "num_gpus", "memory" in bytes, and custom resources of the cluster.
+        threads: number of threads of each worker.
     """
 
     def __init__(
@@ -58,27 +58,27 @@ class Workers:
         self._handles = [self._make(worker) for worker in range(number)]
         self._running: dict[Any, int] = {}
         self.replaced = 0
-        """How many died and were replaced."""
+        """Number of workers that died and were replaced."""
 
     def __len__(self) -> int:
         return len(self._handles)
 
     @property
     def idle(self) -> list[int]:
-        """The workers that do nothing, by number."""
+        """Indices of the workers without a running call."""
         busy = set(self._running.values())
         return [worker for worker in range(len(self)) if worker not in busy]
 
     def start(self, worker: int, method: str, *arguments: Any) -> None:
-        """Let an idle worker do something."""
+        """Start a method call in an idle worker."""
         self._running[getattr(self._handles[worker], method).remote(*arguments)] = worker
 
     def next_done(self) -> Done:
-        """Wait for a call to be done, whichever is first.
+        """Wait for the first running call to finish.
 
         Raises:
-            Exception: what a worker raised, with its traceback there.
-            WorkerDiedError: several of a number died one after the other.
+            Exception: any exception raised in the worker, with its traceback.
+            WorkerDiedError: a worker and its replacements died several times in a row.
         """
         (reference, *_), _ = ray.wait(list(self._running), num_returns=1)
         worker = self._running.pop(reference)
@@ -91,7 +91,7 @@ class Workers:
         return Done(worker, value, died=False)
 
     def finish(self) -> Iterator[Any]:
-        """Wait for all calls that run; yields what came of each whose worker has not died."""
+        """Wait for all running calls; yields the results of those whose worker has not died."""
         while self._running:
             done = self.next_done()
             if not done.died:
@@ -104,15 +104,15 @@ class Workers:
         enough: int | None = None,
         call_off: tuple[Any, ...] = (),
     ) -> list[Any]:
-        """Let all workers, which are idle, do the same; returns what came of it, by worker.
+        """Call a method of all workers, which must be idle; returns the results, by worker.
 
-        Where one dies, the one that replaces it does it.
+        If a worker dies, the call is repeated in its replacement.
 
         Args:
-            method: what they do.
-            arguments: of each.
-            enough: when so many are done, the others are called off; None for never.
-            call_off: the method that does it and its arguments; workers need a second thread for it.
+            method: name of the method.
+            arguments: of each worker's call.
+            enough: number of results after which the other calls are stopped early; None for never.
+            call_off: name and arguments of the method that stops a call; workers need a second thread for it.
         """
         for worker, given in enumerate(arguments):
             self.start(worker, method, *given)
@@ -129,12 +129,12 @@ class Workers:
         return [values[worker] for worker in range(len(self))]
 
     def ask(self, worker: int, question: Callable[[Any], T]) -> T:
-        """Call a function with a worker in its process, for tests and measurements."""
+        """Call a function with a worker object in the worker's process, for tests and measurements."""
         answer: T = ray.get(self._handles[worker].__ray_call__.remote(question))
         return answer
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         for handle in self._handles:
             ray.kill(handle)
         self._running = {}
@@ -150,7 +150,7 @@ class Workers:
             raise WorkerDiedError(
                 f"{self._title} {worker} died {_DEATHS_IN_A_ROW} times in a row without a result, at last with: {error}"
             ) from error
-        # Where its machine was cut off, it may be running.
+        # If only the connection to its machine was lost, it may still be running.
         ray.kill(self._handles[worker])
         self._generations[worker] += 1
         self.replaced += 1
@@ -160,19 +160,19 @@ class Workers:
 
 
 def connect(address: str | None, needed: Mapping[str, float]) -> bool:
-    """Connect to a cluster, or start Ray on this machine; returns whether it was done here, and not before.
+    """Connect to a cluster, or start Ray on this machine; returns whether there was no connection before.
 
     Args:
-        address: of the cluster, "auto" for that of this machine; None takes ``RAY_ADDRESS``, else starts one.
-        needed: the sum of the resources that workers take.
+        address: of the cluster, "auto" for that of this machine; None uses ``RAY_ADDRESS``, else starts one.
+        needed: total resources of the workers.
 
     Raises:
-        RuntimeError: the cluster has not got as much.
+        RuntimeError: the cluster has not enough resources.
     """
     if was_connected := ray.is_initialized():
         pass
     elif address is None and "RAY_ADDRESS" not in os.environ:
-        # Workers that wait for their environments may be more than the processors.
+        # Workers mostly wait for their environments, so there may be more of them than processors.
         num_cpus = max(os.cpu_count() or 1, int(needed.get("num_cpus", 0) + 1))
         ray.init(address="local", num_cpus=num_cpus, include_dashboard=False)
     else:
@@ -192,10 +192,10 @@ def connect(address: str | None, needed: Mapping[str, float]) -> bool:
 
 
 def disconnect() -> None:
-    """Leave the cluster; one that was started here ends."""
+    """Disconnect from the cluster; a cluster that was started here is shut down."""
     ray.shutdown()
 
 
 def put(value: Any) -> Any:
-    """A reference to a copy in the object store, which workers get as the value."""
+    """Put a value into the object store; returns a reference, which workers receive as the value."""
     return ray.put(value)

@@ -1,4 +1,4 @@
-"""Collecting in other processes of the same machine, while this one learns."""
+"""Collection in other processes of the same machine, overlapped with the updates of this one."""
 
 from pytorchrl.scheme.overlap.overlapped import Overlapped
 from pytorchrl.scheme.overlap.overlapped_collector import OverlappedCollector

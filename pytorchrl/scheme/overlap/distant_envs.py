@@ -1,4 +1,4 @@
-"""Environments that other processes step."""
+"""Environments in collector processes, as the learner's process sees them."""
 
 import atexit
 import os
@@ -18,13 +18,15 @@ from storages.component.factory import Factory, make_factory
 
 
 class DistantEnvs:
-    """What actors, algorithms and storages read of environments, each of which a process that collects has made.
+    """The attributes of environments that collector processes have made and step.
+
+    Actors, algorithms and storages read them in place of a :class:`VecEnv`.
 
     Args:
-        algo_factory: how to learn.
-        actor_factory: the networks' body.
+        algo_factory: of the algorithm.
+        actor_factory: of the actor.
         envs_factory: of all environments.
-        processes: how many collect; each has as many of the environments as the others, or one more.
+        processes: number of collector processes, among which the environments are divided evenly.
     """
 
     def __init__(
@@ -37,10 +39,10 @@ class DistantEnvs:
         counts = SharedArrays().make([ArrayKind("int64", (processes,))] * 2)
         edges = np.linspace(0, self.num_envs, processes + 1).astype(int)
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(edges)]
-        """Which environments each process has."""
+        """Indices of the environments of each process."""
         self.processes: list[CollectorProcess] = []
         self._end_processes = weakref.finalize(self, _end, self.processes, os.getpid())
-        # Before multiprocessing waits for processes that wait for this one; one that was ended is not ended again.
+        # At exit, multiprocessing joins its processes, and these wait for this one; they must have ended before that.
         atexit.register(self._end_processes)
         try:
             for number, rows in enumerate(self.rows):
@@ -56,21 +58,21 @@ class DistantEnvs:
         self.action_space: gym.Space[Any] = described["action_space"]
         """Of one environment."""
         self.stacked_frames: int | Mapping[str, int] = described["stacked_frames"]
-        """Of how many frames an observation is a stack; 0 where it is none."""
+        """Number of frames that are stacked in an observation; 0 if they are not stacked."""
         self.skips_steps: bool = described["skips_steps"]
-        """Whether an environment makes no transition in the step in which it begins its next episode."""
+        """Whether the step in which an environment resets makes no transition."""
         self.is_wrapped: bool = described["is_wrapped"]
-        """Whether there are wrappers, which may change rewards and cut episodes."""
+        """Whether there are wrappers, which may change rewards and end episodes early."""
         self.env_name: str = described["env_name"]
         """One environment with its wrappers, for messages."""
         self.env_spec: str | None = described["env_spec"]
-        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
+        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it cannot be serialised."""
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:
         """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
         if self._one is None:
-            # Those of other processes cannot be called from here.
+            # The environments of other processes cannot be called from here.
             self._one = one_copy(self._factory)()
         return self._one.compute_reward
 
@@ -84,12 +86,12 @@ class DistantEnvs:
             self._one.close()
 
     def envs_of(self, process: int, envs: Sequence[int]) -> list[int]:
-        """Numbers among all environments of some that a process has."""
+        """Return the indices, among all environments, of some environments of a process."""
         return [self.rows[process].start + env for env in envs]
 
 
 def _end(processes: Sequence[CollectorProcess], owner: int) -> None:
-    """End processes, unless this is one that was forked off their owner."""
+    """End the processes, unless called in a process that was forked from their owner."""
     if os.getpid() == owner:
         for process in processes:
             process.close()

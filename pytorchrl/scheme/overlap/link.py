@@ -1,7 +1,6 @@
-"""What the process that learns and one that collects tell each other, and how each waits for the other.
+"""Messages and synchronisation between the learner's process and a collector process.
 
-Numbers of steps are told by semaphores, which cost a microsecond; what is larger goes through a pipe, but for steps and
-weights, which lie in shared memory.
+Semaphores count steps, which costs a microsecond; messages go through a pipe; steps and weights are in shared memory.
 """
 
 import os
@@ -15,18 +14,18 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""How long to wait before looking whether the other process is still there."""
+"""Interval at which a waiting process checks that the other one is alive."""
 
 
 class Made(NamedTuple):
-    """The environments are made."""
+    """The environments were made."""
 
     envs: dict[str, Any]
-    """What there is to know of them."""
+    """Their attributes: spaces, names and the like."""
 
 
 class Laid(NamedTuple):
-    """The first step was made, of this layout."""
+    """The first step was made and has this layout."""
 
     layout: Any
 
@@ -39,59 +38,59 @@ class Finished(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Something was raised."""
+    """An exception was raised."""
 
     error: Exception
     by_step: bool
-    """Whether a step was to be made, and not a command to be followed."""
+    """Whether it was raised by a step rather than by a command."""
 
 
 class Reply(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     value: Any
 
 
 class LearnerGoneError(RuntimeError):
-    """The process that learns is not there any more."""
+    """Raised in a collector process when the learner's process has ended."""
 
 
 def send(pipe: Connection, message: Any) -> None:
-    """Send a message; tensors as their bytes, for which no file of shared memory is opened."""
+    """Send a message; tensors are pickled by value, without shared memory files."""
     pipe.send_bytes(pickle.dumps(message))
 
 
 def receive(pipe: Connection) -> Any:
     """Wait for a message."""
-    # The pipe has no name: its other end is a process that was forked from here.
+    # Unpickling is safe: the pipe is anonymous, and its other end is a forked process.
     return pickle.loads(pipe.recv_bytes())
 
 
 @dataclass
 class Link:
-    """What a process that collects has of the one that learns."""
+    """A collector process's connection to the learner's process."""
 
     number: int
     pipe: Connection
     may_step: Semaphore
-    """Counts the steps that may be made, and the commands that were sent."""
+    """Counts permitted steps and sent commands."""
     has_stepped: Semaphore
-    """Counts the steps that were made, and is raised once more where one failed."""
+    """Counts the steps made, and a step that failed."""
     commands: NDArray[Any]
-    """(workers,): commands sent to each."""
+    """(workers,): number of commands sent to each process."""
     written: NDArray[Any]
-    """(workers,): steps that each has made since the run began."""
+    """(workers,): number of steps that each process has made since the run began."""
     learner: int
-    """Id of the process that learns."""
+    """Process id of the learner."""
 
     def __post_init__(self) -> None:
         self._commands_taken = 0
 
     def wait(self) -> bool:
-        """Wait until a step may be made, or a command has come; returns whether it is a command.
+        """Wait for permission for a step, or for a command; returns whether it is a command.
 
         Raises:
-            LearnerGoneError: neither will be.
+            LearnerGoneError: the learner's process has ended.
         """
         while not self.may_step.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
             self._look_for_learner()
@@ -101,10 +100,10 @@ class Link:
         return True
 
     def receive(self) -> Any:
-        """Wait for what the learner sends.
+        """Wait for a message from the learner.
 
         Raises:
-            LearnerGoneError: it is not there any more.
+            LearnerGoneError: the learner's process has ended.
         """
         while not self.pipe.poll(_SECONDS_BETWEEN_LOOKS):
             self._look_for_learner()
@@ -114,10 +113,10 @@ class Link:
             raise LearnerGoneError from None
 
     def send(self, message: Any) -> None:
-        """Send the learner something.
+        """Send the learner a message.
 
         Raises:
-            LearnerGoneError: it is not there any more.
+            LearnerGoneError: the learner's process has ended.
         """
         try:
             send(self.pipe, message)
@@ -125,11 +124,11 @@ class Link:
             raise LearnerGoneError from None
 
     def send_error(self, error: Exception, *, by_step: bool = False) -> None:
-        """Send the learner an error, with the traceback that it has here."""
+        """Send the learner an exception, with its traceback in this process as a note."""
         error.add_note(f"In the process that collects, number {self.number}:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # a class of the user may raise anything here; the text is kept
+        except Exception:  # pickling a user-defined class may raise anything; its message is kept
             error, told = RuntimeError(f"{type(error).__name__}: {error}"), error.__notes__
             error.__notes__ = told
         self.send(Failed(error, by_step))

@@ -1,4 +1,4 @@
-"""Collecting while the learner updates, as a value."""
+"""The setting that lets collection and updates overlap."""
 
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
@@ -19,26 +19,25 @@ from storages.storage import Storage
 
 @dataclass(frozen=True)
 class Overlapped(Setting):
-    """Collects in processes of its own while the learner updates, with weights that are somewhat older.
+    """Collects in separate processes during updates, with weights that lag a fixed number of steps behind.
 
-    Each step is made with the weights of so many update phases before those that a scheme without overlap would act
-    with. No newer ones are taken, although they may be there: a run follows from its seed, and one that is resumed is
-    the one that was not stopped. "train/policy_lag" is by how many updates the weights were older.
+    Newer weights are not used even if they are available, so that a run is determined by its seed, and a resumed run is
+    identical to an uninterrupted one. "train/policy_lag" is the number of updates by which the weights lagged.
 
     Args:
-        max_policy_lag: update phases by which the acting weights may be older; rollouts, for algorithms that learn from
-            those. 0 collects in other processes without overlap.
-        processes: that collect, each in its share of the environments.
+        max_policy_lag: update phases (for on-policy algorithms, rollouts) by which the acting weights may lag. 0
+            collects in other processes without overlap.
+        processes: number of collector processes, among which the environments are divided.
 
     Raises:
-        ValueError: a number is negative, or there is no process.
+        ValueError: a number is negative, or ``processes`` is 0.
     """
 
     max_policy_lag: CountOrZero
     processes: Count = 1
 
     def check(self, storage_factory: Factory[Storage], envs_factory: Factory[VecEnv] | None) -> None:
-        """Refuse parts that cannot collect while the learner updates.
+        """Check that the parts support overlapped collection.
 
         Raises:
             CompositionError: the message names the parts and a way out.
@@ -66,19 +65,19 @@ class Overlapped(Setting):
 
         Raises:
             CollectorError: a process has ended.
-            Exception: what making the environments raised.
+            Exception: any exception raised by making the environments.
         """
-        # What is made here of environments reads their spaces and number alone.
+        # Actor, algorithm and storage read only attributes of the environments.
         return cast("VecEnv", DistantEnvs(algo_factory, actor_factory, envs_factory, self.processes))
 
     def make_collector(
         self, envs: VecEnv, algorithm: Algorithm, storage: Storage, rewards: RewardNormalization | None, run_seed: int
     ) -> OverlappedCollector:
-        """Make what inserts the steps of the processes into a storage.
+        """Make the collector that stores the steps of the processes.
 
         Raises:
-            CompositionError: a single step makes more update phases due than the weights may be older, or not every
-                environment makes a transition in it, and they are replayed.
+            CompositionError: a single step makes more update phases due than ``max_policy_lag``, or the storage is a
+                replay buffer and the environments skip steps.
         """
         if envs.skips_steps and not storage.on_policy:
             raise CompositionError(

@@ -1,4 +1,4 @@
-"""Collecting that goes on in other processes while this one learns."""
+"""The collector that stores steps of other processes, which run during updates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,19 +24,19 @@ from storages.transition import DONE2, OBS, REW, SKIPPED, TRUNC2
 
 
 class OverlappedCollector:
-    """Inserts into a storage what processes collect, which may be some steps ahead.
+    """Stores the steps of collector processes, which may run some steps ahead of the storage.
 
-    With a lead of D steps, step number n is made with the weights that the learner had when it had made all updates
-    that were due after n - D steps: no newer ones, so that a run does not depend on how fast each process is.
+    With a lead of D steps, step n is made with the weights after all updates that were due at step n - D, and never
+    with newer ones, so that a run does not depend on the speed of the processes.
 
     Args:
-        envs: where the processes act.
-        algorithm: how to act.
-        storage: what gets the transitions.
-        rewards: what the storage gets instead of the environments' rewards; None stores those.
+        envs: the environments of the collector processes.
+        algorithm: the learner's.
+        storage: gets the transitions.
+        rewards: normalises the stored rewards; None stores the environments' rewards.
         lead: D, in steps of all environments.
-        versions: of weights that are kept, as many as a step may be made with, and one more.
-        run_seed: all randomness follows from it.
+        versions: number of weight versions in memory: those that a step may be made with, and one more.
+        run_seed: of all random numbers.
     """
 
     def __init__(
@@ -52,28 +52,28 @@ class OverlappedCollector:
     ) -> None:
         self.envs, self.algorithm, self.storage = envs, algorithm, storage
         self.episodes = 0
-        """Episodes that ended so far, as the storage has them."""
+        """Episodes that ended so far, as stored."""
         self.metrics: Mapping[str, float] = {}
-        """What is logged with each update."""
+        """Logged with each update."""
         self._rewards = rewards
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
         self._run_seed = run_seed
         self._lead = lead
         self._target_steps = 0
         self._position = 0
-        """Steps of all environments that were inserted."""
+        """Number of steps of all environments that were stored."""
         self._skipped = 0
-        """Of these, steps of single environments that were no transitions."""
+        """Number of single environments' steps among them that made no transition."""
         self._settled = 0
-        """Steps after which all updates that were due are made, and their weights published."""
+        """Number of steps for which all due updates are made and the weights published."""
         self._allowed = 0
-        """Steps that the processes were allowed to make since the run began."""
+        """Number of steps that the processes were permitted to make since the run began."""
         self._version, self._updates_published = -1, -1
-        """The newest weights that were published, and updates made by then."""
+        """The newest published weight version, and the number of updates at that time."""
         self._slots: StepSlots | None = None
         """None until the layout of a step is known."""
         self._cuts: list[tuple[int, list[int]]] = []
-        """Before which steps the running episodes of which environments were lost."""
+        """(position, environments): before that step, the running episodes of these environments were lost."""
         self._has_failed = self._is_lost = False
         """Whether a step failed, and whether steps or processes were lost by that."""
         self._weights = WeightVersions(algorithm.actor, lead, versions)
@@ -86,12 +86,12 @@ class OverlappedCollector:
         return self._position * self.envs.num_envs - self._skipped
 
     def step(self) -> list[Episode]:
-        """Insert the next step of all environments; returns the environments' own episodes that ended.
+        """Store the next step of all environments; returns the environments' own episodes that ended.
 
         Raises:
             CollectorError: a process has ended.
-            Exception: what a step raised in a process, in its environment perhaps.
-            RuntimeError: the step before failed.
+            Exception: any exception raised by a step in a process.
+            RuntimeError: the previous step failed.
         """
         if self._has_failed:
             raise RuntimeError(
@@ -113,7 +113,7 @@ class OverlappedCollector:
         try:
             self._insert(self._slots.step(position))
         except SampleError as error:
-            # What follows the step is not to be stored without it.
+            # Later steps must not be stored without this one.
             self._has_failed = self._is_lost = True
             error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
             raise
@@ -122,19 +122,19 @@ class OverlappedCollector:
         return self._finished(position)
 
     def take_shaped_returns(self) -> list[float]:
-        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
         return [] if self._shaped is None else self._shaped.take()
 
     def set_target(self, target_steps: int) -> None:
-        """Let the explorer's schedules follow a run of so many environment transitions, and collect no more."""
+        """Set the length of the explorer's schedules and the limit of collection, in environment transitions."""
         self._target_steps = target_steps
         self._weights.set_target(target_steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next steps follow from, as tensors and plain data.
+        """Return the state that determines the next steps, as tensors and plain data.
 
-        The processes stop for it between two steps. What they collected ahead is in it, and the weights that they are
-        to go on with. Where a process has ended, or a step could not be stored, new episodes begin when it is loaded.
+        The processes pause between two steps for it. It includes the steps collected ahead, and the weight versions of
+        later steps. If a process has ended, or a step could not be stored, new episodes begin when it is loaded.
         """
         state = {
             "steps": self.steps,
@@ -160,7 +160,7 @@ class OverlappedCollector:
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
-        There, a new episode begins; for the storage the old one was cut, as by a limit.
+        In these a new episode begins; the storage treats the lost one as truncated.
         """
         self._skipped, self.episodes = state["skipped"], state["episodes"]
         self._position = (state["steps"] + self._skipped) // self.envs.num_envs
@@ -178,7 +178,7 @@ class OverlappedCollector:
     # Steps
 
     def _insert(self, sample: dict[str, Any]) -> None:
-        """Store a step, as a collector in this process does."""
+        """Store a step as :meth:`Collector.step` does."""
         while self._cuts and self._cuts[0][0] == self._position:
             _, envs = self._cuts.pop(0)
             self._begin_episodes(envs)
@@ -187,7 +187,7 @@ class OverlappedCollector:
         count_observations(sample[OBS], made, self.algorithm, self.storage)
         ended = sample[DONE2] | sample[TRUNC2]
         if made is not None:
-            # To its neighbours, a step that is skipped is an episode of one step.
+            # A skipped step is stored as an episode of one step, so that no transition extends across it.
             ended &= made
             self._skipped += int(np.count_nonzero(~made))
         if self._rewards is not None:
@@ -216,7 +216,7 @@ class OverlappedCollector:
             if sums is not None:
                 sums.begin_episodes(where)
 
-    # What the processes are told
+    # Commands to the processes
 
     def _begin(self, lead: int, versions: int) -> None:
         envs, processes = self.envs, self.envs.processes
@@ -240,7 +240,7 @@ class OverlappedCollector:
         self._let_all_go_on()
 
     def _settle(self) -> None:
-        """Publish the weights that the updates after the last step have led to, and allow as many more steps."""
+        """Publish the weights after the updates that followed the last step, and permit further steps."""
         progress = Progress(self.algorithm.steps, self._target_steps, self.algorithm.updates)
         if progress.updates != self._updates_published:
             self._version += 1
@@ -270,7 +270,7 @@ class OverlappedCollector:
         )
 
     def _ask_all(self, name: str, arguments: list[Any] | None = None) -> list[Any]:
-        """What came of a command in all processes, which then wait."""
+        """Send a command to all processes; returns its results. The processes then wait."""
         processes = self.envs.processes
         for process in processes:
             process.tell(name, None if arguments is None else arguments[process.number])
@@ -281,13 +281,13 @@ class OverlappedCollector:
             process.go_on()
 
     def _seed_of(self, purpose: int, process: int, *moment: int) -> np.random.SeedSequence:
-        # Of the first process environments and explorer draw the numbers of a run in one process.
+        # Environments and explorer of the first process have the same seeds as in a run with one process.
         return seed_of(self._run_seed, purpose, *((process, *moment) if process or moment else ()))
 
     # State
 
     def _state_ahead(self, told: list[dict[str, Any]]) -> dict[str, Any]:
-        """What the processes are, and what they have collected that is not inserted yet."""
+        """Return the states of the processes, and the steps that they have collected and that are not stored yet."""
         envs, slots = self.envs, self._slots
         first = min(state["position"] for state in told)
         return {
@@ -306,7 +306,7 @@ class OverlappedCollector:
         }
 
     def _load_ahead(self, state: Mapping[str, Any]) -> list[int]:
-        """Restore what `_state_ahead` returned; returns the environments whose running episodes are lost."""
+        """Restore the state returned by `_state_ahead`; returns the environments whose running episodes are lost."""
         if state["layout"] is not None and self._slots is None:
             layout = {tuple(path): ArrayKind(dtype, tuple(shape)) for path, dtype, shape in state["layout"]}
             self._make_slots(layout)
@@ -334,7 +334,7 @@ class OverlappedCollector:
         return [env for process, envs in enumerate(lost) for env in self.envs.envs_of(process, envs)]
 
     def _put_steps(self, process: int, arrays: list[NDArray[Any]]) -> None:
-        """Put the steps of a process, (N, E, ...) each, where they wait to be inserted."""
+        """Write the steps of a process, (N, E, ...) each, into the shared memory, to be stored later."""
         slots = self._slots
         if slots is not None:
             for number in range(len(arrays[0])):

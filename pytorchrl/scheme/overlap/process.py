@@ -1,4 +1,4 @@
-"""A process that collects, as the one that learns has it."""
+"""The learner's handle of a collector process."""
 
 import os
 import signal
@@ -17,23 +17,23 @@ from pytorchrl.scheme.overlap.step_slots import StepLayout
 from pytorchrl.scheme.overlap.worker import WorkerParts, serve
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""How long to wait before looking whether the process is still there."""
+"""Interval at which a waiting learner checks that the process is alive."""
 _SECONDS_TO_END = 5.0
-"""A step may have to end before; after that the process is killed."""
+"""Time for the current step to end, after which the process is killed."""
 
 
 class CollectorError(RuntimeError):
-    """A process that collects has ended, though it was not asked to."""
+    """Raised when a collector process has ended unexpectedly."""
 
 
 class CollectorProcess:
-    """Forks off a process that makes environments and collects in them.
+    """Forks a process that makes environments and collects in them.
 
     Args:
-        number: of the process among those that collect.
-        parts: what it is made of.
-        commands: (workers,) int64 in shared memory.
-        written: (workers,) int64 in shared memory.
+        number: index of the process among the collector processes.
+        parts: the factories and shared memory that it uses.
+        commands: (workers,) int64 in shared memory, number of commands sent to each process.
+        written: (workers,) int64 in shared memory, number of steps made by each process.
     """
 
     def __init__(
@@ -45,35 +45,35 @@ class CollectorProcess:
         self._pipe, pipe_of_process = context.Pipe()
         self._may_step, self._has_stepped = context.Semaphore(0), context.Semaphore(0)
         self._finished: deque[Finished] = deque()
-        """Episodes of steps that were not asked for yet."""
+        """Finished episodes of steps that are not stored yet."""
         self._failure: Exception | None = None
-        """What was raised by a step that is not waited for yet."""
+        """Exception of a failed step that is not waited for yet."""
         link = Link(number, pipe_of_process, self._may_step, self._has_stepped, commands, written, os.getpid())
-        # Those of this process: it is here that signals are held back, for the environments of that one too.
+        # Shared with this process, which holds signals back for the environments of the other one as well.
         signals = worker_signals()
         self._process = context.Process(target=serve, args=(link, parts, signals), name=f"collector {number}")
         with warnings.catch_warnings():
-            # Of threads of this process, none of which the other one needs.
+            # The warning is about threads of this process; the forked one needs none of them.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             self._process.start()
         pipe_of_process.close()
 
     @property
     def position(self) -> int:
-        """Steps that it has made since the run began."""
+        """Number of steps that it has made since the run began."""
         return int(self._written[self.number])
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there."""
+        """Whether the process is running."""
         return self._process.is_alive()
 
     def description(self) -> dict[str, Any]:
-        """Wait until its environments are made; returns what there is to know of them.
+        """Wait until its environments are made; returns their attributes.
 
         Raises:
             CollectorError: the process has ended.
-            Exception: what making them raised.
+            Exception: any exception raised by making them.
         """
         message = self._received()
         assert isinstance(message, Made)
@@ -87,7 +87,7 @@ class CollectorProcess:
         return layout
 
     def use_layout(self, layout: StepLayout) -> None:
-        """Let it write the step that it waits with."""
+        """Send the layout for which shared memory was made; the process then writes its first step."""
         send(self._pipe, layout)
 
     def wait_for(self, position: int) -> None:
@@ -95,7 +95,7 @@ class CollectorProcess:
 
         Raises:
             CollectorError: the process has ended.
-            Exception: what the step raised, in its environment perhaps.
+            Exception: any exception raised by the step.
         """
         while not self._has_stepped.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
             if not self.is_alive and not self._has_stepped.acquire(block=False):
@@ -107,38 +107,38 @@ class CollectorProcess:
             raise AssertionError("it neither made the step nor said why not")
 
     def finished(self, position: int) -> list[Any]:
-        """The episodes that ended with a step; asked once, where there are some."""
+        """Return the episodes that ended with a step; call once for each step that ended any."""
         finished = self._finished.popleft() if self._finished else self._next()
         assert isinstance(finished, Finished)
         assert finished.position == position
         return finished.episodes
 
     def finished_later(self) -> list[list[Any]]:
-        """The episodes of steps that were not asked for yet, as far as they have come: (position, episodes)."""
+        """Return the received episodes of steps that are not stored yet, as (position, episodes)."""
         return [[message.position, message.episodes] for message in self._finished]
 
     def put_finished(self, later: list[list[Any]]) -> None:
-        """Restore what :meth:`finished_later` returned."""
+        """Restore the episodes returned by :meth:`finished_later`."""
         self._finished = deque(Finished(*one) for one in later)
 
     def allow(self, steps: int) -> None:
-        """Let it make so many steps more."""
+        """Permit a number of further steps."""
         for _ in range(steps):
             self._may_step.release()
 
     def forget_counts(self) -> None:
-        """Take back what it was allowed, and forget which steps it made; while it waits for :meth:`go_on`."""
+        """Reset the counts of permitted and of made steps to zero, while the process waits for :meth:`go_on`."""
         for counted in (self._may_step, self._has_stepped):
             while counted.acquire(block=False):
                 pass
 
     def count_made(self, steps: int) -> None:
-        """Count steps as made that are to be waited for."""
+        """Count a number of steps as made, for :meth:`wait_for`."""
         for _ in range(steps):
             self._has_stepped.release()
 
     def tell(self, name: str, argument: Any = None) -> None:
-        """Send a command, which it follows between two steps; :meth:`answer` waits for it.
+        """Send a command, which the process executes between two steps; :meth:`answer` returns its result.
 
         Raises:
             CollectorError: the process has ended.
@@ -151,22 +151,22 @@ class CollectorProcess:
         self._may_step.release()
 
     def answer(self) -> Any:
-        """Wait until a command was followed; it then waits for :meth:`go_on`. Raises as :meth:`description`."""
+        """Wait for the result of a command; the process then waits for :meth:`go_on`. Raises as :meth:`description`."""
         message = self._received(keep_failure=True)
         assert isinstance(message, Reply)
         return message.value
 
     def go_on(self) -> None:
-        """Let it go on after a command."""
+        """Let the process continue after a command."""
         with suppress(OSError):
             send(self._pipe, "go on")
 
     def close(self) -> None:
-        """End the process, after the step that it is making; a second call does nothing."""
+        """End the process after its current step; a second call does nothing."""
         if self._pipe.closed:
             return
         with suppress(OSError):
-            # Wherever it waits for a message, this one ends it.
+            # None is the message to stop, wherever the process waits for one.
             send(self._pipe, None)
             self._commands[self.number] += 1
             self._may_step.release()
@@ -178,7 +178,7 @@ class CollectorProcess:
         self._process.close()
 
     def _received(self, *, keep_failure: bool = False) -> Any:
-        """The next message but those of episodes, which are kept; and so is that of a step that failed, if asked."""
+        """Return the next message. Finished episodes are queued, and with ``keep_failure`` a failed step is kept."""
         while True:
             message = self._next()
             if isinstance(message, Finished):

@@ -1,4 +1,4 @@
-"""Arrays in memory that several processes see."""
+"""Arrays in shared memory."""
 
 import mmap
 import os
@@ -20,28 +20,28 @@ class ArrayKind(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Size in bytes."""
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
 
 
 class SharedArrays:
-    """Memory for arrays, shared with the processes that are forked off after it was made.
+    """Memory for arrays, shared with processes that are forked after this object was made.
 
-    How large it is may be found out later. It has no name in the file system, so that nothing is left behind, however
-    the processes end, and is not limited by the size of ``/dev/shm``.
+    Its size is set later, by :meth:`make`. It is an anonymous file, so that nothing is left behind however the
+    processes end, and it is not limited by the size of ``/dev/shm``.
     """
 
     def __init__(self) -> None:
         self._file: int | None = _nameless_file()
 
     def make(self, kinds: Sequence[ArrayKind]) -> list[NDArray[Any]]:
-        """Take as much memory as arrays of these kinds need; returns them, filled with zeros."""
+        """Allocate arrays of these kinds, filled with zeros."""
         assert self._file is not None
         os.ftruncate(self._file, _starts(kinds)[-1])
         return self.map(kinds)
 
     def map(self, kinds: Sequence[ArrayKind]) -> list[NDArray[Any]]:
-        """The arrays that another process has made, once in each process."""
+        """Map the arrays that another process has made; call once in each process."""
         assert self._file is not None
         starts = _starts(kinds)
         memory = mmap.mmap(self._file, starts[-1])
@@ -49,7 +49,7 @@ class SharedArrays:
         return [np.ndarray(kind.shape, kind.dtype, memory, start) for kind, start in zip(kinds, starts, strict=False)]
 
     def close(self) -> None:
-        """Close what arrays are mapped by; they stay as long as they are used."""
+        """Close the file descriptor; mapped arrays stay valid."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -59,7 +59,7 @@ class SharedArrays:
 
 
 def _starts(kinds: Sequence[ArrayKind]) -> list[int]:
-    """Where each array begins, and where the last one ends."""
+    """Return the offset of each array in bytes, and the total size."""
     starts = [0]
     for kind in kinds:
         starts.append(starts[-1] - -kind.nbytes // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES)

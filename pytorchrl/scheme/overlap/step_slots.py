@@ -1,4 +1,4 @@
-"""Steps of the environments in shared memory, on their way from those who collect to the storage."""
+"""A ring of environment steps in shared memory, between collector processes and the storage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,25 +15,25 @@ StepLayout: TypeAlias = Mapping[FieldKey, ArrayKind]
 
 
 def layout_of(arrays: Mapping[FieldKey, NDArray[Any]]) -> StepLayout:
-    """The layout of a step's arrays (E, ...)."""
+    """Return the layout of a step's arrays (E, ...)."""
     return {path: ArrayKind(array.dtype.str, array.shape[1:]) for path, array in arrays.items()}
 
 
 def arrays_of(sample: Sample) -> dict[FieldKey, NDArray[Any]]:
-    """The arrays of a step, by path."""
+    """Return the arrays of a step, by path."""
     return {path: as_array(leaf, path, "Overlapped") for path, leaf in leaves(sample)}
 
 
 class StepSlots:
-    """Room for a number of steps, each of all environments; the next one takes the place of the oldest.
+    """Ring buffer of steps of all environments in shared memory.
 
     Args:
         layout: of a step.
-        slots: how many steps there is room for.
+        slots: capacity in steps.
         num_envs: E, the number of environments.
-        workers: how many processes collect.
-        memory: where it is.
-        is_maker: whether this process takes the memory, which others map.
+        workers: number of collector processes.
+        memory: the shared memory.
+        is_maker: whether this process allocates the memory, which the others map.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class StepSlots:
         """(slots, workers): how many episodes ended with each step."""
 
     def slot(self, position: int) -> int:
-        """Where a step is, counted from 0."""
+        """Return the slot of a step, counted from 0."""
         return position % self._slots
 
     def step(self, position: int) -> dict[str, Any]:
-        """A step as a sample (E, ...), whose arrays are overwritten by a later one."""
+        """Return a step as a sample (E, ...), whose arrays a later step overwrites."""
         slot = self.slot(position)
         return nest({path: array[slot] for path, array in self._arrays.items()})
 
     def write(self, position: int, rows: slice, arrays: Mapping[FieldKey, NDArray[Any]]) -> None:
-        """Set the part of a step that is of some environments."""
+        """Write a step of some environments."""
         slot = self.slot(position)
         for path, array in arrays.items():
-            # Numbers of an info may have another dtype in each step.
+            # The dtype of an info may differ from step to step.
             np.copyto(self._arrays[path][slot, rows], array, casting="same_kind")
 
     def read(self, positions: Sequence[int], rows: slice) -> list[NDArray[Any]]:
-        """Copies (N, E, ...) of all fields of steps, of some environments."""
+        """Return copies (N, E, ...) of all fields of N steps, of some environments."""
         slots = [self.slot(position) for position in positions]
         return [array[slots, rows] for array in self._arrays.values()]

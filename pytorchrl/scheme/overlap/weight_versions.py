@@ -1,4 +1,4 @@
-"""Versions of an actor's weights in shared memory: one process publishes them, others act with them."""
+"""Versions of an actor's weights in shared memory: the learner publishes them, collectors load them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,24 +15,24 @@ _UNKNOWN = np.iinfo(np.int64).min
 
 
 class Progress(NamedTuple):
-    """How far a run had come when weights were published."""
+    """Progress of the run when weights were published."""
 
     steps: int
-    """That schedules follow."""
+    """Environment transitions, for schedules."""
     target_steps: int
     updates: int
-    """Made so far."""
+    """Number of updates made."""
 
 
 class WeightVersions:
-    """The newest versions of an actor's weights, and after which step of the environments each was the newest.
+    """The newest versions of an actor's weights, and which version was the newest after each step.
 
-    Weights after ``n`` steps are those that the learner had when it had made all updates that were due by then.
+    The weights after ``n`` steps are the learner's after all updates that were due by then.
 
     Args:
-        actor: whose weights are published, or replaced by published ones.
-        lead: steps by which collecting may be ahead of learning.
-        versions: how many are kept.
+        actor: its weights are published, or loaded.
+        lead: steps by which collection may be ahead of the updates.
+        versions: number of versions in memory.
     """
 
     def __init__(self, actor: Actor, lead: int, versions: int) -> None:
@@ -42,25 +42,25 @@ class WeightVersions:
         for tensor in actor.state_dict(keep_vars=True).values():
             self._tensors.setdefault(tensor.dtype, []).append(tensor)
         self._newest_after: NDArray[np.int64]
-        """The version after n steps, at n modulo the length."""
+        """The newest version after n steps, at index n modulo the length."""
         self._progress: NDArray[np.int64]
         """(versions, 3)."""
         self._slots: dict[torch.dtype, list[Tensor]]
-        """For each version a vector, of each dtype."""
+        """For each dtype, one flat vector for each version."""
 
     def make(self, memory: SharedArrays) -> None:
-        """Take the memory, for other processes to map."""
+        """Allocate the memory, for other processes to map."""
         self._use(memory.make(self._kinds()))
 
     def map(self, memory: SharedArrays) -> None:
-        """Use the memory that another process took."""
+        """Map the memory that another process allocated."""
         self._use(memory.map(self._kinds()))
 
     def publish(self, version: int, after: int, progress: Progress) -> None:
-        """Copy the actor's weights as the version after so many steps, in the place of the oldest.
+        """Copy the actor's weights over the oldest version, as the newest version after a number of steps.
 
         Raises:
-            RuntimeError: steps may still be made with the oldest; updates were made that were not due.
+            RuntimeError: the oldest version may still be needed, because updates were made that were not due.
         """
         if version - self.versions in {self._at(n) for n in range(max(0, after - self._lead), after)}:
             raise RuntimeError(
@@ -76,12 +76,12 @@ class WeightVersions:
                 if tensors[0].device.type == "cpu":
                     torch.cat(flat, out=vector)
                 else:
-                    # Joined on the device, so that it is waited for once.
+                    # Concatenated on the device, to synchronise with it only once.
                     vector.copy_(torch.cat(flat))
         self.name(version, after)
 
     def load(self, version: int) -> Progress:
-        """Give the actor the weights of a version."""
+        """Load the weights of a version into the actor; returns the progress at that version."""
         slot = version % self.versions
         with torch.no_grad():
             for dtype, tensors in self._tensors.items():
@@ -91,23 +91,23 @@ class WeightVersions:
         return self.progress_of(version)
 
     def progress_of(self, version: int) -> Progress:
-        """How far the run had come when a version was published."""
+        """Return the progress of the run when a version was published."""
         return Progress(*self._progress[version % self.versions].tolist())
 
     def set_target(self, target_steps: int) -> None:
-        """Let the run that versions belong to have another target."""
+        """Set the run's target in all versions."""
         self._progress[:, 1] = target_steps
 
     def name(self, version: int, after: int) -> None:
-        """Say which version is the newest after so many steps."""
+        """Record the newest version after a number of steps."""
         self._newest_after[after % len(self._newest_after)] = version
 
     def version_for(self, step: int) -> int:
-        """The version that a step, counted from 0, is made with."""
+        """Return the version that a step, counted from 0, is made with."""
         return self._at(max(0, step - self._lead))
 
     def state_dict(self, first: int, after: int) -> dict[str, Any]:
-        """What steps from the ``first`` on are made with, as far as it is known after so many steps, and the newest."""
+        """Return the versions for the steps from ``first`` on that are known after ``after`` steps, and the newest."""
         known = {n: self._at(n) for n in range(min(max(0, first - self._lead), after), after + 1)}
         return {
             "newest_after": known,
@@ -137,7 +137,7 @@ class WeightVersions:
     def _kinds(self) -> list[ArrayKind]:
         sizes = {dtype: sum(tensor.numel() for tensor in tensors) for dtype, tensors in self._tensors.items()}
         return [
-            # One more than may be asked for while the next is named.
+            # One entry more than `lead + 1`, as the next is recorded while the others may be read.
             ArrayKind("int64", (self._lead + 2,)),
             ArrayKind("int64", (self.versions, len(Progress._fields))),
             *(ArrayKind("uint8", (self.versions, size * dtype.itemsize)) for dtype, size in sizes.items()),

@@ -1,4 +1,4 @@
-"""What happens in a process that collects."""
+"""The main function of a collector process."""
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from storages.transition import Sample
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """What a process that collects is made of."""
+    """The factories and shared memory of a collector process."""
 
     algo_factory: Factory[Algorithm]
     actor_factory: Factory[Actor]
@@ -36,40 +36,40 @@ class WorkerParts:
 
 
 class Beginning(NamedTuple):
-    """What collecting begins with."""
+    """Arguments with which collection begins."""
 
     lead: int
-    """Steps by which it may be ahead of learning."""
+    """Steps by which collection may be ahead of the updates."""
     slots: int
-    """Steps that there is room for."""
+    """Capacity of the shared memory in steps."""
     versions: int
-    """Of weights that are kept."""
+    """Number of weight versions in memory."""
     workers: int
-    """How many processes collect."""
+    """Number of collector processes."""
     position: int
-    """Index of the first of its environments among all."""
+    """Index of its first environment among all environments."""
     num_envs: int
-    """Of all processes."""
+    """Number of environments of all processes."""
     on_policy: bool
-    """Whether the storage is."""
+    """Whether the storage is on-policy."""
     info_keys: Sequence[str]
-    """Infos that the storage keeps."""
+    """Infos that are stored."""
     env_seed: np.random.SeedSequence
     explorer_seed: np.random.SeedSequence
     noise_seed: np.random.SeedSequence
 
 
 def serve(link: Link, parts: WorkerParts, signals: WorkerSignals) -> None:
-    """Make environments, and collect in them until the learner says to stop or is gone."""
+    """Make environments, and collect in them until the learner stops the process or has ended."""
     signals.heed()
-    # What was inherited belongs to the learner: nothing of it is to be finalised here.
+    # Inherited objects belong to the learner: their finalisers must not run here.
     gc.freeze()
-    # The threads of the learner were not forked off with it, and torch would wait for them.
+    # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.
     torch.set_num_threads(1)
     try:
         try:
             envs = parts.envs_factory()
-        except Exception as error:  # it is raised where the learner is
+        except Exception as error:  # raised again in the learner's process
             link.send_error(error)
             return
         try:
@@ -82,11 +82,11 @@ def serve(link: Link, parts: WorkerParts, signals: WorkerSignals) -> None:
 
 
 class _StoppedError(Exception):
-    """The learner says to stop."""
+    """Raised when the learner stops the process."""
 
 
 class _Worker:
-    """Acts with weights that the learner publishes, and writes steps where it reads them."""
+    """Acts with the weights that the learner publishes, and writes steps into shared memory."""
 
     _beginning: Beginning
     _weights: WeightVersions
@@ -97,15 +97,15 @@ class _Worker:
     def __init__(self, link: Link, parts: WorkerParts, envs: VecEnv) -> None:
         self._link, self._parts, self._envs = link, parts, envs
         self._position = 0
-        """Steps made since the run began."""
+        """Number of steps made since the run began."""
         self._version: int | None = None
-        """Of the weights that it acts with."""
+        """Version of the current weights."""
         self._restored: tuple[int | None, Mapping[str, Any] | None] | None = None
-        """The version of the weights when the run was saved, and statistics of observations that were counted since."""
+        """Weight version when the run was saved, and the observation statistics, updated since that version."""
         self._has_failed = False
 
     def run(self) -> None:
-        """Make steps and follow commands, until the learner says to stop."""
+        """Make steps and execute commands, until the learner stops the process."""
         with suppress(_StoppedError):
             while True:
                 if self._link.wait():
@@ -114,7 +114,7 @@ class _Worker:
                     self._make_step()
 
     def begin(self, beginning: Beginning) -> None:
-        """Begin episodes in all environments."""
+        """Make the algorithm and the collector, and begin episodes in all environments."""
         parts, envs = self._parts, self._envs
         actor = parts.actor_factory("cpu", envs)
         algorithm = parts.algo_factory("cpu", actor, envs)
@@ -130,7 +130,7 @@ class _Worker:
         self._collector.reset(beginning.env_seed)
 
     def state(self, _: None) -> dict[str, Any]:
-        """Everything that the next steps follow from."""
+        """Return the state that determines the next steps."""
         normalization = self._algorithm.actor.normalization
         now = (self._version, None if normalization is None else normalization.state_dict())
         version, counted = self._restored or now
@@ -143,7 +143,7 @@ class _Worker:
         }
 
     def load(self, state: Mapping[str, Any]) -> list[int]:
-        """Restore what :meth:`state` returned; returns the environments whose running episodes are lost."""
+        """Restore the state returned by :meth:`state`; returns the environments whose running episodes are lost."""
         self._position = state["position"]
         self._link.written[self._link.number] = self._position
         self._algorithm.load_random_state(state["random"])
@@ -151,7 +151,7 @@ class _Worker:
         return self._collector.load_state_dict(state["collector"])
 
     def begin_anew(self, at: tuple[int, np.random.SeedSequence, np.random.SeedSequence]) -> None:
-        """Begin new episodes after so many steps, with seeds of environments and explorer, where a state is lost."""
+        """Begin new episodes after the state was lost; ``at`` is (position, seed of environments, of explorer)."""
         self._position, env_seed, explorer_seed = at
         self._link.written[self._link.number] = self._position
         self._version = self._restored = None
@@ -159,7 +159,7 @@ class _Worker:
         self._collector.reset(env_seed)
 
     def map_slots(self, layout: StepLayout) -> None:
-        """Use the memory for steps that the learner has made."""
+        """Map the memory for steps that the learner has allocated."""
         self._writer.slots = self._slots_of(layout)
 
     def _follow_command(self) -> None:
@@ -168,22 +168,22 @@ class _Worker:
             self._link.send(Reply(getattr(self, name)(argument)))
         except LearnerGoneError:
             raise
-        except Exception as error:  # it is raised where the learner is
+        except Exception as error:  # raised again in the learner's process
             self._link.send_error(error)
-        # Until the learner says so it changes what both of them count.
+        # Wait: until it sends "go on", the learner may change the counts that both processes share.
         self._received()
 
     def _make_step(self) -> None:
         link, collector, position = self._link, self._collector, self._position
         self._follow_weights(position)
-        # Schedules follow the steps of all who collect.
+        # Schedules count the steps of all collector processes.
         collector.steps = position * self._beginning.num_envs
         self._writer.position = position
         try:
             finished = collector.step()
         except (LearnerGoneError, _StoppedError):
             raise
-        except Exception as error:  # it is raised where the learner is
+        except Exception as error:  # raised again in the learner's process
             self._has_failed = True
             link.send_error(error, by_step=True)
             link.has_stepped.release()
@@ -211,7 +211,7 @@ class _Worker:
         self._version, self._restored = version, None
 
     def _agree_on(self, layout: StepLayout) -> StepSlots:
-        """The memory for steps of the layout of the first one, which the learner makes."""
+        """Send the layout of the first step; returns the memory for steps once the learner has allocated it."""
         self._link.send(Laid(layout))
         return self._slots_of(self._received())
 
@@ -229,38 +229,38 @@ class _Worker:
 
 
 class _StepWriter:
-    """Takes the place of the storage where steps are collected.
+    """Stands in for the storage in a collector process: writes steps into shared memory.
 
     Args:
-        beginning: what collecting begins with.
-        rows: of the environments here, among all.
-        agree_on: makes the memory for steps, of the layout of the first one.
+        beginning: arguments with which collection begins.
+        rows: indices of this process's environments, among all.
+        agree_on: returns the memory for steps of the layout of the first step.
     """
 
     def __init__(self, beginning: Beginning, rows: slice, agree_on: Callable[[StepLayout], StepSlots]) -> None:
         self.on_policy = beginning.on_policy
         self.info_keys = beginning.info_keys
         self.position = 0
-        """Of the step that is being made."""
+        """Number of the current step."""
         self.slots: StepSlots | None = None
         self._rows = rows
         self._agree_on = agree_on
 
     def insert_transition(self, sample: Sample) -> None:
-        """Write a step (E, ...) of the environments here."""
+        """Write a step (E, ...) of this process's environments."""
         arrays = arrays_of(sample)
         if self.slots is None:
             self.slots = self._agree_on(layout_of(arrays))
         self.slots.write(self.position, self._rows, arrays)
 
     def count_finished(self, worker: int, episodes: int) -> None:
-        """Say how many episodes ended with the step that was written."""
+        """Record how many episodes ended with the step that was written."""
         assert self.slots is not None
         self.slots.finished[self.slots.slot(self.position), worker] = episodes
 
 
 def _description(envs: VecEnv) -> dict[str, Any]:
-    """What there is to know of environments that are in another process."""
+    """Return the attributes of the environments that the learner reads."""
     names = (
         *("observation_space", "action_space", "stacked_frames", "skips_steps"),
         *("is_wrapped", "env_name", "env_spec"),

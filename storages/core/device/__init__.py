@@ -1,1 +1,1 @@
-"""Batches on the device where the algorithm computes: transfer, prefetching, cache."""
+"""Transfer of batches to the algorithm's device, prefetching, and a device cache."""

@@ -1,8 +1,8 @@
-"""Observations and hidden states on the device where the algorithm computes, so that batches of them are made there.
+"""Cache of observations and hidden states on the algorithm's device, where batches of them are gathered.
 
-What is big of a transition is what the actor saw. Of that, the device has a table for each leaf; a batch brings only
-where in the tables its rows are, and the rest of the transition, which is small. What was inserted since the last batch
-is copied into the tables before the next. The ring keeps everything all the same: it is what is saved and sliced.
+Observations are the large part of a transition. The device holds a table for each of their leaves; for a batch, only
+row indices into the tables and the other, small fields are transferred. Steps inserted since the last batch are copied
+into the tables before the next one. The ring still holds everything, and is what is saved and sliced.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,22 +25,22 @@ from storages.transition import BURN_IN, LEAD_OUT, Array, Batch, Sample
 
 _LARGEST_PIECE_BYTES = 2**26
 _ROWS_TO_A_PLACE_ASIDE = 64
-"""Room for so many ends of episodes is made from the beginning; with more, the tables are made anew."""
+"""Rows per initial place for final observations; with more ends of episodes, the tables are allocated again."""
 
 
 class DeviceMemoryError(RuntimeError):
-    """A storage does not fit into the memory of its device."""
+    """A device cache does not fit into the memory of its device."""
 
 
 class DeviceCache(RingObserver):
-    """Tables, on a device, of what a ring's transitions began with and led to.
+    """Tables of a ring's observations and hidden states on a device.
 
-    They are allocated before the first insertion, and anew after rows were loaded or copied.
+    They are allocated before the first insertion, and again after rows were loaded or copied.
 
     Args:
-        ring: what holds the transitions.
-        transfer: the way to the device.
-        on_host: leaves that are gathered on the host, because they are changed before they come to the device.
+        ring: the ring of the transitions.
+        transfer: transfers data to the device.
+        on_host: leaves that are gathered on the host, because they are changed before the transfer.
     """
 
     def __init__(self, ring: Ring, transfer: Transfer, on_host: frozenset[FieldKey] = frozenset()) -> None:
@@ -48,11 +48,11 @@ class DeviceCache(RingObserver):
         self._is_built = False
         self._columns: dict[FieldKey, Column] = {}
         self._path_of: dict[FieldKey, FieldKey] = {}
-        """The column that a leaf is read from: its own, or that of what it follows."""
+        """The column from which a leaf is read: its own, or that of which it is the successor."""
         self._gathered: dict[frozenset[str] | None, tuple[frozenset[FieldKey], list[FieldKey]]] = {}
         self._tables: dict[FieldKey, _Table] = {}
         self._steps = _NO_STEPS
-        """How many steps had been inserted at the last call of :meth:`synchronize`."""
+        """Number of the ring's next step at the last call of :meth:`synchronize`."""
 
     def build(self) -> None:
         """Allocate the tables of the ring's columns.
@@ -83,22 +83,22 @@ class DeviceCache(RingObserver):
             raise
 
     def after_resize(self, ring: Ring) -> None:
-        """Allocate the tables anew, for as many rows as there are now."""
+        """Allocate the tables again, for the new number of rows."""
         self.load_state_dict(ring, {})
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Allocate the tables anew."""
+        """Allocate the tables again."""
         self._is_built, self._tables = False, {}
         if self._ring.layout:
             self.build()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The tables follow from the ring.
+        # The tables are made again from the ring.
         return DeviceCache, (self._ring, self._transfer, self._on_host)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the device's memory."""
+        """Bytes of device memory."""
         return sum(table.values.nbytes for table in self._tables.values())
 
     def gather(
@@ -107,10 +107,10 @@ class DeviceCache(RingObserver):
         keys: set[str] | None = None,
         last: NDArray[np.int64] | None = None,
     ) -> dict[str, Any]:
-        """As :meth:`storages.core.ring.ring.Ring.gather`, but of a leaf that the device has, only where it is.
+        """Gather as :meth:`storages.core.ring.ring.Ring.gather`, with table rows in place of cached values.
 
-        That is (B,) int64, or (B, depth) of a stack of frames, for :meth:`resolve`; it may be cut and reshaped as the
-        values themselves.
+        Table rows are (B,) int64, or (B, depth) for frame stacks. They may be sliced and reshaped like the values, by
+        which :meth:`resolve` replaces them.
         """
         first = np.ascontiguousarray(transitions)
         last = first if last is None else np.ascontiguousarray(last)
@@ -136,7 +136,7 @@ class DeviceCache(RingObserver):
         return fields
 
     def resolve(self, batch: Batch) -> Batch:
-        """The batch with the values of leaves instead of their rows in the tables."""
+        """Return the batch with the values of cached leaves instead of their table rows."""
         return {
             key: self.resolve(value)
             if key in (BURN_IN, LEAD_OUT)
@@ -147,7 +147,7 @@ class DeviceCache(RingObserver):
         }
 
     def synchronize(self) -> None:
-        """Copy what was inserted since the last call; to be called before anything is gathered."""
+        """Copy steps inserted since the last call to the device; must be called before gathering."""
         if not self._is_built:
             self.build()
         with self._transfer.stream():
@@ -161,7 +161,7 @@ class DeviceCache(RingObserver):
         ring = self._ring
         if self._steps == ring.steps:
             return
-        # What the newest step had led to lay in a row that may have begun with something else since.
+        # The row of the newest next observation is copied again: the next step may have overwritten it.
         begin = max(self._steps, ring.first, ring.steps + 1 - ring.rows)
         for first, end in self._pieces(begin, ring.steps + 1):
             slots = slice(first % ring.rows, first % ring.rows + end - first)
@@ -195,7 +195,7 @@ class DeviceCache(RingObserver):
         return self._tables[self._path_of[path]].rows(leaf)
 
     def _wanted(self, keys: set[str] | None) -> tuple[frozenset[FieldKey], list[FieldKey]]:
-        """Leaves of some fields that come from the ring, and those that come from the tables."""
+        """Return the leaves of some fields that are read from the ring, and those from the tables."""
         asked = None if keys is None else frozenset(keys)
         if asked not in self._gathered:
             paths = [path for path in self._ring.layout if asked is None or path[0] in asked]
@@ -206,7 +206,7 @@ class DeviceCache(RingObserver):
         return self._gathered[asked]
 
     def _make_tables(self) -> None:
-        # The old ones, if any, make room first: what is in them comes from the ring again.
+        # Old tables are freed first; their contents are copied from the ring again.
         self._tables = {}
         self._steps = _NO_STEPS
         finals = self._ring.columns.finals
@@ -222,7 +222,7 @@ class DeviceCache(RingObserver):
         self._tables = tables
 
     def _pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Rows [begin, end) in pieces that do not go round the ring, none of them very big."""
+        """Yield rows [begin, end) in pieces of bounded size that do not wrap around the ring."""
         row_bytes = sum(column.width for column in self._columns.values()) * self._ring.envs
         most = max(1, _LARGEST_PIECE_BYTES // max(1, row_bytes))
         while begin < end:
@@ -236,12 +236,12 @@ class DeviceCache(RingObserver):
 
 
 class _Table:
-    """The values of a leaf: of all rows, zeros, and the side tables' entries.
+    """Table of a leaf: the values of all rows, a row of zeros, and the side tables' entries.
 
     Args:
-        column: of the leaf.
+        column: the leaf's column.
         finals: the side table of final observations.
-        name: of the column there.
+        name: name of the column in it.
     """
 
     def __init__(self, column: Column, finals: SideTable, name: str) -> None:
@@ -258,20 +258,20 @@ class _Table:
         self.padding_begin = self._queues[-1].begin
         self._dtype = torch_dtype(column.data.dtype)
         self.values = torch.empty(0)
-        """(rows, ...): as integers with a sign where torch can only keep, but not index, what has none."""
+        """(rows, ...): unsigned integers as signed ones where torch cannot index them."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it needs."""
+        """Bytes of the table, allocated or not."""
         return self._queues[-1].end * self.column.width
 
     @property
     def is_too_small(self) -> bool:
-        """Whether a side table has more entries than there is room for."""
+        """Whether a side table has outgrown its part of the table."""
         return any(queue.side_table.capacity > queue.room for queue in self._queues)
 
     def allocate(self, device: torch.device) -> None:
-        """Take the memory."""
+        """Allocate the table."""
         shape, dtype = (self._queues[-1].end, *self._shape), _SIGNED.get(self._dtype, self._dtype)
         self.values = torch.empty(shape, dtype=dtype, device=device)
         self.values[self._rows].zero_()
@@ -286,20 +286,20 @@ class _Table:
                 self.values.index_copy_(0, arrived["places"], arrived["values"].view(self.values.dtype))
 
     def rows(self, places: torch.Tensor) -> torch.Tensor:
-        """(..., *shape): the values of some rows (...)."""
+        """Return the values (..., *shape) of rows (...)."""
         found = self.values.index_select(0, places.flatten()).view(self._dtype)
         return found.view(*places.shape, *self._shape)
 
 
 class _Queue:
-    """The entries of a side table, in a part of a device table.
+    """The part of a device table that mirrors a side table.
 
     Args:
-        side_table: what is to be there.
-        name: which of its values.
-        begin: the part's first row in the table.
-        room: places that fit.
-        rows_each: rows of the table that a place takes.
+        side_table: the side table.
+        name: name of the values in it.
+        begin: first row of the part.
+        room: capacity of the part, in entries.
+        rows_each: rows per entry.
     """
 
     def __init__(self, side_table: SideTable, name: str, begin: int, room: int, rows_each: int) -> None:
@@ -309,11 +309,11 @@ class _Queue:
         self._places, self._first_missing = 0, 0
 
     def take_new(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Rows of the table (N,), and what is to be there, as bytes."""
+        """Return the rows (N,) of entries added since the last call, and their values as bytes."""
         side_table = self.side_table
         if (side_table.capacity, side_table.next_number) == (self._places, self._first_missing):
             return _NO_ROWS, _NO_VALUES
-        # With another capacity, everything is in another place.
+        # A change of capacity moves all entries.
         first = self._first_missing if self._places == side_table.capacity else 0
         numbers = np.arange(max(first, side_table.oldest), side_table.next_number)
         self._places, self._first_missing = side_table.capacity, side_table.next_number
@@ -328,7 +328,7 @@ _NO_ROWS, _NO_VALUES = np.empty((0,), np.int64), np.empty((0, 0), np.uint8)
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Bytes of a CUDA device's memory that tensors may still take; None for other devices, which say no such thing."""
+    """Return the bytes of memory available to tensors on a CUDA device; None for other devices."""
     if device.type != "cuda":
         return None
     free, _ = torch.cuda.mem_get_info(device)

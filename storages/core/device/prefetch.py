@@ -1,12 +1,11 @@
-"""Prefetching: while the learner computes with one batch, a thread makes the next.
+"""Prefetching of batches by a thread, while the learner computes.
 
-Rows are drawn on the learner's thread, in the order of the batches; only the work that follows from them (gathering,
-relabelling, the transfer to the device) is left to the other thread. Batches therefore do not depend on which thread is
-faster, and are the same as without prefetching. The compiled copies do not hold the interpreter's lock, so they overlap
-with the learner's Python.
+Rows are drawn on the learner's thread, in the order of the batches; only gathering, relabelling and the transfer to
+the device are done by the other thread. Batches therefore do not depend on the threads' timing, and are the same as
+without prefetching. Compiled copies release the GIL, so they overlap with the learner's Python.
 
-It pays where making a batch takes longer than the hand-over between threads, some 0.05 ms: frames and long sequences,
-beside a learner that leaves a processor idle, as one on a GPU does.
+It pays where making a batch takes longer than the hand-over between threads, about 0.05 ms: with frames and long
+sequences, and a learner that leaves a processor idle, as one on a GPU does.
 """
 
 from collections import deque
@@ -25,28 +24,28 @@ Made = TypeVar("Made")
 
 
 class Prefetcher(RingObserver, Generic[Draw, Made]):
-    """Makes batches before they are asked for, and cancels them when what they are made of changes.
+    """Makes batches before they are requested, and cancels them when their sources change.
 
     Args:
-        restore: a method, called with a draw whose batch was not asked for, which restores the random generator to its
-            state before the draw. The prefetcher keeps no reference to the method's object.
+        restore: a method, called with a draw whose batch was not requested, which restores the random generator to its
+            state before the draw. It is weakly referenced.
     """
 
     def __init__(self, restore: Callable[[Draw], None]) -> None:
         self._restore = WeakMethod(restore)
         self._begun: deque[Draw] = deque()
-        """Batches that were begun and not asked for yet."""
+        """Draws of batches that were begun and not requested yet."""
         self._worker: _Worker[Draw, Made] | None = None
         self.turn: object | None = None
-        """Identifies the iterator to which batches that were begun belong; None where there are none."""
+        """Identifies the iterator that owns the batches begun; None where there are none."""
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Cancel."""
+        """Cancel prefetched batches."""
         if self.turn is not None:
             self.cancel()
 
     def before_change(self, ring: Ring, rows: bool) -> None:
-        """Cancel."""
+        """Cancel prefetched batches."""
         self.cancel()
 
     def batches(
@@ -55,18 +54,17 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
         """Yield ``count`` draws and the batches made of them.
 
         Args:
-            draw: called with 1 to ``count``, on the caller's thread; the batch after ``ahead`` others is drawn when the
-                first of these is asked for.
-            make: called with each draw, in order, on another thread. Its exceptions are raised where the batch is asked
-                for.
+            draw: called with 1 to ``count``, on the caller's thread, ``ahead`` batches before the batch is requested.
+            make: called with each draw, in order, on another thread. Its exceptions are raised when the batch is
+                requested.
             count: number of batches.
-            ahead: how many batches are made while the caller uses one, at least 1.
+            ahead: number of batches to prefetch, at least 1.
         """
         turn = object()
         try:
             for number in range(1, count + 1):
                 if self.turn is not turn:
-                    # Another iterator, or a change of what is stored, came between.
+                    # Another iterator, or a change of the storage, has intervened.
                     self.cancel()
                     self.turn = turn
                 if self._worker is None:
@@ -82,11 +80,11 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
 
     @property
     def oldest(self) -> Draw | None:
-        """The draw of the next batch, if it was drawn already."""
+        """The draw of the next batch, if it is prefetched."""
         return self._begun[0] if self._begun else None
 
     def cancel(self) -> None:
-        """Drop batches that were not asked for, and undo their draws; the thread has ended when this returns."""
+        """Drop batches that were not requested, undo their draws, and join the thread."""
         if self.turn is None:
             return
         begun, self._begun, self.turn = self._begun, deque(), None
@@ -98,15 +96,15 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
             restore(begun[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy has no thread, and nothing that was begun.
+        # A copy has no thread and no prefetched batches.
         self.cancel()
         return Prefetcher, (self._restore(),)
 
 
 class _Worker(Generic[Draw, Made]):
-    """A thread that calls a function with one argument after the other.
+    """A thread that applies a function to a queue of arguments.
 
-    It uses plain queues, because the futures of an executor take as long as a batch of small observations.
+    It uses plain queues, because an executor's futures take as long as making a batch of small observations.
 
     Args:
         make: the function.
@@ -125,7 +123,7 @@ class _Worker(Generic[Draw, Made]):
         self._draws.put(draw)
 
     def finished(self) -> Made:
-        """Wait for the oldest result that was not fetched, and return it, or raise its exception."""
+        """Wait for the next result in order, and return it, or raise its exception."""
         made, error = self._finished.get()
         if error is not None:
             raise error
@@ -133,7 +131,7 @@ class _Worker(Generic[Draw, Made]):
         return finished
 
     def stop(self) -> None:
-        """End the thread after the call that is running; drop the other arguments."""
+        """End the thread after the current call; drop the remaining arguments."""
         self._stopped = True
         self._draws.put(None)
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Gathered rows as tensors on the device where the algorithm computes."""
+"""Transfer of batches to the algorithm's device, and of update results back."""
 
 import functools
 import math
@@ -17,26 +17,26 @@ _CPU = torch.device("cpu")
 
 
 class Sent(NamedTuple):
-    """A batch on its way to a device."""
+    """A batch in transfer to a device."""
 
     batch: Batch
     arrived: torch.cuda.Event | None
-    """When it has come there; None where it is there."""
+    """Event at the end of the transfer; None where the batch has arrived."""
 
 
 class Fetched:
-    """Tensors on their way to the host.
+    """Tensors in transfer to the host.
 
     Args:
-        tensors: what they are copied to.
-        arrived: an event after the copies; None where they are done.
+        tensors: host tensors, the targets of the copies.
+        arrived: event after the copies; None where they are done.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor], arrived: Any) -> None:
         self._tensors, self._arrived = tensors, arrived
 
     def arrays(self) -> list[NDArray[Any]]:
-        """The tensors as arrays, once they have arrived."""
+        """Wait for the transfer, and return the tensors as arrays."""
         if self._arrived is not None:
             self._arrived.synchronize()
             self._arrived = None
@@ -49,14 +49,14 @@ class Fetched:
 
 
 class Transfer:
-    """The way of batches to a device, and of what updates say of them back.
+    """Transfers batches to a device, and results of updates back.
 
-    On the CPU the tensors are the gathered arrays themselves. To a CUDA device they go in one piece, out of pinned
-    memory, on a stream of their own: neither the CPU waits for the copy, nor what the device computes meanwhile. Pinned
-    memory is torch's, which hands a piece out again only when the copy out of it is done.
+    On the CPU, tensors share the memory of the gathered arrays. To a CUDA device, a batch is one copy from pinned
+    memory, on a separate stream, so that neither the CPU nor computation on the device waits for it. Pinned memory
+    comes from torch's caching allocator, which reuses a block only when the copy from it is done.
 
     Args:
-        device: where batches land.
+        device: device of the batches.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -66,15 +66,15 @@ class Transfer:
         """Whether the host need not wait for the device."""
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-            # With its number, which other threads would take for that of another device.
+            # With an explicit index, because the current device may differ in other threads.
             self.device = self._stream.device
 
     def send(self, fields: Mapping[str, Any], finish: Callable[[Batch], Batch] | None = None) -> Sent:
         """Begin a batch's transfer, on any thread.
 
         Args:
-            fields: arrays (B, ...), or dicts of such, the caller's alone.
-            finish: what the device makes of them before they are a batch; nothing where None.
+            fields: arrays (B, ...), or dicts of such, not shared with anything else.
+            finish: function applied to the batch on the device; None for none.
         """
         if self._stream is None:
             batch = to_batch(fields, self.device)
@@ -91,22 +91,22 @@ class Transfer:
         return Sent(batch, arrived)
 
     def stream(self) -> AbstractContextManager[Any]:
-        """Within it, what is done on the device is done in the order of the transfers."""
+        """Return a context manager that runs device operations on the stream of the transfers."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def receive(self, sent: Sent) -> Batch:
-        """The batch, for the thread and the stream that compute with it: what they do next waits until it is there."""
+        """Return the batch, after making the current stream wait for its transfer."""
         if sent.arrived is not None:
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(sent.arrived)
             for leaf in _tensors(sent.batch):
-                # Memory of another stream's is not given to anybody else before this one has done with it.
+                # The allocator must not reuse memory of the transfer stream while this stream still uses it.
                 if leaf.is_cuda:
                     leaf.record_stream(stream)
         return sent.batch
 
     def fetch(self, *tensors: torch.Tensor) -> Fetched:
-        """Begin the way of tensors to the host, behind what the device has to do already; it is not waited for."""
+        """Begin an asynchronous copy of tensors to the host, after the work queued on the current stream."""
         if not self.is_asynchronous:
             return Fetched([tensor.detach().cpu().clone() for tensor in tensors], None)
         copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in tensors]
@@ -117,15 +117,15 @@ class Transfer:
         return Fetched(copies, arrived)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy has a stream of its own.
+        # A copy needs its own stream.
         return Transfer, (self.device,)
 
 
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
-    """Tensors on ``device`` of the dtypes that the arrays have.
+    """Convert arrays to tensors of the same dtypes on ``device``.
 
-    The sizes of packed steps stay on the CPU, where torch wants them. The tensors share the arrays' memory where
-    ``device`` is the CPU, so the arrays must be the caller's alone.
+    BATCH_SIZES stays on the CPU, where torch requires it. On the CPU the tensors share the arrays' memory, so the
+    arrays must not be shared with anything else.
     """
     from_numpy = torch.from_numpy
     batch: Batch = {
@@ -136,29 +136,29 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
 
 
 class Place(NamedTuple):
-    """Where, in a piece of memory, an array is."""
+    """Location of an array in packed memory."""
 
     begin: int
-    """In bytes."""
+    """Offset in bytes."""
     shape: tuple[int, ...]
     dtype: torch.dtype
 
 
 class PackedBatch(NamedTuple):
-    """Arrays in one piece of memory."""
+    """Arrays packed into one block of memory."""
 
     memory: torch.Tensor
     """(bytes,) uint8."""
     places: dict[str, Any]
-    """A :class:`Place` for each array, in dicts as the arrays were."""
+    """A :class:`Place` for each array, nested as the arrays were."""
 
     def to(self, device: torch.device) -> "PackedBatch":
-        """The same on another device; out of pinned memory this is not waited for."""
+        """Copy to another device, asynchronously from pinned memory."""
         return PackedBatch(self.memory.to(device, non_blocking=True), self.places)
 
 
 def pack(fields: Mapping[str, Any], pin_memory: bool) -> PackedBatch:
-    """Copies of arrays, in one piece."""
+    """Copy arrays into one block of memory."""
     places, size = _places(fields, 0)
     memory = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
     _write(fields, places, memory.numpy())
@@ -166,7 +166,7 @@ def pack(fields: Mapping[str, Any], pin_memory: bool) -> PackedBatch:
 
 
 def unpack(one: PackedBatch) -> Batch:
-    """Tensors that are parts of the one piece."""
+    """Return tensors that are views of the packed memory."""
     return _parts(one.memory, one.places, {})
 
 
@@ -199,7 +199,7 @@ def _parts(memory: torch.Tensor, places: Mapping[str, Any], of_dtype: dict[torch
         if place.dtype not in of_dtype:
             of_dtype[place.dtype] = memory.view(place.dtype)
         whole = of_dtype[place.dtype]
-        # One call where a slice and a view are two: of ten small fields, that is what a batch takes.
+        # One call instead of a slice and a view: for ten small fields, that matters for the time of a batch.
         batch[key] = whole.as_strided(place.shape, _strides(place.shape), place.begin // whole.itemsize)
     return batch
 
@@ -211,7 +211,7 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @functools.cache
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """Torch's name for a dtype that arrays and tensors have."""
+    """Return the torch dtype that corresponds to a NumPy dtype."""
     return torch.from_numpy(np.empty((0,), dtype)).dtype
 
 

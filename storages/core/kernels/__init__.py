@@ -1,1 +1,1 @@
-"""Compiled loops: numpy arrays in and out, no torch."""
+"""Kernels compiled by numba: numpy arrays in and out, no torch."""

@@ -1,9 +1,9 @@
-"""Compilation of kernels, and the files that keep compiled code for the next process.
+"""Compilation of kernels, and a disk cache of compiled code.
 
-numba's own cache falls short in two ways. It compares a function's own source file alone, although the kernels that a
-function calls and the constants of other modules are compiled into it: where these changed, stale code is loaded. And
-its index of a function's files may name the wrong one, where two processes write at the same time or one is killed
-between two writes. Here a file's name is a hash of all that its code depends on, so that there is no index: a file is
+numba's own cache has two defects. It invalidates code by the function's own source file alone, although the kernels
+that a function calls and constants of other modules are compiled into it: when these change, stale code is loaded. And
+its index of a function's files may name the wrong one, if two processes write at the same time or one is killed between
+two writes. Here a file's name is a hash of everything that its code depends on, so that no index is needed: a file is
 missing, or it is the right one.
 """
 
@@ -25,24 +25,23 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile a function of a few microseconds, which keeps the GIL, or load what an earlier process compiled.
+    """Compile a function of a few microseconds that keeps the GIL, or load it from the cache.
 
-    Beside a thread that works, taking the GIL back costs more than such a function does: an insertion of one
-    environment's step took 10.5 instead of 6.8 microseconds when it released the GIL, and 3.3 instead of 3.1 alone.
+    Beside a busy thread, reacquiring the GIL costs more than such a function: an insertion of one environment's step
+    took 10.5 instead of 6.8 microseconds when it released the GIL, and 3.3 instead of 3.1 without other threads.
     """
     return _compiled(function, "never", nogil=False)
 
 
 def parallel_kernel(function: _Function) -> _Function:
-    """Compile a function whose time grows with a batch or a storage; it runs without the GIL, beside other threads."""
+    """Compile a function whose time grows with the batch or the storage; it releases the GIL."""
     return _compiled(function, "never", nogil=True)
 
 
 def arithmetic_kernel(*, nogil: bool) -> Callable[[_Function], _Function]:
-    """Compile a function of sums and products, which may be added up in any order and rounded less often.
+    """Compile a function with reassociated floating-point sums and fused multiply-adds.
 
-    So a processor multiplies and adds at once, and sums of many products are vectorised: tangents of 131,072 numbers
-    took 34 instead of 49 microseconds.
+    Sums of many products are then vectorised: tangents of 131,072 numbers took 34 instead of 49 microseconds.
 
     Args:
         nogil: as of :func:`parallel_kernel`; False: as of :func:`kernel`.
@@ -51,19 +50,19 @@ def arithmetic_kernel(*, nogil: bool) -> Callable[[_Function], _Function]:
 
 
 def inlined_kernel(function: _Function) -> _Function:
-    """Compile a function as part of each kernel that calls it."""
+    """Compile a function that is inlined into each kernel that calls it."""
     return _compiled(function, "always", nogil=False)
 
 
 class CodeFiles:
-    """Files of a function's compiled code, one for each combination of types of arguments.
+    """Cache files of a function's compiled code, one for each combination of argument types.
 
-    Takes the place of the index and the files that numba writes, by the same methods.
+    Replaces numba's index and data files, with the same methods.
 
     Args:
-        directory: where they are.
-        function: whose code they hold.
-        source_hash: of the sources that the code is compiled from; files of other sources are removed.
+        directory: directory of the files.
+        function: the compiled function.
+        source_hash: hash of the sources that the code is compiled from; files of other sources are removed.
     """
 
     def __init__(self, directory: Path, function: Callable[..., Any], source_hash: str) -> None:
@@ -73,16 +72,16 @@ class CodeFiles:
         self._line = function.__code__.co_firstlineno
 
     def load(self, key: Any) -> Any:
-        """Return what was saved under a key, None where nothing was."""
+        """Return the data saved under a key, or None."""
         try:
             content = self._path(key).read_bytes()
         except OSError:
             return None
         digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(payload).digest() != digest:
-            # Replacing a file is not atomic in a power failure.
+            # A power failure can leave a renamed file incomplete.
             return None
-        # As numba does: a file beside the sources, which its writer could have changed as well.
+        # Unpickling is no further risk: who can write this file could also change the sources beside it.
         saved_key, data = pickle.loads(payload)
         return data if saved_key == key else None
 
@@ -151,18 +150,18 @@ def _compiled(
 
 
 def _source_hash(function: Callable[..., Any]) -> str:
-    """Of all that a function's code depends on: the kernels here, and its own file, where that is another."""
+    """Return a hash of all sources that a function's code depends on: all kernels here, and its own file."""
     path = Path(function.__code__.co_filename)
     return _SOURCE_HASH if path in _SOURCES else hash_of(_SOURCE_HASH.encode(), path.read_bytes())
 
 
 _REORDERED = frozenset({"contract", "reassoc", "nsz"})
-"""Of what LLVM calls fast math, what leaves infinities and what is no number as they are."""
+"""LLVM's fast-math flags that do not affect NaN and infinity."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME_DIGITS = 16
 _SUFFIX = ".kernel"
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
-"""Of all kernels; none where the package lies in an archive."""
+"""Source files of all kernels; empty where the package is imported from an archive."""
 _SOURCE_HASH = hash_of(*(part for path in _SOURCES for part in (path.name.encode(), path.read_bytes())))
-# Where things lie in the memory of Python's and NumPy's objects is compiled into kernels.
+# The memory layout of Python's and NumPy's objects is compiled into kernels.
 _VERSIONS = f"{sys.version} numba {numba.__version__} numpy {np.__version__}".encode()

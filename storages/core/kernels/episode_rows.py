@@ -1,10 +1,10 @@
-"""Which rows belong to one episode, and which episodes may be drawn, kept up to date step by step.
+"""Incremental index of episodes: the first and last step of each row's episode, and the starts that may be drawn.
 
-``first[row]`` is the number of the step in which a row's episode began, ``last[row]`` that of the step which it ended
-or broke off with, :data:`OPEN` while it goes on. Both are (slots, E); step ``t`` lies in slot ``t % slots``.
+``first[row]`` is the number of the first step of a row's episode, ``last[row]`` that of its last step, where it ended
+or was interrupted, :data:`OPEN` while it runs. Both are (slots, E); step ``t`` lies in slot ``t % slots``.
 
-``starts[bounds[0] : bounds[1]]`` are numbers of the transitions that episodes begin with, or pieces of ``longest``
-steps of episodes, in rising order: those that may be drawn.
+``starts[bounds[0] : bounds[1]]`` are the numbers of the first transitions of episodes, or of pieces of ``longest``
+steps, that may be drawn, in increasing order.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from storages.core.kernels.compilation import kernel
 
 OPEN = -1
 ENDLESS = 2**62
-"""A ``longest`` that cuts nothing."""
+"""The ``longest`` for which no episode is cut."""
 
 
 @kernel
@@ -26,10 +26,10 @@ def add_steps(
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Index the steps from ``begin`` to before ``end``, behind those that are known.
+    """Index the steps [``begin``, ``end``), after those that are indexed.
 
     Args:
-        final_numbers: (slots, E) int32, not negative where an episode ended or broke off.
+        final_numbers: (slots, E) int32, not negative where an episode ended or was interrupted.
         begin: number of the first step.
         end: number after the newest.
         oldest: number of the oldest live step.
@@ -53,7 +53,7 @@ def add_steps(
 
 @kernel
 def piece_begins(first: int, step: int, longest: int) -> int:
-    """Number of the step that a step's piece begins with, in an episode that began in step ``first``."""
+    """Return the first step of the piece that contains ``step``, in an episode that began at step ``first``."""
     return step - (step - first) % longest
 
 
@@ -71,26 +71,26 @@ def add_whole(
     bounds: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> int:
-    """Index the steps from ``begin`` to before ``end``, where only whole episodes are drawn.
+    """Index the starts in the steps [``begin``, ``end``), where only whole episodes are drawn.
 
-    An episode is put where it belongs, behind those that began before it: as many are moved as began while it ran, so
-    that a step costs no more, over time, than there are environments.
+    An episode is inserted in the order of starts. That moves the starts of episodes that began while it ran and have
+    ended, so that the amortised cost of a step is proportional to the number of environments.
 
     Args:
         begin: number of the first step.
         end: number after the newest.
         oldest: number of the oldest live step, after all of these were inserted.
-        first: (slots, E), the steps taken up in it.
+        first: (slots, E), with the new steps indexed.
         begins: (slots, E), where an episode begins.
         terminated: (slots, E), where one terminated.
-        truncated: (slots, E), where a limit cut one.
-        longest: steps of a piece.
+        truncated: (slots, E), where one was truncated.
+        longest: maximum number of steps in a piece.
         starts: written; must have room for E more for each step.
         bounds: written.
-        added: (steps * E,), written: those of ``starts`` that are new.
+        added: (steps * E,), written: the new starts.
 
     Returns:
-        How many are new.
+        Number of new starts.
     """
     slots, num_envs = first.shape
     count = 0
@@ -102,7 +102,7 @@ def add_whole(
             begun = first[slot, env]
             start = piece_begins(begun, step, longest)
             ended = terminated[slot, env] or truncated[slot, env] or step - start + 1 == longest
-            # What goes on from another piece need not begin an episode.
+            # A piece after the first one need not begin an episode.
             whole = ended and start >= oldest and (start > begun or begins[start % slots, env])
             if whole:
                 number, place = start * num_envs + env, bounds[1]
@@ -128,24 +128,23 @@ def add_parts(
     added: NDArray[np.int64],
     moved: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """As :func:`add_whole`, where the stored rest of an episode may be drawn, too.
+    """Index starts as :func:`add_whole`, where stored parts of episodes may be drawn, too.
 
-    The first E starts are always those of the oldest step: what is left of an episode whose first steps were
-    overwritten begins there.
+    The first E starts are always those of the oldest step, where partly overwritten episodes begin.
 
     Args:
         begin: number of the first step.
         end: number after the newest.
         oldest: number of the oldest live step.
-        first: (slots, E), the steps taken up in it.
-        longest: steps of a piece.
+        first: (slots, E), with the new steps indexed.
+        longest: maximum number of steps in a piece.
         starts: written; must have room for E more for each step.
         bounds: written.
-        added: (E,), written: those of ``starts`` that are new with the newest step.
-        moved: (E,), written: those that were a step earlier, the oldest then.
+        added: (E,), written: starts that are new with the newest step.
+        moved: (E,), written: starts that moved by a step, because the oldest step was overwritten.
 
     Returns:
-        How many are new, and how many moved, with the newest step.
+        Numbers of new and of moved starts, with the newest step.
     """
     slots, num_envs = first.shape
     num_added, num_moved = 0, 0

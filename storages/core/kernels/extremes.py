@@ -1,8 +1,8 @@
-"""The smallest and the largest mass of a sum tree's leaves, kept as leaves change.
+"""Minimum and maximum mass of a sum tree's leaves, updated as leaves change.
 
-Leaves lie in blocks of 64, of which each has its extremes; these lie in blocks of 64 as well, and so on up to one. As a
-rule a changed leaf is no extreme of its block, neither before nor after: then comparing it with two numbers is all that
-is done. Only where an extreme was taken back is its block looked through.
+A tree with a fan-out of 64: each block of 64 leaves has a minimum and a maximum, each block of 64 blocks too, and so on
+up to the root. Usually a changed leaf is not an extreme of its block, neither before nor after, which two comparisons
+show. Only if it was an extreme and no longer is, is its block searched.
 """
 
 import math
@@ -14,7 +14,7 @@ from storages.core.kernels.compilation import kernel, parallel_kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 SMALLEST, LARGEST = 0, 1
-"""Where, beside each other, a block's smallest mass above 0 (infinity where there is none) and its largest are."""
+"""Offsets of a block's smallest mass above 0 (infinity if there is none) and of its largest mass."""
 
 _BLOCK, _SHIFT = 64, np.uint64(6)
 _ONE = np.uint64(1)
@@ -22,7 +22,7 @@ _ITEM_BYTES = 8
 
 
 def blocks_above(size: int, begin: int) -> NDArray[np.uint64]:
-    """Where, from ``begin`` on, the levels of extremes above ``size`` leaves begin; the root last, then the end."""
+    """Return the offsets of the levels of extremes above ``size`` leaves, from ``begin`` on, and the end; root last."""
     starts, blocks = [begin], size
     while True:
         blocks = -(-blocks // _BLOCK)
@@ -41,15 +41,15 @@ def follow_masses(
     step: int,
     changed: NDArray[np.uint64],
 ) -> None:
-    """Set leaf ``i`` to mass ``i * step``, in this order, and make all extremes those of the leaves.
+    """Set leaves ``leaves[i]`` to ``masses[i * step]``, in this order, and update the extremes.
 
     Args:
         nodes: leaves and, at ``blocks``, extremes; written.
-        blocks: of :func:`blocks_above`.
-        size: how many leaves there are.
+        blocks: result of :func:`blocks_above`.
+        size: number of leaves.
         leaves: (K,), indices in [0, size).
         masses: (K,), at least 0.
-        step: 1, or 0 where there is one mass for all leaves.
+        step: 1, or 0 for one mass for all leaves.
         changed: (K,), overwritten.
     """
     for i in range(leaves.shape[0]):
@@ -78,7 +78,7 @@ def follow_masses(
 
 @parallel_kernel
 def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], size: int) -> None:
-    """Find all extremes anew."""
+    """Recompute all extremes."""
     for block in range(np.int64(blocks[1] - blocks[0]) // 2):
         _look_through_leaves(nodes, size, np.uint64(block), blocks[0] + np.uint64(2 * block))
     for level in range(1, blocks.shape[0] - 1):
@@ -90,7 +90,7 @@ def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], siz
 def _follow_blocks(
     nodes: NDArray[np.float64], blocks: NDArray[np.uint64], changed: NDArray[np.uint64], count: int
 ) -> None:
-    """Follow ``count`` blocks of leaves whose extremes changed, as far up as that changes anything."""
+    """Propagate the changed extremes of ``count`` blocks of leaves upwards, as far as they change anything."""
     for level in range(1, blocks.shape[0] - 1):
         kept = 0
         for i in range(count):
@@ -114,7 +114,7 @@ def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64
 
 @kernel
 def _look_through_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], level: int, block: np.uint64) -> bool:
-    """Find a block's extremes among those of its blocks; whether they are others now."""
+    """Recompute a block's extremes from its child blocks; return whether they changed."""
     first = np.int64(blocks[level - 1]) + np.int64(block) * 2 * _BLOCK
     smallest, largest = math.inf, 0.0
     for position in range(first, min(first + 2 * _BLOCK, np.int64(blocks[level])), 2):

@@ -1,9 +1,10 @@
 """Copies of transitions out of a ring, for any dtypes.
 
-Transition ``n`` lies in row ``n % rows``, the next one of the same environment ``num_envs`` rows further, round the
-ring. Its next observation is that of the next row, or a final observation in :mod:`storages.core.ring.side_table`.
+Transition ``n`` lies in row ``n % rows``, the next one of the same environment ``num_envs`` rows further, modulo
+``rows``. Its next observation is the observation of that row, or a final observation in
+:mod:`storages.core.ring.side_table`.
 
-Random rows lie in no cache, so that a kernel prefetches all that it will read: see
+Random rows are not in the cache, so the kernel prefetches everything that it reads: see
 :func:`storages.core.kernels.memory.prefetch`.
 """
 
@@ -29,7 +30,7 @@ from storages.core.kernels.memory import (
 )
 
 HERE, HERE_FLAG, LAST, LAST_FLAG, FOLLOWING = range(5)
-"""Kinds of fields: of a window's first transition (a flag becomes float32), of its last one, of what followed that."""
+"""Kinds of fields: of a window's first transition, of its last one, and next values; flags become float32."""
 
 FIELD = np.dtype(
     [
@@ -44,15 +45,15 @@ FIELD = np.dtype(
 """One field of a batch."""
 
 REGION = np.dtype([("address", np.int64), ("stride", np.int64), ("width", np.int64)])
-"""Neighbouring bytes of every row, to be prefetched together."""
+"""Contiguous bytes of every row, to be prefetched together."""
 
 PLAN = np.dtype(
     [
         ("fields", np.int64),  # address of (F,) FIELD
         ("field_count", np.int64),
-        ("here", np.int64),  # address of (R,) REGION: what is read in the rows of windows
+        ("here", np.int64),  # address of (R,) REGION: read in the rows of windows
         ("here_count", np.int64),
-        ("following", np.int64),  # address of (R,) REGION: what is read in the rows after windows
+        ("following", np.int64),  # address of (R,) REGION: read in the rows after windows
         ("following_count", np.int64),
         ("final_numbers", np.int64),  # address of the int32 of row 0: its entry in the side table, negative for none
         ("final_stride", np.int64),  # bytes from row to row of these
@@ -60,14 +61,14 @@ PLAN = np.dtype(
         ("envs", np.int64),
     ]
 )
-"""Where the fields of a batch lie, passed as one address."""
+"""Addresses of a batch's fields, passed as one address."""
 
 ALIGNMENT_BYTES = 64
-"""Each field's values begin at a multiple of it."""
+"""Alignment of each field's values."""
 
 _CACHE_LINE_BYTES = 64
 _ROWS_AT_A_TIME = 512
-"""So few that prefetched rows are still in the cache when they are read."""
+"""Block size for which prefetched rows are still in the cache when they are read."""
 
 
 @parallel_kernel
@@ -75,9 +76,9 @@ def gather_fields(plan_address: int, first: NDArray[np.int64], last: NDArray[np.
     """Copy fields of windows into ``out``, one field after the other, each aligned to 64 bytes.
 
     Args:
-        plan_address: of one PLAN.
-        first: (B,) transitions with which windows begin.
-        last: (B,) transitions with which they end; ``first`` itself for windows of one step.
+        plan_address: address of a PLAN.
+        first: (B,) first transitions of windows.
+        last: (B,) last transitions of windows; ``first`` itself for windows of one step.
         out: (bytes,), written.
     """
     plan = carray(pointer(plan_address), 1, PLAN)[0]
@@ -91,16 +92,16 @@ def gather_fields(plan_address: int, first: NDArray[np.int64], last: NDArray[np.
     for begin in range(0, windows, _ROWS_AT_A_TIME):
         count = min(_ROWS_AT_A_TIME, windows - begin)
         for i in range(count):
-            # A division of numbers without a sign takes two thirds of the time.
+            # An unsigned division takes two thirds of the time of a signed one.
             first_rows[i] = np.int64(np.uint64(first[begin + i]) % np.uint64(num_rows))
             _prefetch(here, first_rows[i])
         if address_of(first) == address_of(last):
-            # A slice assigned to a slice takes two seconds to compile.
+            # A slice assignment takes two seconds to compile.
             for i in range(count):
                 last_rows[i] = first_rows[i]
         else:
             for i in range(count):
-                # What is read there says how a window ends, and was read to find the end.
+                # No prefetch: these rows were read to find the ends of windows.
                 last_rows[i] = last[begin + i] % num_rows
         for i in range(count):
             row = last_rows[i] + num_envs
@@ -137,13 +138,13 @@ def following_places(
     final_mask: int,
     places: NDArray[np.int64],
 ) -> None:
-    """Write the places of next observations in a table of rows, one row of zeros, and the side table's entries.
+    """Write the rows of next observations in a device table: all rows, a row of zeros, the side table's entries.
 
     Args:
         last: (B,) transitions.
         num_envs: environments in a step.
         final_numbers: (rows, 1), for each row its entry in the side table, negative for none.
-        final_mask: the side table's capacity, a power of two, less one.
+        final_mask: the side table's capacity, a power of two, minus one.
         places: (B,), written.
     """
     num_rows = final_numbers.shape[0]
@@ -160,7 +161,7 @@ def _prefetch(regions: Any, row: int) -> None:
         address, width = region.address + row * region.stride, region.width
         for offset in range(0, width, _CACHE_LINE_BYTES):
             prefetch_at(address + offset)
-        # What begins within a line ends in one more.
+        # An unaligned region ends in one more cache line.
         prefetch_at(address + width - 1)
 
 

@@ -1,8 +1,8 @@
-"""Insertion of steps into a ring: one call compares a step with the ring, checks it, and copies all of its fields.
+"""Insertion of steps into a ring: one call compares a step with the ring, validates it, and copies all of its fields.
 
 numba unpacks the arrays, in a function compiled for the types of a layout (:func:`compiled_append`), which takes half a
-second for a new layout, once on a machine. Reading NumPy's structs by offset takes 0.3 us less, 2% of a loop that does
-nothing but step CartPole and insert (14.6 us a step), and far less of any training loop: it is not worth its risk.
+second for a new layout, once per machine. Reading NumPy's structs by offset would take 0.3 us less, 2% of a loop that
+only steps CartPole and inserts (14.6 us per step), and far less of any training loop: not worth the risk.
 """
 
 import functools
@@ -41,7 +41,7 @@ FIELD = np.dtype(
         ("final", np.int64),  # address of entry 0 in the side table, for fields with a follower
     ]
 )
-"""One column of the ring, as steps are inserted into it."""
+"""A column of the ring, for insertion."""
 
 QUEUE = np.dtype([("oldest", np.int64), ("next", np.int64)])
 """Numbers of a side table's oldest entry and of the next one."""
@@ -67,13 +67,13 @@ CONTEXT = np.dtype(
         ("status", np.int64),  # written: see STORED
     ]
 )
-"""All that insertion knows of a ring, passed as one address: as arguments, it would take longer to unpack."""
+"""The ring, for insertion; passed as one address, because many arguments take longer to unpack."""
 
 STORED, NEEDS_SLOW_PATH = range(2)
-"""Status of a step. A negative one is minus the entries that the side table lacks; nothing was stored then."""
+"""Status of a step. If negative, nothing was stored, and its absolute value is the entries to reserve."""
 
 LARGEST_NUMBER = 2**31 - 1
-"""Numbers of entries wrap after it; capacities are powers of two, so that the entry stays the same."""
+"""Entry numbers wrap after it; because capacities are powers of two, their places stay the same."""
 
 _LARGEST_PREFETCHED_BYTES = 2**16
 _CACHE_LINE_BYTES = 64
@@ -82,7 +82,7 @@ _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
 class ArrayReader(Protocol):
-    """A kernel compiled for a tuple of arrays of certain types; a tuple of others raises TypeError."""
+    """A kernel compiled for a tuple of arrays of certain types; other types raise TypeError."""
 
     def __call__(self, context: int, step: int, check: bool, arrays: tuple[Any, ...]) -> bool:
         """Return whether the step was stored (or, of :func:`compiled_reader`, whether the shapes fit)."""
@@ -90,13 +90,13 @@ class ArrayReader(Protocol):
 
 @functools.cache
 def compiled_append(array_types: types.BaseTuple) -> ArrayReader:
-    """Return `append` for a tuple of arrays: reads them and stores the step, if it continues the one before it."""
+    """Return a kernel that reads a tuple of arrays and stores the step, if it continues the one before it."""
     return _compiled_for(_append, array_types)
 
 
 @functools.cache
 def compiled_reader(array_types: types.BaseTuple) -> ArrayReader:
-    """Return `read` for a tuple of arrays: writes their addresses into ``sources`` of a context."""
+    """Return a kernel that writes the addresses of a tuple of arrays to ``sources`` of a context."""
     return _compiled_for(_read, array_types)
 
 
@@ -108,9 +108,9 @@ def insert_steps(context: int, step: int, check: bool, steps: int, continues: bo
         context: address of one CONTEXT; ``sources`` point at the first step, and are left at the step that was not
             stored, or at the last one.
         step: number of the first step; step ``t`` lies in row ``t % rows`` of each environment.
-        check: refuse NaN and infinity. A row that continues the one before it was checked as its follower.
+        check: refuse NaN and infinity. Observations that continue the previous step were checked as its next ones.
         steps: number of steps.
-        continues: the first step must begin with the contents of its row, written by the step before it.
+        continues: the observations of the first step must equal its row, written by the step before it.
 
     Returns:
         Number of stored steps.
@@ -151,16 +151,16 @@ def _read(context: int, step: int, check: bool, arrays: tuple[NDArray[Any], ...]
 def _compiled_for(function: Any, array_types: types.BaseTuple) -> ArrayReader:
     compiled: Any = kernel(function)
     compiled.compile((types.int64, types.int64, types.boolean, array_types))
-    # Arrays of other types are to be refused, not to be compiled for.
+    # Arrays of other types must be refused instead of compiled for.
     compiled.disable_compile()
     return cast("ArrayReader", compiled)
 
 
 @kernel
 def insert_step(ring: Any, sources: NDArray[np.int64], step: int, continues: bool, check: bool) -> int:
-    """Store a step, or nothing of it; return its status.
+    """Store a step as a whole or not at all; return its status.
 
-    Final observations of episodes that end go to the side table; entries of the row that is overwritten next are freed.
+    Final observations of ended episodes are copied to the side table; entries of the row overwritten next are freed.
     """
     fields = carray(pointer(ring.fields), ring.field_count, FIELD)
     queue = carray(pointer(ring.queue), 1, QUEUE)[0]
@@ -247,12 +247,12 @@ def _equal(field: Any, source: int, row: int, ended: NDArray[np.bool_]) -> bool:
 
 @kernel
 def all_bytes_finite(source: int, size_bytes: int, float_bytes: int) -> bool:
-    """Return whether no number of ``float_bytes`` bytes is NaN or infinity; of 0 bytes, none is looked at."""
-    # All bits of the exponent are set in NaN and infinity, and in nothing else.
+    """Return whether no float of ``float_bytes`` bytes is NaN or infinity; with 0, nothing is checked."""
+    # All bits of the exponent are set in NaN and infinity only.
     exponent_16, exponent_32, exponent_64 = np.int32(0), np.int32(0), np.int64(0)
     if float_bytes == 4:
         for number in int32s_at(source, size_bytes // 4):
-            # numba computes with 64 bits unless it is converted, which takes three times as long.
+            # Without the conversion, numba computes with 64 bits, which takes three times as long.
             exponent_32 = max(exponent_32, np.int32(number & _EXPONENT_32))
     elif float_bytes == 8:
         for number in int64s_at(source, size_bytes // 8):

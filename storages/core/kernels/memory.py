@@ -1,8 +1,7 @@
 """Access to memory by address, inside compiled code.
 
-A batch is copied from many arrays of many dtypes. By their addresses, one compiled call copies all of them; passed as
-arguments, the arrays would take longer to unpack than to copy. Every address is that of an array which the caller
-keeps alive.
+A batch is copied from many arrays of many dtypes. Given their addresses, one compiled call copies all of them; passed
+as arguments, the arrays would take longer to unpack than to copy. The caller keeps every addressed array alive.
 """
 
 from collections.abc import Callable
@@ -136,15 +135,15 @@ def _storer(number: Any, stored: ir.Type) -> Any:
 
 # Intrinsics are called without the context that their definitions take.
 prefetch_at: Callable[[int | np.signedinteger], None] = _prefetch_at  # type: ignore[assignment]
-"""Ask for the cache line of an address."""
+"""Prefetch the cache line of an address."""
 copy_bytes: Callable[[int, int, int], None] = _copy_bytes  # type: ignore[assignment]
-"""Copy to an address, from an address, so many bytes; the two do not overlap."""
+"""Copy to an address from another a number of bytes; the regions must not overlap."""
 _copy_one_vector: Callable[[int, int], None] = _copy_vector  # type: ignore[assignment]
 address_of: Callable[[NDArray[Any]], int] = _address_of  # type: ignore[assignment]
-"""Where an array begins."""
+"""Return the address of an array's data."""
 read_arrays: Callable[[tuple[NDArray[Any], ...], int, int], bool] = _read_arrays  # type: ignore[assignment]
-"""Write where the arrays of a tuple begin, as int64 from an address on; return whether their shapes are the int64 that
-lie, one after the other, from another address on."""
+"""Write the data addresses of a tuple of arrays as int64 to an address; return whether their concatenated shapes equal
+the int64 at another address."""
 load_byte: Callable[[int], int] = _loader(types.uint8, ir.IntType(8))
 load_int32: Callable[[int], int] = _loader(types.int32, ir.IntType(32))
 load_int64: Callable[[int], int] = _loader(types.int64, ir.IntType(64))
@@ -156,13 +155,13 @@ pointer: Callable[[int], Any] = _pointer_to  # type: ignore[assignment]
 
 
 def data_address(array: NDArray[Any]) -> int:
-    """Return where an array begins."""
+    """Return the address of an array's data, outside of compiled code."""
     return int(array.__array_interface__["data"][0])
 
 
 @inlined_kernel
 def int32s_at(address: int, count: int) -> NDArray[np.int32]:
-    """View ``count`` int32 as an array: a loop over it is vectorized, one over addresses is not."""
+    """View ``count`` int32 as an array, because a loop over an array is vectorised, one over addresses is not."""
     array: NDArray[np.int32] = carray(pointer(address), count, np.int32)
     return array
 
@@ -176,17 +175,17 @@ def int64s_at(address: int, count: int) -> NDArray[np.int64]:
 
 @inlined_kernel
 def prefetch(array: NDArray[Any], row: int, column: int) -> None:
-    """Ask for the cache line of ``array[row, column]``; the array is two-dimensional.
+    """Prefetch the cache line of ``array[row, column]`` of a two-dimensional array.
 
-    Random rows lie in no cache, and a loop that copies one after the other waits for each. Requested in advance, they
-    arrive together: copying 256 rows of 17 numbers out of a million takes 2.4 instead of 11 microseconds.
+    Random rows are not in the cache, and a loop that copies them waits for each. Prefetched, their cache misses
+    overlap: copying 256 rows of 17 numbers out of a million takes 2.4 instead of 11 microseconds.
     """
     prefetch_at(address_of(array) + row * array.strides[0] + column * array.strides[1])
 
 
 @inlined_kernel
 def copy_row(target: int, source: int, width: int) -> None:
-    """Copy as :func:`copy_bytes`, without its call where a row is so short that the call would dominate."""
+    """Copy as :func:`copy_bytes`, but without a call of memcpy for short rows, where the call would dominate."""
     if _VECTOR_BYTES <= width <= _LONGEST_SHORT_ROW_BYTES:
         last = width - _VECTOR_BYTES
         for k in range(0, last, _VECTOR_BYTES):

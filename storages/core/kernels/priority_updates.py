@@ -1,7 +1,4 @@
-"""What errors mean for priorities, in one pass each instead of one array operation after another.
-
-Errors are those of an update, or came with many steps at once.
-"""
+"""Computation of priorities from TD errors, each in one pass instead of several array operations."""
 
 import math
 
@@ -12,12 +9,12 @@ from storages.core.kernels.compilation import inlined_kernel, kernel, parallel_k
 from storages.core.kernels.memory import address_of, prefetch_at
 
 SHIFT_OF_BUCKETS = 14
-"""Bits of an error, as float32, that a histogram of errors leaves out."""
+"""Low bits of an error, as float32, that the histogram of errors ignores."""
 BUCKETS = 1 << (31 - SHIFT_OF_BUCKETS)
 BUCKETS_OF_AN_OCTAVE = 1 << (23 - SHIFT_OF_BUCKETS)
-"""From a power of two to the next."""
+"""Buckets from a power of two to the next."""
 _EXACT, _SIGNIFICANT = 32, 8
-"""Twice a rank is exact below the first number, and has fewer significant bits than the second one from there on."""
+"""Doubled ranks below 32 are exact; others are rounded to a mantissa below 8, three significant bits."""
 
 
 @kernel
@@ -30,7 +27,7 @@ def store_errors(
     rows: NDArray[np.int64],
     magnitudes: NDArray[np.float64],
 ) -> tuple[int, float]:
-    """Store the magnitudes of errors of transitions that are still live; nothing where one is not finite as float32.
+    """Store the magnitudes of errors of live transitions; nothing if an error is not finite as float32.
 
     Args:
         transitions: (B,) numbers.
@@ -38,12 +35,12 @@ def store_errors(
         begin: number of the oldest live transition.
         end: number after the newest.
         stored: (rows,), written: transition ``n`` in row ``n % rows``.
-        rows: (B,), written: the rows of those that are live.
-        magnitudes: (B,), written: what was stored there.
+        rows: (B,), written: the rows of the live transitions.
+        magnitudes: (B,), written: the magnitudes stored there.
 
     Returns:
-        How many are live, and the largest of their magnitudes; of the first error that is not finite, its position
-        less the number of errors, and 0.
+        The number of live transitions and the largest magnitude; if an error is not finite, the position of the first
+        such minus B, and 0.
     """
     count, live, largest = transitions.shape[0], 0, 0.0
     for i in range(count):
@@ -61,7 +58,7 @@ def store_errors(
 
 @kernel
 def effective_sample_size(weights: NDArray[np.float32]) -> float:
-    """``(sum w)**2 / (B sum w**2)`` of weights (B, 1): 1 where all are equal, 1 / B where one is all."""
+    """``(sum w)**2 / (B sum w**2)`` of weights (B, 1): 1 if all are equal, 1 / B if all but one are 0."""
     total, squares = 0.0, 0.0
     for i in range(weights.shape[0]):
         weight = float(weights[i, 0])
@@ -73,7 +70,7 @@ def effective_sample_size(weights: NDArray[np.float32]) -> float:
 
 @kernel
 def mean_of(indices: NDArray[np.int64]) -> float:
-    """Of numbers of transitions (B, 1)."""
+    """Return the mean of transition numbers (B, 1)."""
     total = 0.0
     for i in range(indices.shape[0]):
         total += indices[i, 0]
@@ -91,7 +88,7 @@ def move(
     counts: NDArray[np.signedinteger],
     octaves: NDArray[np.signedinteger],
 ) -> None:
-    """Move leaves (K,) of a histogram to buckets (K,), -1 for none, one after the other; see ``RankTree``."""
+    """Move leaves (K,) to buckets (K,) of a histogram, -1 for none, in this order; see ``RankTree``."""
     for i in range(leaves.shape[0]):
         leaf, bucket = leaves[i], bucket_of[leaves[i]]
         if bucket == to[i]:
@@ -126,7 +123,7 @@ def changed_ranks(
     octaves: NDArray[np.signedinteger],
     ranks: NDArray[np.float32],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Round the mean rank of each bucket, and return the leaves of those whose rank is another now, and the ranks."""
+    """Update the rounded mean rank of each bucket; return the leaves whose rank has changed, and the ranks."""
     changed = np.empty(counts.shape[0], np.int32)
     num_changed, num_leaves, above = 0, 0, 0
     for octave in range(octaves.shape[0] - 1, -1, -1):
@@ -156,7 +153,7 @@ def changed_ranks(
 
 @inlined_kernel
 def _rounded(twice: int) -> np.float32:
-    """Round a rank, of which twice is given."""
+    """Return the rounded rank for a doubled rank."""
     shift = 0
     while twice >= _EXACT and twice >> shift >= _SIGNIFICANT:
         shift += 1
@@ -173,25 +170,25 @@ def errors_of_starts(
     across_episodes: bool,
     eta: float,
 ) -> NDArray[np.float32]:
-    """(K,): ``eta * max + (1 - eta) * mean`` of the magnitudes of the errors of the steps from each start on.
+    """Return (K,): ``eta * max + (1 - eta) * mean`` of the errors' magnitudes over the steps from each start on.
 
     Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section 2.3.
 
     Args:
-        errors: (N,), of the newest transitions, those of a step one after the other.
+        errors: (N,), of the newest transitions, step by step.
         broken: (N,), where the next step does not continue a transition's episode.
-        starts: (K,), positions in them.
+        starts: (K,), positions in ``errors``.
         num_envs: environments in a step.
         longest: steps of a sequence.
-        across_episodes: whether a sequence goes on with the environment's next episode.
-        eta: share of the largest.
+        across_episodes: whether a sequence continues into the environment's next episode.
+        eta: weight of the largest error.
     """
     out = np.empty(starts.shape[0], np.float32)
     for k in range(starts.shape[0]):
         largest, total, steps, position = 0.0, 0.0, 0, starts[k]
         while position < errors.shape[0] and steps < longest:
             magnitude = abs(float(errors[position]))
-            # NaN would not be the largest.
+            # max() would not propagate NaN.
             largest = magnitude if magnitude != magnitude else max(largest, magnitude)
             total += magnitude
             steps += 1

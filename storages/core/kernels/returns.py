@@ -1,9 +1,9 @@
 """Returns and advantages over a rollout: every array is (T, E), time first.
 
-``ends`` is true where the row after is of another episode (or there is none that continues it); there the return
-bootstraps from ``next_values`` instead of the next row. The caller sets ``next_values`` to 0 where the environment
-terminated, and to the value of the final observation where a limit cut the episode. Sums are kept in float64. All
-environments go a step back in time together, so that their additions overlap in the processor.
+``ends`` is true where the next row does not continue the episode; there the return bootstraps from ``next_values``
+instead of the next row. The caller sets ``next_values`` to 0 where the environment terminated, and to the value of the
+final observation where the episode was truncated. Sums are accumulated in float64. The inner loop is over environments,
+so that their additions overlap in the processor.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def generalized_advantages(
     """Write the generalized advantage estimate of every row into ``advantages``.
 
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation" (arXiv 1506.02438),
-    equation 16: ``A_t = delta_t + gamma * lambda * A_{t+1}``, ``delta_t = r_t + gamma * v'_t - v_t``, the recursion
-    broken at every end of an episode.
+    equation 16: ``A_t = delta_t + gamma * lambda * A_{t+1}``, ``delta_t = r_t + gamma * v'_t - v_t``; the recursion
+    restarts at every end of an episode.
     """
     steps, num_envs = rewards.shape
     following = np.zeros(num_envs)
@@ -85,14 +85,14 @@ def vtrace(
 
     Args:
         rewards: (T, E).
-        values: (T, E), V of what each row saw.
-        next_values: (T, E), V of what followed; 0 where the environment terminated.
+        values: (T, E), V of the observations.
+        next_values: (T, E), V of the next observations; 0 where the environment terminated.
         ends: (T, E), where the next row does not continue this one.
-        ratios: (T, E), probability of the action under the current policy over that under the one that acted.
-        gamma: discount factor of one step.
-        rho_bar: largest weight of an error.
-        c_bar: largest weight of what follows.
-        trace_lambda: what follows is weighed down by it.
+        ratios: (T, E), importance ratios of the actions, current policy over behaviour policy.
+        gamma: per-step discount factor.
+        rho_bar: truncation level of the weight of a TD error.
+        c_bar: truncation level of the trace coefficient.
+        trace_lambda: factor of the trace coefficient.
         targets: (T, E), written.
         advantages: (T, E), written.
     """
@@ -127,13 +127,13 @@ def retrace(
 
     Args:
         rewards: (T, E).
-        action_values: (T, E), Q of what each row saw and did.
-        next_values: (T, E), the mean of Q under the current policy in what followed; 0 where the environment
-            terminated.
+        action_values: (T, E), Q of the observations and actions.
+        next_values: (T, E), the expectation of Q under the current policy at the next observations; 0 where the
+            environment terminated.
         ends: (T, E), where the next row does not continue this one.
-        ratios: (T, E), probability of the action under the current policy over that under the one that acted.
-        gamma: discount factor of one step.
-        trace_lambda: 0 trusts the action values, 1 the rewards.
+        ratios: (T, E), importance ratios of the actions, current policy over behaviour policy.
+        gamma: per-step discount factor.
+        trace_lambda: factor of the trace coefficient; 0 for one-step targets.
         targets: (T, E), written.
     """
     steps, num_envs = rewards.shape

@@ -1,4 +1,4 @@
-"""Stacks of frames: stored as single frames by one call that compares and checks them, and put together again.
+"""Frame stacks: validated and stored as single frames by one call, and assembled when they are gathered.
 
 Rows are those of :mod:`storages.core.kernels.gather`.
 """
@@ -23,8 +23,8 @@ from storages.core.kernels.memory import (
 )
 
 REPEAT, ZERO = -1, -2
-"""How a stack is filled up before its stream's first frame: with that frame, with zeros, or else (from 0 on) with the
-padding frames of that number."""
+"""Padding of a stack before the first frame of its stream: that frame, zeros, or (from 0 on) the number of an entry of
+padding frames."""
 
 
 STACK = np.dtype(
@@ -32,24 +32,24 @@ STACK = np.dtype(
         ("frames", np.int64),  # address of the newest frame of row 0
         ("width", np.int64),  # bytes of a frame
         ("depth", np.int64),  # frames in a stack
-        ("newest", np.int64),  # address of the stacks (E, depth * width) that the newest step led to
+        ("newest", np.int64),  # address of the newest step's next stacks (E, depth * width)
         ("before", np.int64),  # address of (rows,) uint8: rows before each that belong to its stream
-        ("padding", np.int64),  # address of (rows,) int32: what fills up the stack whose stream begins in a row
+        ("padding", np.int64),  # address of (rows,) int32: padding of streams that begin in a row, see REPEAT
         ("padding_queue", np.int64),  # address of one QUEUE of padding frames
-        ("source", np.int64),  # which source holds the stacks that a step begins with; the next one, those that follow
+        ("source", np.int64),  # which source holds the stacks of a step; the one after it holds the next stacks
         ("float_bytes", np.int64),  # bytes of each number that must be finite, 0 if none must
         ("final", np.int64),  # address of entry 0 in the side table of final observations
     ]
 )
-"""One column of stacks, as steps are inserted into it."""
+"""A column of stacks, for insertion."""
 
 
 @parallel_kernel
 def insert_steps_with_stacks(context: int, stacks: NDArray[np.void], step: int, check: bool, steps: int) -> int:
-    """Store consecutive steps, up to the first that has to be validated.
+    """Store consecutive steps, up to the first that the slow path must validate.
 
-    That is one that does not continue the step before it, holds NaN or infinity or what is no stack, or begins a stream
-    with frames that are neither zeros nor its first frame.
+    That is a step that does not continue the one before it, is not finite, holds an invalid stack, or begins a stream
+    with padding that is neither zeros nor its first frame.
 
     Args:
         context: as of :func:`storages.core.kernels.insert.insert_steps`.
@@ -89,7 +89,7 @@ def insert_steps_with_stacks(context: int, stacks: NDArray[np.void], step: int, 
             _store(ring, stacks[k], sources, step + stored, starts, ended)
         stored += 1
     for k in range(stacks.shape[0]):
-        # It lies in memory that is not the ring's.
+        # The newest stacks may be in the caller's memory; keep a copy.
         if newest[k] != stacks[k].newest or stored == steps:
             at = sources[stacks[k].source + 1] if stored == steps else newest[k]
             copy_bytes(stacks[k].newest, at, ring.envs * stacks[k].depth * stacks[k].width)
@@ -108,7 +108,7 @@ def _continues(stack: Any, sources: NDArray[np.int64], newest: int, starts: NDAr
         if not starts[env]:
             if not equal_bytes(begins + offset, newest + offset, size):
                 return False
-            # What continues was checked as what followed.
+            # A stack that continues was checked as the next stack of the step before.
             continue
         if _padding_of(begins + offset, stack.depth, width) > REPEAT:
             return False
@@ -148,7 +148,7 @@ def _store(
 
 @kernel
 def _padding_of(stack: int, depth: int, width: int) -> int:
-    """What fills a stack up before its newest frame: REPEAT, ZERO, or 0 for any other frames."""
+    """Return the kind of padding before a stack's newest frame: REPEAT, ZERO, or 0 for any other frames."""
     newest, kind = stack + (depth - 1) * width, REPEAT
     for older in range(depth - 1):
         if not equal_bytes(stack + older * width, newest, width):
@@ -176,7 +176,7 @@ def gather_stacks(
     own: NDArray[np.uint8],
     following: NDArray[np.uint8],
 ) -> None:
-    """Put stacks of the last ``depth`` frames together, the newest last.
+    """Assemble stacks of the last ``depth`` frames, the newest last.
 
     Args:
         frames: (rows, bytes), the newest frame of each observation.
@@ -184,16 +184,16 @@ def gather_stacks(
         finals: (capacity, bytes), newest frames of final observations; entry ``a`` lies in ``a % capacity``.
         final_numbers: (rows, 1), for each row its entry in the side table, negative for none.
         before: (rows, 1), how many rows before this one belong to its stream, at most ``depth - 1``.
-        padding: (rows, 1), what fills a stack up whose stream begins in a row: see :data:`REPEAT`.
+        padding: (rows, 1), padding of streams that begin in a row, see :data:`REPEAT`.
         padding_frames: (places, (depth - 1) * bytes).
         num_envs: environments in a step.
-        first: (B,) transitions.
-        last: (B,) those of which is wanted what followed.
-        own: (B, depth * bytes), written: the stacks of ``first``; (0, ...) where they are not wanted.
-        following: (B, depth * bytes), written: the stacks of what followed ``last``; (0, ...) where not wanted.
+        first: (B,) transitions whose stacks are wanted.
+        last: (B,) transitions whose next stacks are wanted.
+        own: (B, depth * bytes), written: the stacks of ``first``; (0, ...) if not wanted.
+        following: (B, depth * bytes), written: the next stacks of ``last``; (0, ...) if not wanted.
     """
     num_rows, width = frames.shape
-    # One after the other, as the two share most of their frames, which are then at hand.
+    # Both in one loop, because they share most of their frames, which are then in the cache.
     for i in range(first.shape[0]):
         if own.shape[0]:
             row = first[i] % num_rows
@@ -228,7 +228,7 @@ def _older_frames(
     row: int,
     stack: int,
 ) -> None:
-    """Write the frames up to that of a row, in front of the ``newer`` ones of a stack."""
+    """Write a stack's frames up to that of a row, before its ``newer`` last ones."""
     num_rows, width = frames.shape
     older = depth - 1 - newer
     if _lie_together(before, older, num_envs, row):
@@ -255,7 +255,7 @@ def _older_frames(
 
 @inlined_kernel
 def _lie_together(before: NDArray[np.uint8], older: int, num_envs: int, row: int) -> bool:
-    """Whether so many frames before a row's belong to its stream, and lie in the rows before: then one copy will do."""
+    """Return whether the ``older`` frames of a row's stack are contiguous with it, so that one copy suffices."""
     return bool(num_envs == 1 and row >= older and before[row, 0] >= older)
 
 
@@ -270,17 +270,16 @@ def stack_places(
     padding_begin: int,
     places: NDArray[np.int64],
 ) -> None:
-    """Write where the frames up to those of some transitions are, in front of the ``newer`` ones of their stacks.
+    """Write the device table's rows of stacks' frames, up to the frame of each transition.
 
     Args:
         transitions: (B,).
-        newer: how many frames of a stack are newer than the transition's own; these are not written.
+        newer: frames of a stack that are newer than the transition's own; these are not written.
         num_envs: environments in a step.
         before: (rows, 1), how many rows before this one belong to its stream.
-        padding: (rows, 1), what fills a stack up whose stream begins in a row: see
-            :data:`REPEAT`.
-        padding_mask: the number of places of padding less one, which is a power of two.
-        padding_begin: where the first of them is.
+        padding: (rows, 1), padding of streams that begin in a row, see :data:`REPEAT`.
+        padding_mask: capacity of the padding side table, a power of two, minus one.
+        padding_begin: first row of padding frames in the table.
         places: (B, depth), written.
     """
     num_rows, depth = before.shape[0], places.shape[1]
@@ -305,7 +304,7 @@ def stack_places(
 
 @inlined_kernel
 def equal_bytes(first: int, second: int, size_bytes: int) -> bool:
-    """Return whether two pieces of memory hold the same."""
+    """Return whether two blocks of memory are equal."""
     words, different = size_bytes // 8, np.int64(0)
     ours, theirs = int64s_at(first, words), int64s_at(second, words)
     for k in range(words):

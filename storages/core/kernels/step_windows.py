@@ -1,7 +1,7 @@
-"""Windows of n steps and sequences: which steps they have, the sums of their rewards, and the errors of sequences.
+"""N-step windows and sequences: their steps, discounted sums of rewards, and errors of sequences.
 
-Rows are those of :mod:`storages.core.kernels.gather`: what an environment did next lies ``num_envs`` rows further,
-round the ring.
+Rows are those of :mod:`storages.core.kernels.gather`: the next step of an environment is ``num_envs`` rows further,
+modulo the number of rows.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from storages.core.kernels.memory import address_of, prefetch_at
 
 _MOST_PREFETCHED_STEPS = 8
 _WINDOWS_AHEAD = 16
-"""That are asked for before one is followed: no fewer than a processor fetches at once."""
+"""Windows prefetched before one is followed; at least as many as a processor's outstanding cache misses."""
 _LARGEST, _CACHE_LINE_BYTES = 1024, 64
 
 
@@ -31,34 +31,34 @@ def follow(
     discounts: NDArray[np.float32],
     sums: NDArray[np.floating],
 ) -> None:
-    """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
+    """Follow each window for ``longest`` steps, at most to the end of the episode or the newest step.
 
     Args:
-        first: (B,) int64, numbers of the transitions that windows begin with.
-        longest: steps in a window that nothing ends before.
+        first: (B,) int64, numbers of the windows' first transitions.
+        longest: maximum number of steps in a window.
         end: number of the next transition to be inserted.
-        num_envs: how many environments a step has.
+        num_envs: environments in a step.
         final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
-        gamma: discount factor of one step.
+        gamma: per-step discount factor.
         rewards: (rows, 1), the reward in each row.
-        followed: (3, B) int64, written: the rows where windows begin, the steps in each window, and the numbers of the
-            transitions that windows end with.
+        followed: (3, B) int64, written: the windows' first rows, their lengths, and the numbers of their last
+            transitions.
         discounts: (B, 1) float32, written: ``gamma**length``.
-        sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, kept in float64 on the way.
+        sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, accumulated in float64.
     """
     num_rows, windows = final_numbers.shape[0], first.shape[0]
     rows, lengths, last = followed[0], followed[1], followed[2]
     address, record_bytes = address_of(final_numbers), final_numbers.strides[0]
     for ahead in range(windows + _WINDOWS_AHEAD):
         if ahead < windows:
-            # A division of numbers without a sign takes two thirds of the time.
+            # An unsigned division takes two thirds of the time of a signed one.
             rows[ahead] = np.int64(np.uint64(first[ahead]) % np.uint64(num_rows))
             _prefetch_window(address, record_bytes, rows[ahead], longest, num_envs, num_rows)
         i = ahead - _WINDOWS_AHEAD
         if i < 0:
             continue
         row = rows[i]
-        # So many steps are there at all.
+        # No more steps than are stored.
         most = longest if first[i] + (longest - 1) * num_envs < end else (end - 1 - first[i]) // num_envs + 1
         length, discount, total = 1, gamma, 1.0 * rewards[row, 0]
         while length < most and final_numbers[row, 0] < 0:
@@ -84,10 +84,10 @@ def next_steps(
     Args:
         last: (B,) int64, numbers of transitions.
         end: number of the next transition to be inserted.
-        num_envs: how many environments a step has.
+        num_envs: environments in a step.
         final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
-        following: (B,) int64, written: numbers of the transitions that continue them, their own where none does.
-        continued: (B, 1), written: 1 where one does.
+        following: (B,) int64, written: numbers of the continuing transitions, their own where there is none.
+        continued: (B, 1), written: 1 where there is one.
     """
     for i in range(last.shape[0]):
         goes_on = last[i] + num_envs < end and final_numbers[last[i] % final_numbers.shape[0], 0] < 0
@@ -97,7 +97,7 @@ def next_steps(
 
 @kernel
 def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
-    """(B, 1): a discount, 0 where the environment terminated (B, 1), which is 1.0 there."""
+    """Return (B, 1): a discount, or 0 where ``terminated`` (B, 1) is not 0."""
     discounts = np.empty_like(terminated)
     for i in range(terminated.shape[0]):
         discounts[i, 0] = discount if terminated[i, 0] == 0 else 0.0
@@ -106,7 +106,7 @@ def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np
 
 @kernel
 def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32]) -> None:
-    """Make discounts (B, 1) 0 where the environment terminated (B, 1), which is 1.0 there."""
+    """Set discounts (B, 1) to 0 where ``terminated`` (B, 1) is not 0."""
     for i in range(terminated.shape[0]):
         if terminated[i, 0] != 0:
             discounts[i, 0] = 0
@@ -125,22 +125,22 @@ def lay_out(
     real: NDArray[np.float32],
     anew: NDArray[np.float32],
 ) -> None:
-    """Find the ``before`` steps before, and all that fit from there on.
+    """Find the steps of sequences, including ``before`` burn-in steps.
 
-    Where there is no further step (an episode has ended, a stream broke off, nothing newer or older is stored), the
-    last real one is repeated.
+    Where there is no further step (the episode ended or was interrupted, or no newer or older step is stored), the last
+    real one is repeated as padding.
 
     Args:
-        first: (B,) int64, numbers of the transitions that the sequences begin with.
-        before: steps before them.
+        first: (B,) int64, numbers of the sequences' first transitions.
+        before: number of steps before them.
         begin: number of the oldest live transition.
         end: number after the newest.
         num_envs: environments in a step.
-        across_episodes: whether a sequence goes on with the environment's next episode.
+        across_episodes: whether a sequence continues into the environment's next episode.
         final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         transitions: (steps, B) int64, written.
-        real: (steps, B), written: 1 where a step is not a repetition.
-        anew: (steps, B), written: 1 where a step does not continue the one before it, so that memory starts anew.
+        real: (steps, B), written: 1 where a step is not padding.
+        anew: (steps, B), written: 1 where a step does not continue the one before it: the recurrent state is reset.
     """
     rows = final_numbers.shape[0]
     for b in range(first.shape[0]):
@@ -160,7 +160,7 @@ def lay_out(
             if goes_on:
                 earlier = number - num_envs
                 goes_on = earlier >= begin and final_numbers[earlier % rows, 0] < 0
-                # What comes after repetitions must not remember them.
+                # The recurrent state is reset after padding at the front.
                 anew[t + 1, b] = 0.0 if goes_on else 1.0
                 if goes_on:
                     number = earlier
@@ -173,12 +173,12 @@ def lay_out(
 def sequence_errors(
     errors: NDArray[np.floating], of: NDArray[np.int64], num_sequences: int, eta: float
 ) -> NDArray[np.float32]:
-    """(B,): ``eta * max + (1 - eta) * mean`` of the magnitudes of the errors (N,) of steps, each of a sequence (N,).
+    """Return (B,): ``eta * max + (1 - eta) * mean`` of the magnitudes of errors (N,) of the sequences ``of`` (N,).
 
     Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section 2.3.
 
     Raises:
-        IndexError: a step is of none of the sequences.
+        IndexError: an index in ``of`` is not that of a sequence.
     """
     largest, totals = np.zeros(num_sequences), np.zeros(num_sequences)
     steps = np.zeros(num_sequences, np.int64)
@@ -197,15 +197,15 @@ def sequence_errors(
 
 @inlined_kernel
 def _prefetch_window(address: int, record_bytes: int, row: int, steps: int, num_envs: int, num_rows: int) -> None:
-    """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next.
+    """Prefetch the entry numbers of a window's rows, and the whole records of its first row and of the row after it.
 
     Args:
-        address: of what says whether row 0 is followed, the last bytes of its record.
-        record_bytes: from row to row.
-        row: that the window begins in.
-        steps: of the window, if nothing ends it before.
-        num_envs: how many environments a step has.
-        num_rows: of the ring.
+        address: of the entry number of row 0, the last bytes of its record.
+        record_bytes: bytes from row to row.
+        row: first row of the window.
+        steps: maximum number of steps in the window.
+        num_envs: environments in a step.
+        num_rows: rows of the ring.
     """
     whole = min(record_bytes, _LARGEST)
     for step in range(min(steps, _MOST_PREFETCHED_STEPS) + 1):

@@ -1,16 +1,15 @@
-"""Drawing leaves in proportion to their masses: what prioritised replay chooses rows by.
+"""Sum tree for prioritised sampling: draws leaves in proportion to their masses.
 
-A tree over the leaves: inner nodes hold the sum of what is below them. Memory latency is most of the cost, and three
-things hide it. Nodes have eight children, because a cache line holds eight float64: a search among a million leaves
-reads seven lines instead of twenty. A batch goes through the tree level by level, not leaf by leaf: searches do not
-wait for each other. And each search asks for the line that it will read on the next level, so that it is there when its
-turn comes. ``benchmarks/storages/sum_tree.py`` has the comparison with other arrangements.
+Inner nodes hold the sum of their children. Memory latency dominates the cost, and three measures hide it. Nodes have
+eight children, because a cache line holds eight float64: a search among a million leaves reads seven lines instead of
+twenty. A batch descends level by level, not leaf by leaf, so that searches do not wait for each other. And each search
+prefetches the line that it will read on the next level. ``benchmarks/storages/sum_tree.py`` compares other layouts.
 
-What is above a changed leaf is computed anew from children, never by adding a difference: nothing drifts, and the tree
-is a function of its leaves alone.
+The sums above a changed leaf are recomputed from children, never updated by a difference: there is no drift, and the
+tree is a function of its leaves alone.
 
-Everything lies in one array of float64, level by level: the leaves, the sums of each eight of them, and so on up to the
-root; then the smallest and largest masses, which :mod:`storages.core.kernels.extremes` finds.
+All nodes are in one array of float64, level by level: the leaves, the sums of each eight of them, and so on up to the
+root; then the minima and maxima of :mod:`storages.core.kernels.extremes`.
 """
 
 from typing import Any, Self
@@ -23,9 +22,9 @@ from storages.core.kernels.extremes import LARGEST, SMALLEST, blocks_above, foll
 from storages.core.kernels.memory import address_of, prefetch_at
 
 LARGEST_MASS = 1e280
-"""No leaf may be heavier, so that no sum of masses overflows."""
+"""Largest mass of a leaf, so that no sum of masses overflows."""
 
-# Unsigned, because numba tests every signed index for being negative, and mixes with signed numbers to floats.
+# Unsigned, because numba checks every signed index for being negative, and mixed signedness becomes float64.
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _FOUR, _FAN_OUT, _SHIFT = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(3)
 _CACHE_LINE, _ITEM_BYTES = 64, 8
@@ -34,12 +33,12 @@ _OF_A_STRETCH = -1
 
 
 class SumTree:
-    """Masses over a fixed number of leaves: set many, draw many, in O(log n) each and without the GIL.
+    """Sum tree over a fixed number of leaves: batched updates and draws in O(log n) each, without the GIL.
 
-    A tree has no lock: threads that share one take turns. Copies and pickles hold the leaves and nothing else.
+    A tree has no lock: threads that share one must synchronise. Copies and pickles hold the leaves alone.
 
     Args:
-        size: how many leaves there are, at least 1. All masses are 0 at first.
+        size: number of leaves, at least 1. All masses are 0 at first.
 
     Raises:
         ValueError: there would be no leaf.
@@ -52,7 +51,7 @@ class SumTree:
 
     @classmethod
     def from_leaves(cls, leaves: NDArray[np.floating]) -> Self:
-        """The tree over these masses, in O(n): the same one that ``set`` makes of them.
+        """Build the tree over these masses in O(n), bitwise equal to one made by ``set``.
 
         Args:
             leaves: (n,), masses, converted to float64.
@@ -70,7 +69,7 @@ class SumTree:
         return self.size
 
     def __getstate__(self) -> dict[str, Any]:
-        # The nodes begin with a cache line; a copy of them would begin anywhere.
+        # The nodes are aligned to a cache line; a copy of them would not be.
         return {"leaves": self.leaves}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -79,7 +78,7 @@ class SumTree:
 
     @property
     def leaves(self) -> NDArray[np.float64]:
-        """A copy of all masses, (size,) float64: ``from_leaves`` makes the same tree of it."""
+        """A copy of all masses, (size,) float64, from which ``from_leaves`` builds the same tree."""
         return self._nodes[: self.size].copy()
 
     @property
@@ -89,7 +88,7 @@ class SumTree:
 
     @property
     def minimum(self) -> float:
-        """The smallest mass that is not 0; infinity where all are."""
+        """The smallest mass that is not 0; infinity if all are 0."""
         return float(self._nodes[self._extremes + SMALLEST])
 
     @property
@@ -99,11 +98,11 @@ class SumTree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the tree takes: about 1.2 times its leaves."""
+        """Bytes of memory: about 1.2 times those of the leaves."""
         return self._nodes.nbytes + self._levels.nbytes + self._blocks.nbytes
 
     def fill(self, masses: NDArray[np.floating]) -> None:
-        """Give all leaves new masses, in O(n).
+        """Set the masses of all leaves, in O(n).
 
         Args:
             masses: (size,).
@@ -124,7 +123,7 @@ class SumTree:
         self._fill(0.0)
 
     def set(self, leaves: NDArray[np.integer], masses: ArrayLike) -> None:
-        """Give leaves new masses. Of a leaf that is named more than once, the last mass stays.
+        """Set the masses of leaves; if a leaf is repeated, its last mass stays.
 
         Args:
             leaves: (K,), indices in [0, size).
@@ -154,13 +153,13 @@ class SumTree:
             raise _mass_error(wrong, float(values[wrong * step]))
 
     def set_stretch(self, first: int, count: int, mass: float, cleared: int) -> None:
-        """Give leaves that follow each other one mass, and those after them none; numbers go round the leaves.
+        """Set consecutive leaves to one mass, and those after them to 0; indices wrap around.
 
         Args:
             first: the first leaf, in [0, size).
-            count: how many get the mass.
+            count: number of leaves to set.
             mass: at least 0 and at most ``LARGEST_MASS``.
-            cleared: how many after them get none.
+            cleared: number of leaves after them to set to 0.
 
         Raises:
             ValueError: the mass is negative, NaN or above ``LARGEST_MASS``, or there are fewer leaves. Nothing was set.
@@ -175,18 +174,18 @@ class SumTree:
         _set_leaves(self._nodes, self._levels, self._blocks, self.size, self._stretch, self._mass, _OF_A_STRETCH)
 
     def masses_of(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(K,): the masses of leaves (K,)."""
+        """Return the masses (K,) of leaves (K,)."""
         return self._nodes[: self.size][leaves]
 
     def mass(self, first: int = 0, last: int | None = None) -> float:
-        """The sum of the masses of a window.
+        """Return the total mass of a window.
 
         Args:
             first: number of the window's first leaf.
             last: number after its last one; see ``sample``.
 
         Raises:
-            ValueError: the numbers are no window.
+            ValueError: the numbers are not a valid window.
         """
         return float(_window_mass(self._nodes, self._levels, self.size, *self._window(first, last)))
 
@@ -195,23 +194,22 @@ class SumTree:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Draw leaves in proportion to their masses, with replacement; never one of mass 0.
 
-        Only leaves of a window, if asked: the numbers [first, last), where number ``n`` names leaf ``n % size``. So a
-        window may pass the end of the leaves and go on at leaf 0, and what lies in a ring that has wrapped keeps the
-        numbers that it has there.
+        Draws may be limited to a window: the numbers [first, last), where number ``n`` is leaf ``n % size``. A window
+        may wrap around the end of the leaves, so that the numbers of a ring buffer can be used as they are.
 
         Args:
-            uniforms: (B,), random numbers in [0, 1), which decide what is drawn.
+            uniforms: (B,), random numbers in [0, 1), which determine the draws.
             first: number of the window's first leaf.
-            last: number after its last one, at most ``first + size``, which is what None stands for.
-            stratified: make draw ``i`` in the ``i``-th of B equal parts of the mass (Schaul et al., arXiv 1511.05952,
-                appendix B.2.1), in the order of the window; a window of all leaves begins with leaf 0. Otherwise draws
-                are independent.
+            last: number after its last one, at most ``first + size``, which is the default.
+            stratified: take draw ``i`` from the ``i``-th of B equal strata of the mass (Schaul et al., arXiv
+                1511.05952, appendix B.2.1), in the order of the window; a window of all leaves begins with leaf 0.
+                Otherwise draws are independent.
 
         Returns:
             The numbers of the leaves drawn, (B,) int64, in [first, last), and their masses, (B,) float64.
 
         Raises:
-            ValueError: the numbers are no window, or it has no mass, or a random number is outside [0, 1).
+            ValueError: the window is invalid or has no mass, or a random number is outside [0, 1).
         """
         first, last = self._window(first, last)
         uniforms = np.ascontiguousarray(uniforms, np.float64)
@@ -241,11 +239,11 @@ class SumTree:
 
     def _allocate(self, size: int) -> None:
         self.size = size
-        """How many leaves there are."""
+        """Number of leaves."""
         self._levels = _layout(size)
         self._blocks = blocks_above(size, int(self._levels[-1]))
         self._nodes = _aligned_zeros(int(self._blocks[-1]))
-        # Handed to compiled code; made once, because that takes as long as the call.
+        # Arguments of compiled code; allocated once, because that takes as long as the call.
         self._stretch, self._mass = np.zeros(3, np.int64), np.zeros(1)
         self._root = int(self._levels[-2])
         self._extremes = int(self._blocks[-2])
@@ -265,7 +263,7 @@ def _mass_error(position: int, mass: float) -> ValueError:
 
 
 def _layout(size: int) -> NDArray[np.uint64]:
-    """Where the levels begin, the leaves first, the root last, and where that ends; each begins with a group."""
+    """Return the offsets of the levels, leaves first, root last, and the end; levels are padded to whole groups."""
     starts, nodes = [0], size
     while True:
         groups = -(-nodes // int(_FAN_OUT))
@@ -284,7 +282,7 @@ def _aligned_zeros(length: int) -> NDArray[np.float64]:
 
 @inlined_kernel
 def _prefetch(nodes: NDArray[np.float64], index: np.uint64) -> None:
-    """Have the cache line of ``nodes[index]`` fetched; nothing waits for it."""
+    """Prefetch the cache line of ``nodes[index]``."""
     prefetch_at(address_of(nodes) + np.int64(index) * _ITEM_BYTES)
 
 
@@ -298,15 +296,15 @@ def _set_leaves(
     masses: NDArray[np.float64],
     step: int,
 ) -> int:
-    """Set leaf ``i`` to mass ``i * step``; or set none and return the first position that is wrong. -1 if none is.
+    """Set ``leaves[i]`` to ``masses[i * step]``; or set none and return the first invalid position. -1 if none is.
 
-    Where ``step`` is ``_OF_A_STRETCH``, ``leaves`` are a first one, how many from there on get the mass, and how many
-    after them none. A function of its own would take a second more to compile, with all that it calls.
+    Where ``step`` is ``_OF_A_STRETCH``, ``leaves`` are the first leaf, the number to set and the number to clear of
+    :meth:`SumTree.set_stretch`. A separate function, with all that it calls, would take a second more to compile.
     """
     if step == _OF_A_STRETCH:
         leaves, masses, step = *_expanded(leaves, masses[0], size), 1
     for i in range(leaves.shape[0]):
-        # A NaN passes no comparison.
+        # NaN fails every comparison.
         if not (0 <= leaves[i] < size and 0.0 <= masses[i * step] <= LARGEST_MASS):
             return i
         leaf = np.uint64(leaves[i])
@@ -337,7 +335,7 @@ def _expanded(stretch: NDArray[np.int64], mass: float, size: int) -> tuple[NDArr
 
 @parallel_kernel
 def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) -> None:
-    """Compute anew all sums."""
+    """Recompute all sums."""
     groups = np.empty((size + 7) // 8, np.uint64)
     for i in range(groups.shape[0]):
         groups[i] = i
@@ -348,14 +346,14 @@ def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) 
 def _update_sums(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int, size: int
 ) -> None:
-    """Compute anew the sums above ``count`` groups of leaves; all of them if that is how many groups there are.
+    """Recompute the sums above ``count`` groups of leaves, or all sums if there are no more groups than that.
 
-    ``groups`` is overwritten unless it names all.
+    ``groups`` is overwritten unless all sums are recomputed.
     """
     top = levels.shape[0] - 2
     there_are = size
     for level in range(top):
-        # The way up from a big batch soon meets every node, most of them more than once.
+        # The paths of a big batch soon cover every node, so that all nodes of a level are quicker to recompute.
         there_are = (there_are + 7) // 8
         every = count >= there_are
         if every:
@@ -366,7 +364,7 @@ def _update_sums(
             first = levels[level] + (group << _SHIFT)
             nodes[levels[level + 1] + group] = _sum_of_four(nodes, first) + _sum_of_four(nodes, first + _FOUR)
             parents = group >> _SHIFT
-            # Leaves that were drawn in strata come in order, so that neighbours share parents.
+            # Stratified draws are in order, so that neighbours share parents.
             if not every and parents != latest:
                 groups[kept] = latest = parents
                 kept += 1
@@ -394,7 +392,7 @@ def _draw(
     numbers: NDArray[np.int64],
     masses: NDArray[np.float64],
 ) -> int:
-    """Write what was drawn; or return the first position that is wrong, or ``_NO_MASS``. -1 if all is well."""
+    """Write the draws and return -1; or return the first invalid position, or ``_NO_MASS``."""
     draws = uniforms.shape[0]
     for i in range(draws):
         if not 0.0 <= uniforms[i] < 1.0:
@@ -409,7 +407,7 @@ def _draw(
         for j in range(1, count):
             piece += bounds[j] <= mass
         heights[i], reached[i], masses[i] = piece_levels[piece], pieces[piece], mass - bounds[piece]
-    # Halves, quarters and eighths of a group are compared, without a branch: which one it is cannot be foreseen.
+    # Binary search within a group, without branches, which would be unpredictable.
     for level in range(levels.shape[0] - 3, -1, -1):
         start, below = levels[level], levels[level - 1] if level > 0 else _ZERO
         for i in range(draws):
@@ -425,7 +423,7 @@ def _draw(
                 child += np.uint64(eighth <= mass)
                 mass -= eighth if eighth <= mass else 0.0
                 while not nodes[group + child] > 0.0:
-                    # Rounding left a little more mass than there is: then it is the end of what there is.
+                    # Rounding may leave more mass than the group has; then take its last leaf or node with mass.
                     child -= _ONE
                     mass = nodes[group + child]
                 masses[i] = mass
@@ -450,10 +448,10 @@ def _window_mass(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: i
 def _pieces(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, first: int, last: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64], int, float]:
-    """The fewest live nodes that a window consists of: levels, nodes, masses before each; how many, and their mass.
+    """Return the fewest nodes with mass that cover a window: levels, nodes, masses before each; their number and mass.
 
-    A window's mass is the sum of its pieces, not a difference of sums up to its ends: these can be so much heavier than
-    the window that nothing of it is left.
+    A window's mass is the sum of these pieces, not a difference of prefix sums, which can be so much larger than the
+    window's mass that it cancels completely.
     """
     most = 4 * 7 * levels.shape[0]
     at, pieces, bounds = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty(most, np.float64)
@@ -468,11 +466,11 @@ def _pieces(
         if left >= right:
             continue
         if right == size:
-            # There is nothing behind the end, so that pieces may reach behind it.
+            # Nodes beyond the last leaf have no mass, so that pieces may reach beyond it.
             right = 1 << (3 * top)
         level, rising = 0, True
         while level >= 0:
-            # Up along the left end until what remains has one parent, then down along the right end.
+            # Ascend along the left end until one parent remains, then descend along the right end.
             stop = right >> (3 * level)
             if rising:
                 start = left

@@ -1,7 +1,6 @@
 """Uniform integers from the raw bits of a generator.
 
-``Generator.integers`` takes 5 microseconds for a batch's 256 rows, most of it before the first number is drawn; this
-takes less than half of that.
+``Generator.integers`` takes 5 microseconds for 256 rows of a batch, most of it overhead; this takes less than half.
 """
 
 import numpy as np
@@ -13,16 +12,15 @@ _LARGEST_RANGE = 2**32
 
 
 def uniform_integers(generator: np.random.Generator, low: int, high: int, count: int) -> NDArray[np.int64]:
-    """(count,): integers of [low, high), drawn uniformly with replacement.
+    """Draw (count,) integers of [low, high), uniformly with replacement.
 
-    Each takes 64 random bits, so that probabilities differ from ``1 / (high - low)`` by a share of at most
-    ``(high - low) / 2**64``.
+    Each uses 64 random bits, so that the relative error of its probability is at most ``(high - low) / 2**64``.
 
     Args:
-        generator: one whose raw output has 64 bits, as that of ``numpy.random.default_rng``.
+        generator: one with 64-bit raw output, such as ``numpy.random.default_rng``.
         low: the smallest integer.
         high: the largest one plus 1, above ``low``.
-        count: how many.
+        count: number of integers.
     """
     size = high - low
     if not 0 < size <= _LARGEST_RANGE:

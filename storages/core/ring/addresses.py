@@ -1,4 +1,4 @@
-"""Machine addresses of a ring's memory, as compiled code reads and writes it."""
+"""Memory addresses of a ring's arrays, for compiled code."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from storages.core.ring.side_table import SideTable
 from storages.transition import ACT, DONE, DONE2, FLAGS, IREW, IVAL, LOGP, OBS, OBS2, REW, TRUNC2, VAL
 
 Selection: TypeAlias = frozenset[str | FieldKey]
-"""Names of fields, of which all leaves are meant, and keys of single leaves."""
+"""Names of fields, for all of their leaves, and keys of single leaves."""
 
 _LARGEST_PREFETCHED_BYTES = 1024
 """Beyond it, the processor's own prefetching suffices."""
 
 
 class AddressTable:
-    """Every address that compiled code has of a ring's columns and of its side table.
+    """All addresses of a ring's columns and side table that compiled code uses.
 
-    The columns' arrays never move; the side table's do when it grows. The owner then makes a new table, so that no
-    address outlives its array.
+    The columns' arrays never move; those of the side table do when it grows. The owner then makes a new table, so that
+    no address outlives its array.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
         columns: the columns that samples fill.
         computed: columns of computed fields; the owner calls `find_plans` when these change.
         finals: the side table of final observations.
-        ended: (E,) bool, whose episodes ended in the newest step.
+        ended: (E,) bool, whether each episode ended in the newest step.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AddressTable:
     ) -> None:
         self._columns, self._computed, self._finals = columns, computed, finals
         self.keys: list[FieldKey] = []
-        """The leaves that a step has, in the order of ``sources``."""
+        """The leaves of a step, in the order of ``sources``."""
         fields: list[tuple[int, ...]] = []
         for key, column in columns.items():
             source = len(self.keys)
@@ -61,12 +61,12 @@ class AddressTable:
         layouts = [layout[key] for key in self.keys]
         self._fields = np.array(fields, insert.FIELD)
         self.sources = np.zeros(len(self.keys), np.int64)
-        """(S,): where the arrays of the step lie that is inserted."""
+        """(S,): addresses of the arrays of the step to insert."""
         self.step_bytes = np.array([envs * leaf.count * leaf.dtype.itemsize for leaf in layouts], np.int64)
-        """(S,): bytes of a step in each of them."""
+        """(S,): bytes of a step in each source."""
         self._lengths = np.array([length for leaf in layouts for length in (envs, *leaf.shape)], np.int64)
         self.context = np.zeros(1, insert.CONTEXT)
-        """What insertion knows of the ring."""
+        """The CONTEXT of compiled insertion."""
         context = self.context[0]
         context["fields"], context["field_count"] = data_address(self._fields), len(fields)
         context["sources"], context["source_count"] = data_address(self.sources), len(self.keys)
@@ -82,12 +82,12 @@ class AddressTable:
         self.find_plans()
 
     def find_plans(self) -> None:
-        """Take the plans that were made when there were the computed fields that there are now."""
+        """Select the gather plans that were made for the present set of computed fields."""
         self.plans = self._plans.setdefault(tuple(self._computed), {})
-        """By what is gathered: None for everything."""
+        """Plans by selection; None is everything."""
 
     def plan(self, wanted: Selection | None) -> "GatherPlan":
-        """Make a plan of gathering leaves, and keep it."""
+        """Make and cache the plan for gathering a selection."""
         fields: list[tuple[int, ...]] = []
         leaves: list[_Leaf] = []
         stacks: list[_Stack] = []
@@ -115,7 +115,7 @@ class AddressTable:
         numbers = self._finals.numbers
         here.add(data_address(numbers), numbers.strides[1], numbers.itemsize)
         tables = np.array(fields, gather.FIELD), here.array(), following.array()
-        # Another thread may make the same plan: each is put in as a whole.
+        # Another thread may make the same plan; the assignment is atomic.
         plan = self.plans[wanted] = GatherPlan(*tables, numbers, leaves, stacks)
         return plan
 
@@ -124,15 +124,15 @@ class AddressTable:
 
 
 class GatherPlan:
-    """How some leaves of a batch are copied.
+    """Plan for copying a selection of leaves into a batch.
 
     Args:
         fields: (F,), the copies that the kernel makes.
-        here: (R,), what it reads in the rows of the windows.
-        following: (R,), what it reads in the rows after them.
-        numbers: (rows, E), the entries of final observations.
-        leaves: of ``fields``, in their order.
-        stacks: the columns of stacked frames, which are gathered on their own.
+        here: (R,), regions that it reads in the rows of windows.
+        following: (R,), regions that it reads in the rows after them.
+        numbers: (rows, E), entry numbers of final observations.
+        leaves: the leaves of ``fields``, in the same order.
+        stacks: the columns of frame stacks, which are gathered separately.
     """
 
     def __init__(
@@ -155,24 +155,24 @@ class GatherPlan:
         self.address = data_address(self._plan)
         self._leaves, self.stacks = leaves, stacks
         self.flat = not stacks and all(len(leaf.key) == 1 for leaf in leaves)
-        """Whether everything gathered is a field of one leaf, and no stack."""
+        """Whether no gathered field is a dict or a frame stack."""
         self.batch = self.lay_out(0)
-        """The layout of the latest batch."""
+        """The layout of the last batch, reused for batches of the same size."""
 
     def lay_out(self, size: int) -> "BatchLayout":
-        """Say where in the memory of a batch of ``size`` transitions its leaves lie; kept for the next one."""
+        """Compute and cache the memory layout of a batch of ``size`` transitions."""
         places: list[_Place] = []
         offset = 0
         for leaf in self._leaves:
             places.append((leaf.key, (size, *leaf.shape), leaf.dtype, offset))
             offset += -(-leaf.value_bytes * size // gather.ALIGNMENT_BYTES) * gather.ALIGNMENT_BYTES
-        # One assignment, as another thread may gather too.
+        # A single assignment, because another thread may gather too.
         self.batch = BatchLayout(size, places, offset)
         return self.batch
 
 
 class BatchLayout(NamedTuple):
-    """Where the leaves of a batch lie in its memory."""
+    """Memory layout of a batch."""
 
     size: int
     places: "list[_Place]"
@@ -180,7 +180,7 @@ class BatchLayout(NamedTuple):
 
 
 def must_be_finite(key: FieldKey, dtype: np.dtype[np.generic]) -> bool:
-    """Return whether NaN and infinity are refused in a leaf, unless they are allowed."""
+    """Return whether a leaf is checked for NaN and infinity, unless ``allow_nonfinite``."""
     return key[0] in _FINITE and dtype.kind in "fc"
 
 
@@ -204,13 +204,13 @@ class _Stack(NamedTuple):
 
 
 class _Regions:
-    """Bytes of every row to prefetch, neighbours merged."""
+    """Regions of a row to prefetch, with neighbouring ones merged."""
 
     def __init__(self) -> None:
         self._begins: dict[int, tuple[int, int]] = {}
 
     def add(self, address: int, stride: int, width: int) -> None:
-        """Add some bytes of every row."""
+        """Add a region."""
         if width > _LARGEST_PREFETCHED_BYTES:
             return
         for begin, (other_stride, other_end) in self._begins.items():
@@ -228,12 +228,12 @@ class _Regions:
 
 
 _Place: TypeAlias = tuple[FieldKey, tuple[int, ...], np.dtype[Any], int]
-"""A leaf of a batch: its key, shape, dtype, and the byte at which it begins."""
+"""A leaf of a batch: key, shape, dtype and byte offset."""
 _KINDS = {
     (False, False): gather.HERE,
     (False, True): gather.HERE_FLAG,
     (True, False): gather.LAST,
     (True, True): gather.LAST_FLAG,
 }
-"""By whether a field is of a window's last transition, and whether it is a flag."""
+"""Kinds of copies, by whether a field is of a window's last transition, and whether it is a flag."""
 _FINITE = frozenset({OBS, OBS2, ACT, REW, IREW, VAL, IVAL, LOGP})

@@ -1,4 +1,4 @@
-"""One leaf of a ring's transitions: an array (rows, E, ...)."""
+"""The column of one leaf of a ring's transitions: an array (rows, E, ...)."""
 
 import math
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from storages.transition import Array
 
 
 class Column:
-    """One leaf's values.
+    """The values of one leaf.
 
     Args:
-        layout: shape and dtype of what one transition has of the leaf.
-        data: (rows, E, *shape), the values, or of stacked frames the newest ones; a view into records, or an array.
-        successor: the leaf that a row holds for the row before it, as OBS is the OBS2 of the row before.
-        own: whether the array is this column's alone.
+        layout: shape and dtype of the leaf in one transition.
+        data: (rows, E, *shape), the values, or the newest frames of stacks; an array, or a view into records.
+        successor: the leaf of the previous row that has the same values, as OBS2 for OBS.
+        own: whether the array is this column's own.
     """
 
     def __init__(self, layout: LeafLayout, data: Array, successor: FieldKey | None, own: bool) -> None:
         self.layout = layout
         self.depth = 1
-        """Frames in a value that is a stack of them, else 1."""
+        """Frames in a stack, else 1."""
         self.data = data
         self.successor = successor
         self.own = own
@@ -39,13 +39,13 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that are this column's alone."""
+        """Bytes of memory that the column owns."""
         return self.data.nbytes if self.own else 0
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
-        """Return (E,), where a step does not begin with what the step before it led to; None for nowhere.
+        """Return (E,), where a step's values differ from the next values of the step before; None for nowhere.
 
-        Bytes are compared: NaN equals itself here, and 0.0 differs from -0.0.
+        Bytes are compared: NaN equals itself, and 0.0 differs from -0.0.
         """
         stored = self.data[slot]
         return None if stored.tobytes() == begins.tobytes() else (bytes_of(stored) != bytes_of(begins)).any(axis=1)
@@ -55,13 +55,13 @@ class Column:
         return bytes_of(self.data[slot, envs])
 
     def reset(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """Forget the oldest rows."""
+        """Drop the oldest rows."""
 
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return what some rows hold, as tensors and plain data."""
+        """Return the contents of some rows, as tensors and plain data."""
         return {"rows": torch.from_numpy(self.data[rows]), "depth": self.depth}
 
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
@@ -69,13 +69,13 @@ class Column:
         self.data[rows] = saved["rows"].numpy()
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
-        """Return rows [first, end), as views, and what the last of them led to."""
+        """Return rows [first, end) as views, and the next values of the last one."""
         rows = len(self.data)
         arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
         return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
 
     def append_span(self, key: FieldKey, part: RowSpan) -> None:
-        """Append the rows of a span, of the leaf ``key``."""
+        """Append a span's rows of the leaf ``key``."""
         rows = len(self.data)
         fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, key))
         if self.successor:

@@ -1,7 +1,7 @@
-"""The memory of a ring: a column (rows, E, ...) for each leaf of a transition, and copies of rows out of them.
+"""The memory of a ring: a column (rows, E, ...) for each leaf of a transition.
 
-A batch consists of random transitions, so the small leaves of one transition lie together, in a record: then a
-transition is one place in memory instead of ten. What is read column by column, like a rollout, lies apart.
+A replay batch consists of random transitions, so the small leaves of a transition are interleaved in a record, and a
+transition is one access to memory instead of ten. A rollout is read column by column, and stored so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
 _LARGEST_IN_RECORD_BYTES = 1024
 _NUMBER = ("",)
-"""Where, in a record, the number of the transition's final observation is."""
+"""Key of the transition's entry number in the side table, within a record."""
 
 
 class Columns:
@@ -35,8 +35,8 @@ class Columns:
         layout: shapes and dtypes of a transition's leaves.
         rows: steps that the memory holds.
         num_envs: environments in a step.
-        in_records: keep the small leaves of a transition together.
-        stacked: the leaves of the observation that are stacks of the last frames.
+        in_records: interleave the small leaves of a transition in a record.
+        stacked: the leaves of the observation that are stacks of frames.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class Columns:
         self.stacked = {path: column for path, column in self.inserted.items() if isinstance(column, FrameColumn)}
         """The columns of stacked frames."""
         self.computed: dict[FieldKey, Column] = {}
-        """The columns of fields that were computed from the others."""
+        """The columns of computed fields."""
         self._dropped: dict[FieldKey, Column] = {}
         numbers = self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER])
         self.finals = SideTable(numbers, WeakMethod(self._find_addresses))
-        """What followed the transitions that the next row does not continue."""
+        """Final observations: next observations that are not stored in the next row."""
         self.final_numbers = numbers.reshape(-1, 1)
-        """(rows * E, 1): number of each row's final observation, -1 where the next row continues the row."""
+        """(rows * E, 1): number of each row's final observation, -1 where the next row continues its episode."""
         for key, column in self.chained():
             self.finals.add(text(key), column.width)
         self.ended = np.zeros(num_envs, np.bool_)
-        """(E,): whose episodes ended in the newest step."""
+        """(E,): whether each episode ended in the newest step."""
         self.addresses = AddressTable(layout, self.inserted, self.computed, self.finals, self.ended)
-        """Where all of this lies; another one after the side table has grown."""
+        """Memory addresses of all arrays; replaced when the side table has grown."""
         self.writer = RingWriter(layout, num_envs, self.addresses, self.stacked, self.finals, self.ended)
 
     # Access
@@ -85,13 +85,13 @@ class Columns:
     def data(self, key: str) -> Array:
         """Return a view (rows, E, ...) of a field, row ``t`` in slot ``t % rows``; of stacked frames, the newest ones.
 
-        Rows that are not live hold anything.
+        The contents of rows that are not live are undefined.
         """
-        # Read for each batch, without a further call.
+        # Called for each batch, hence no call of a further method.
         return (self.inserted.get((key,)) or self.computed[(key,)]).data
 
     def chained(self) -> Iterable[tuple[FieldKey, Column]]:
-        """Return the columns whose next row holds what followed."""
+        """Yield the columns that have a successor: those whose next row holds the next values."""
         return ((key, column) for key, column in self.inserted.items() if column.successor)
 
     @property
@@ -103,7 +103,7 @@ class Columns:
     # Fields that are computed from the others
 
     def add_computed(self, key: str, layout: LeafLayout) -> None:
-        """Add a computed field; it is dropped when the fields change that it follows from."""
+        """Add a computed field; it is dropped when the other fields change."""
         path = (key,)
         if path in self.computed:
             return
@@ -114,7 +114,7 @@ class Columns:
         self.addresses.find_plans()
 
     def drop_computed(self) -> None:
-        """Drop the computed fields, because others have changed; memory and plans are kept for the next ones."""
+        """Drop the computed fields, because others have changed; keep their memory and gather plans for reuse."""
         if self.computed:
             self._dropped.update(self.computed)
             self.computed.clear()
@@ -123,15 +123,15 @@ class Columns:
     # Copies
 
     def store_finals(self, slot: int, following: int, envs: NDArray[np.int64]) -> None:
-        """Move what some transitions of a row led to, from the row after it, which is overwritten next."""
+        """Copy next observations of a row to the side table, from the following row, which is overwritten next."""
         places = self.finals.append(slot, envs)
         for key, column in self.chained():
             self.finals.values(text(key))[places] = column.bytes_in(following, envs)
 
     def steps_of(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
-        """Return copies of an environment's rows [first, end), and of what the last of them led to in one row more.
+        """Return copies of an environment's rows [first, end), and in one row more the last one's next values.
 
-        Of stacked frames they are the newest ones; in a leaf without a successor the last row is zero.
+        Of stacked frames only the newest are copied; in a leaf without a successor the last row is zero.
         """
         rows, count = self._rows, end - first
         number = int(self.finals.numbers[(end - 1) % rows, env])
@@ -153,13 +153,12 @@ class Columns:
     def gather(
         self, transitions: NDArray[np.int64], wanted: Selection | None = None, last: NDArray[np.int64] | None = None
     ) -> dict[str, Any]:
-        """Copy leaves of some windows, as arrays (B, ...), flags as float32, dicts where they came as dicts.
+        """Copy leaves of n-step windows as arrays (B, ...), flags as float32, or dicts of arrays for dict fields.
 
         Args:
-            transitions: (B,) transitions with which the windows begin.
-            wanted: names of fields, or keys of leaves; everything where None.
-            last: (B,) those with which they end, for what followed (OBS2, RHS2, DONE2, TRUNC2); ``transitions`` where
-                None.
+            transitions: (B,) first transitions of the windows.
+            wanted: names of fields, or keys of leaves; all where None.
+            last: (B,) their last transitions, for OBS2, RHS2, DONE2 and TRUNC2; ``transitions`` where None.
         """
         first = np.ascontiguousarray(transitions)
         last = first if last is None else np.ascontiguousarray(last)
@@ -182,23 +181,23 @@ class Columns:
         return nest(flat)
 
     def gather_leaf(self, key: FieldKey, transitions: NDArray[np.int64]) -> Array:
-        """Copy one leaf of some transitions, (B, ...); of an observation or of what followed it."""
+        """Copy one leaf of some transitions, (B, ...), such as a part of a dict observation."""
         value: Any = self.gather(transitions, frozenset((key,)))
         for name in key:
             value = value[name]
         leaf: Array = value
         return leaf
 
-    # Parts
+    # Spans of rows
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """Free what belongs to the oldest rows elsewhere than in them."""
+        """Free the side tables' entries of the oldest rows."""
         self.finals.free_all(slots)
         for column in self.inserted.values():
             column.drop(slots)
 
     def snapshot(self, first: int, end: int, from_row: int) -> dict[ArrayKey, Fragments]:
-        """Return rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.
+        """Return rows [first, end) as views, valid until overwritten, and copies of their side tables' entries.
 
         Args:
             first: number of the first row.
@@ -216,7 +215,7 @@ class Columns:
         return arrays | {ArrayKey(FINAL, path): (finals[text(path)],) for path, _ in self.chained()}
 
     def append_span(self, part: RowSpan) -> None:
-        """Append the rows of a span behind the rows before it."""
+        """Append the rows of a span after the rows that precede it."""
         rows, end, has_final = self._rows, part.steps, part.array(HAS_FINAL)
         from_row = end - len(has_final)
         self.finals.free_newest(slots(from_row, part.first, rows))
@@ -228,10 +227,10 @@ class Columns:
         self.finals.extend(slots(from_row, end, rows), np.where(has_final, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()
 
-    # Copies of the whole
+    # Copying and pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views into the records, and addresses, are made anew.
+        # Views into the records, and addresses, are made again.
         return {
             "arguments": self._arguments,
             "records": self._records,
@@ -253,20 +252,20 @@ class Columns:
         self._find_addresses()
 
     def _find_addresses(self) -> None:
-        """Note where everything lies; the side table has just been made, or has grown."""
+        """Make the addresses again, after the side table has grown."""
         layout = self._arguments[0]
         self.addresses = AddressTable(layout, self.inserted, self.computed, self.finals, self.ended)
         self.writer.addresses = self.addresses
 
     def _field(self, leaf: LeafLayout, offset: int) -> Array:
-        """A view of a part of all records."""
+        """Return a view of one field of all records."""
         inner = np.empty(leaf.shape, leaf.dtype).strides
         strides = (self._num_envs * self._record_bytes, self._record_bytes, *inner)
         return np.ndarray((self._rows, self._num_envs, *leaf.shape), leaf.dtype, self._records.data, offset, strides)
 
 
 def saved_layout(state: Mapping[str, Any]) -> Layout:
-    """The layout of the ring that a state was saved of; empty where it had none yet."""
+    """Return the layout of the ring that a state was saved from; empty where it had none yet."""
     layout: Layout = {}
     for leaf in state["leaves"]:
         rows, depth = leaf["rows"].numpy(), leaf["depth"]
@@ -275,7 +274,7 @@ def saved_layout(state: Mapping[str, Any]) -> Layout:
 
 
 def _record(leaves: Mapping[FieldKey, LeafLayout]) -> tuple[dict[FieldKey, int], int]:
-    """Where each leaf begins in a record, each aligned, and how long a record is."""
+    """Return the aligned offset of each leaf in a record, and the length of a record in bytes."""
     offsets, end, alignment = {}, 0, 1
     for path, leaf in sorted(leaves.items(), key=lambda item: -item[1].dtype.alignment):
         offsets[path] = end

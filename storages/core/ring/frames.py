@@ -1,9 +1,9 @@
-"""Observations that are stacks of the last frames: each frame is stored once, and stacks are put together on demand.
+"""Frame stacks: each frame is stored once, and stacks are assembled when a batch is made.
 
-An observation of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or the
-stored rest of one). So a row holds its newest frame, and how many rows before it belong to its stream. The first stack
-of a stream is filled up with its first frame, with zeros, or with any other frames, which lie in a side table; one
-number says which. What comes out is bitwise what went in.
+A stack of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or the stored
+part of one). So a row holds its newest frame, and the number of rows before it that belong to its stream. The first
+stack of a stream is padded with its first frame, with zeros, or with arbitrary frames, which are kept in a side table;
+one number encodes which. Assembled stacks are bitwise equal to those inserted.
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ FRAMES = "frames"
 
 
 class FrameColumn(Column):
-    """A leaf whose values are stacks of the last frames, the newest last.
+    """The column of a leaf whose values are frame stacks, the newest frame last.
 
     Args:
         layout: shape (depth, *frame) and dtype of a stack.
-        rows: steps that fit, ``depth`` more than are live at a time.
+        rows: rows of the memory, ``depth`` more than live steps.
         num_envs: environments in a step.
-        successor: the leaf of what followed.
+        successor: the leaf of the next values, as OBS2 for OBS.
     """
 
     def __init__(self, layout: LeafLayout, rows: int, num_envs: int, successor: FieldKey | None) -> None:
@@ -51,9 +51,9 @@ class FrameColumn(Column):
         super().__init__(layout, np.zeros((rows, num_envs, *frame), layout.dtype), successor, own=True)
         self.depth = depth
         self.before = np.zeros((rows, num_envs), np.uint8)
-        """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; to be read, not written."""
+        """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; read-only."""
         self.padding = SideTable(np.empty((rows, num_envs), np.int32))
-        """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
+        """Padding frames, ``depth - 1`` per stream, where they are neither the first frame nor zeros."""
         self.padding.add(FRAMES, (self.depth - 1) * self.width)
         self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
 
@@ -64,26 +64,26 @@ class FrameColumn(Column):
         return super().nbytes + self.before.nbytes + padding + self._newest.nbytes
 
     def addresses(self) -> tuple[int, ...]:
-        """Where it lies, as the first fields of a STACK: its arrays never move, but for the frames of padding."""
+        """Return addresses for the first fields of a STACK; only the padding frames, not among them, ever move."""
         arrays = (self._newest, self.before, self.padding.numbers, self.padding.queue)
         return (data_address(self.data), self.width, self.depth, *map(data_address, arrays))
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
-        """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
+        """Return (E,), where a step's stack differs from the next stack of the step before; None for nowhere."""
         if self._newest.tobytes() == begins.tobytes():
             return None
         different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
         return different
 
     def insert(self, slot: int, following: int, begins: Array, follows: Array, starts: NDArray[np.bool_]) -> None:
-        """Store a step; where a stream starts, all its frames, else its newest.
+        """Store the newest frames of a step and, where a stream starts, all frames.
 
         Args:
             slot: the step's row.
             following: the row after it.
-            begins: (E, depth, *frame), what the step saw.
-            follows: (E, depth, *frame), what it led to.
-            starts: (E,), where the step does not continue the one before it.
+            begins: (E, depth, *frame), the stacks.
+            follows: (E, depth, *frame), the next stacks.
+            starts: (E,), where the step does not continue the previous one.
         """
         self.padding.free(following)
         earlier = self.before[(slot - 1) % len(self.before)]
@@ -112,15 +112,15 @@ class FrameColumn(Column):
         own: bool,
         following: bool,
     ) -> tuple[Array, Array]:
-        """Put stacks together.
+        """Assemble stacks.
 
         Args:
-            first: (B,), transitions.
-            last: (B,), those of which is wanted what followed.
+            first: (B,), transitions whose stacks are wanted.
+            last: (B,), transitions whose next stacks are wanted.
             finals: the side table of final observations.
-            name: of this column in it.
+            name: name of this column in it.
             own: whether the stacks of ``first`` are wanted.
-            following: whether those of what followed ``last`` are.
+            following: whether the next stacks of ``last`` are wanted.
 
         Returns:
             Both, (B, depth, *frame), or (0, depth, *frame) where they are not wanted.
@@ -147,15 +147,15 @@ class FrameColumn(Column):
         return stacks, followers
 
     def reset(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         self.padding.clear()
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """Forget the oldest rows."""
+        """Drop the oldest rows."""
         self.padding.free_all(slots)
 
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return what some rows hold, as tensors and plain data."""
+        """Return the contents of some rows, as tensors and plain data."""
         numbers, padding = self.padding.saved(rows)
         return super().saved(rows) | {
             "before": torch.from_numpy(self.before[rows]),
@@ -172,7 +172,7 @@ class FrameColumn(Column):
         self._newest[...] = saved["newest"].numpy()
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
-        """Return rows [first, end), as views, and what the last of them led to."""
+        """Return rows [first, end) as views, and the next stacks of the last one."""
         rows = len(self.data)
         numbers, frames = self.padding.saved(slots(first, end, rows))
         places = list(spans(first, end, rows))
@@ -185,7 +185,7 @@ class FrameColumn(Column):
         }
 
     def append_span(self, key: FieldKey, part: RowSpan) -> None:
-        """Append the rows of a span, of the leaf ``key``."""
+        """Append a span's rows of the leaf ``key``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))
         self.padding.free_all(slots(first + 1, end + 1, rows))

@@ -1,4 +1,4 @@
-"""Insertion of steps into a ring's columns: the fast path, and the storing that the slow path ends with."""
+"""Insertion of steps into a ring's columns: the fast path, and the write of validated steps of the slow path."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -19,9 +19,9 @@ from storages.core.ring.side_table import SideTable
 from storages.transition import Array, Sample
 
 COMPILED_AFTER_STEPS = 100
-"""Steps of a layout after which its fast path is compiled: before, plain Python takes less time than the compiler."""
+"""Steps of a layout after which its fast path is compiled; for fewer, plain Python is quicker than the compiler."""
 _COMPILED_FOR: set[tuple[bool, Any]] = set()
-"""Whether there are stacks, and types of arrays, for which this process has compiled a fast path already."""
+"""Pairs (has stacks, array types) for which this process has compiled a fast path already."""
 
 
 class Slice(NamedTuple):
@@ -29,19 +29,19 @@ class Slice(NamedTuple):
 
     steps: int
     arrays: Sequence[Array]
-    """(steps, E, ...), each in one piece."""
+    """(steps, E, ...), contiguous."""
 
 
 class RingWriter:
-    """Stores steps in columns: one compiled call for all of them, and another where frames are stacked.
+    """Stores steps in columns, by one compiled call for all columns and one more for stacked frames.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
         num_envs: environments in a step.
-        addresses: of the columns; the owner replaces it when memory moves.
+        addresses: of the columns; replaced by the owner when memory moves.
         stacks: the columns of stacked frames.
         finals: the side table of final observations.
-        ended: (E,) bool, whose episodes ended in the newest step; written.
+        ended: (E,) bool, whether each episode ended in the newest step; written.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class RingWriter:
         self._stacks = [(key, column, self._keys.index(key)) for key, column in stacks.items()]
         self._table = np.empty(0, STACK)
         self._stacks_of: AddressTable | None = None
-        """The addresses with which the table of stacks was made."""
+        """The addresses from which the table of stacks was made."""
         self._field_count = len({key[0] for key in layout})
         leaf_counts = {field: sum(key[0] == field for key in layout) for field, *name in layout if name}
-        # Functions instead of bound methods: a cycle would keep the ring's memory until the garbage collector runs.
+        # Not bound methods: a reference cycle would keep the ring's memory until the garbage collector runs.
         self._pick = self._pick_leaves = _leaf_picker(self._keys, leaf_counts)
         self._pick_arrays = _array_picker(self._pick_leaves, self._keys)
         self._compiled: kernel.ArrayReader | None = None
-        """Stores a step or, of layouts with stacks, reads its arrays."""
+        """Stores a step or, for layouts with stacks, only reads its arrays."""
         self._left_to_python = COMPILED_AFTER_STEPS
 
     def take_over(self, other: "RingWriter") -> None:
@@ -98,7 +98,7 @@ class RingWriter:
         except KeyError:
             return False
         except (TypeError, SampleError):
-            # Arrays of other types than the function is compiled for, or no arrays.
+            # Array types that the function is not compiled for, or no arrays.
             pass
         return self._append_by_python(sample, step, check)
 
@@ -108,7 +108,7 @@ class RingWriter:
         Args:
             arrays: (E, ...), of the right shapes and dtypes.
             step: its number.
-            starts: (E,), where it does not continue the step before it.
+            starts: (E,), where it does not continue the previous step.
         """
         block = [np.ascontiguousarray(arrays[key]) for key in self._keys]
         self._set_sources(block)
@@ -116,7 +116,7 @@ class RingWriter:
         self._store_stacks(block, step, starts)
 
     def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice:
-        """Return steps as :meth:`append_slice` takes them."""
+        """Return steps as a slice for :meth:`append_slice`."""
         return Slice(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
 
     def append_slice(self, block: Slice, first: int, most: int, step: int, check: bool) -> int:
@@ -124,9 +124,9 @@ class RingWriter:
 
         Args:
             block: the slice.
-            first: position in it of the first to store.
-            most: how many to store at most.
-            step: number of that step.
+            first: position in it of the first step to store.
+            most: maximum number of steps to store.
+            step: number of that first step.
             check: refuse NaN and infinity.
 
         Returns:
@@ -137,7 +137,7 @@ class RingWriter:
         return self._insert_next(step, check, min(most, block.steps - first))
 
     def _append_by_python(self, sample: Sample, step: int, check: bool) -> bool:
-        """Append as :meth:`append`, for arrays of any kind, and tensors."""
+        """Append as :meth:`append`, for arrays of any type, and tensors."""
         try:
             leaves, arrays = self._pick_leaves(sample), self._pick_arrays(sample)
         except (KeyError, TypeError, SampleError):
@@ -163,9 +163,9 @@ class RingWriter:
         """Compile the fast path for samples of these types, if their arrays can be read by address.
 
         Args:
-            leaves: as they came.
-            arrays: what was stored of them.
-            anew: False: only where that takes no time, because it was compiled before.
+            leaves: leaves of the sample.
+            arrays: the arrays stored for them.
+            anew: whether to compile for new types; otherwise only what was compiled before is used.
         """
         pick = self._pick_leaves
         if not all(type(leaf) is np.ndarray for leaf in leaves):
@@ -178,7 +178,7 @@ class RingWriter:
         try:
             array_types = numba.typeof(leaves)  # type: ignore[no-untyped-call]
         except (NumbaError, ValueError):
-            # A dtype that numba does not know.
+            # A dtype that numba does not support.
             return
         types = bool(self._stacks), array_types
         if anew or types in _COMPILED_FOR:
@@ -187,7 +187,7 @@ class RingWriter:
             _COMPILED_FOR.add(types)
 
     def _set_sources(self, arrays: Sequence[Array]) -> None:
-        """Note where arrays of the right shapes and dtypes lie; the caller keeps them until all is stored."""
+        """Set the addresses of arrays of the right shapes and dtypes; the caller keeps the arrays alive."""
         self.addresses.sources[:] = [data_address(array) for array in arrays]
 
     def _insert(self, step: int, check: bool, steps: int, continues: bool) -> int:
@@ -199,7 +199,7 @@ class RingWriter:
         )
 
     def _insert_next(self, step: int, check: bool, steps: int) -> int:
-        """Insert steps whose arrays are the sources, up to the first that the slow path must validate."""
+        """Insert steps from the source arrays, up to the first that the slow path must validate."""
         if not self._stacks:
             return self._insert(step, check, steps, True)
         return self._insert_by(
@@ -210,7 +210,7 @@ class RingWriter:
         )
 
     def _insert_by(self, insert: Callable[[int, int], int], steps: int) -> int:
-        """Insert by a function of the context's address and the number of steps stored; make room where it lacks."""
+        """Insert by a function of the context's address and the number stored; grow the side table as needed."""
         stored = 0
         while True:
             addresses = self.addresses
@@ -220,11 +220,11 @@ class RingWriter:
                 return stored
             sources = addresses.sources
             self._finals.reserve(-status)
-            # Growing has replaced the table.
+            # Growing has replaced the table of addresses.
             self.addresses.sources[:] = sources
 
     def _stack_table(self) -> NDArray[np.void]:
-        """Where the columns of stacks lie: side tables move when they grow, and with them all addresses."""
+        """Return the addresses of stacked columns, made again when side tables have grown and moved."""
         if self._stacks_of is not self.addresses:
             rows = [
                 (
@@ -251,13 +251,13 @@ class RingWriter:
 
 
 def _leaf_picker(keys: Sequence[FieldKey], leaf_counts: Mapping[str, int]) -> Callable[[Sample], tuple[Any, ...]]:
-    """Return what picks the leaves of a sample; it raises KeyError where they are not those that there should be.
+    """Return a function that extracts the leaves of a sample; it raises KeyError if they are not those of the layout.
 
     Args:
         keys: of the leaves.
-        leaf_counts: leaves of the fields that are mappings in a sample.
+        leaf_counts: number of leaves of each dict field.
     """
-    # Without a layout, there is nothing to pick, and no sample to pick from.
+    # itemgetter needs a key; without a layout, the function is never called.
     pick_fields = itemgetter(*([key[0] for key in keys] or [""]))
     if not leaf_counts:
         return pick_fields
@@ -275,7 +275,7 @@ def _leaf_picker(keys: Sequence[FieldKey], leaf_counts: Mapping[str, int]) -> Ca
 def _half_viewer(
     pick: Callable[[Sample], tuple[Any, ...]], halves: Sequence[int]
 ) -> Callable[[Sample], tuple[Any, ...]]:
-    """Return what picks leaves, some as views of int16: numba has no half precision; TypeError where one is none."""
+    """Return a function that extracts leaves, float16 ones as int16 views, because numba has no half precision."""
 
     def pick_views(sample: Sample) -> tuple[Any, ...]:
         leaves = list(pick(sample))
@@ -292,7 +292,7 @@ def _half_viewer(
 def _array_picker(
     pick_leaves: Callable[[Sample], tuple[Any, ...]], keys: Sequence[FieldKey]
 ) -> Callable[[Sample], tuple[Array, ...]]:
-    """Return what picks the leaves of a sample as arrays; it raises SampleError where one cannot be an array."""
+    """Return a function that extracts the leaves of a sample as arrays; SampleError where one cannot be an array."""
 
     def pick_arrays(sample: Sample) -> tuple[Array, ...]:
         leaves = pick_leaves(sample)

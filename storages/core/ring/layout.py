@@ -1,7 +1,7 @@
-"""What a sample looks like: its fields flattened into leaves, and each leaf's shape and dtype.
+"""The layout of samples: their fields flattened into leaves, and each leaf's shape and dtype.
 
-The first sample fixes the layout; every later one is held against it before anything is stored, so that a sample that
-does not fit is refused whole.
+The first sample fixes the layout; every later one is validated against it before anything is stored, so that a sample
+that does not fit is refused as a whole.
 """
 
 import math
@@ -19,31 +19,31 @@ FieldKey: TypeAlias = tuple[str, ...]
 
 
 class SampleError(ValueError):
-    """A sample that a storage refuses; what it held before is untouched."""
+    """A sample that a storage refuses; its contents stay as they are."""
 
 
 @dataclass(frozen=True)
 class LeafLayout:
-    """Shape and dtype of one environment's part of a leaf."""
+    """Shape and dtype of a leaf in one transition."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def count(self) -> int:
-        """Numbers in one environment's part."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
 Layout: TypeAlias = dict[FieldKey, LeafLayout]
 SCALAR = LeafLayout((1,), np.dtype(np.float32))
-"""Of a field with one number for each transition."""
+"""Layout of a field with one number for each transition."""
 
 
 def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:
     """Iterate over the arrays of a sample and their keys."""
     for key, value in sample.items():
-        # Asking a class of the collections costs ten times as much.
+        # Checked first, because isinstance() with Mapping takes ten times as long.
         if type(value) is np.ndarray:
             yield (key,), value
         elif isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:
 
 
 def nest(flat: Mapping[FieldKey, Any]) -> dict[str, Any]:
-    """The inverse of :func:`leaves`."""
+    """Nest leaves by key: the inverse of :func:`leaves`."""
     nested: dict[str, Any] = {}
     for path, value in flat.items():
         if len(path) == 1:
@@ -65,21 +65,21 @@ def nest(flat: Mapping[FieldKey, Any]) -> dict[str, Any]:
 
 
 def text(path: FieldKey) -> str:
-    """A path as people write it: ``Observation['pixels']``."""
+    """Return a key for messages: ``Observation['pixels']``."""
     return path[0] if len(path) == 1 else f"{path[0]}[{path[1]!r}]"
 
 
 def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozenset()) -> tuple[Layout, int]:
-    """The layout that a first sample fixes, and how many environments it holds.
+    """Return the layout of a first sample, and its number of environments.
 
     Args:
         sample: the first one.
         owner: the storage's name.
-        computed: fields that the storage computes, and no sample may have.
+        computed: fields that the storage computes; samples must not have them.
 
     Raises:
-        SampleError: a required field is missing or empty, a name is no text or that of a field which is made by the
-            storage, OBS2 does not look like OBS, or the fields disagree on the number of environments.
+        SampleError: a required field is missing or empty, a name is not a string or is reserved for a field that the
+            storage adds, OBS2 has another layout than OBS, or the fields disagree on the number of environments.
     """
     _refuse_names(sample, owner, computed)
     layout: Layout = {}
@@ -125,14 +125,14 @@ def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
 
 
 def _stored_dtype(path: FieldKey, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which a leaf is stored that comes as another."""
+    """Return the dtype in which a leaf of a dtype is stored."""
     if path[0] in FLAGS:
         return np.dtype(np.bool_)
     return np.dtype(np.float32) if becomes_single(path, dtype) else dtype
 
 
 def becomes_single(path: FieldKey, dtype: np.dtype[Any]) -> bool:
-    """Whether a leaf of a dtype is stored as float32, because batches hold its sums."""
+    """Return whether a leaf of a dtype is stored as float32, because batches hold its sums."""
     return path[0] in SCALARS and (dtype.kind in "biu" or dtype == np.float16)
 
 
@@ -148,7 +148,7 @@ def _shown(layout: Layout) -> str:
 
 
 def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[FieldKey, Array]:
-    """The arrays of a sample, each of the shape and dtype that the layout says: flags and whole rewards converted.
+    """Return the arrays of a sample in the shapes and dtypes of the layout; flags and integer rewards are converted.
 
     Raises:
         SampleError: a field is missing, unknown, or of another shape or dtype.
@@ -182,7 +182,7 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Field
 
 
 def converted(array: Array, path: FieldKey, dtype: np.dtype[Any], owner: str) -> Array:
-    """An array in the dtype in which its leaf is stored: flags as booleans, whole or half precise rewards as floats.
+    """Return an array in its stored dtype: flags as booleans, rewards of integers or half precision as float32.
 
     Raises:
         SampleError: it is of another dtype.
@@ -198,7 +198,7 @@ def converted(array: Array, path: FieldKey, dtype: np.dtype[Any], owner: str) ->
 
 
 def as_array(leaf: object, path: FieldKey, owner: str) -> Array:
-    """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
+    """Return a leaf as a numpy array, without a copy of arrays and CPU tensors."""
     if isinstance(leaf, torch.Tensor):
         if leaf.dtype == torch.bfloat16 and path[0] in SCALARS:
             leaf = leaf.float()

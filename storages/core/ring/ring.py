@@ -3,11 +3,11 @@
 A column is an array ``(rows, E, ...)`` of which ``size`` rows are live at a time. The next observation of a step
 (OBS2, RHS2) is the observation of the following step (OBS, RHS), so only the latter is stored and the former is read
 from the next row. That needs one row more than ``size``, for the newest step's next observation, and a side table for
-the final observations of episodes, because the row after an end begins the next episode. Of an observation that is a
-stack of frames, a row holds only the newest frame; the others are in the rows before, of which as many more are kept.
+the final observations of episodes, because the row after an end begins the next episode. Of a stack of frames, a row
+holds only the newest frame; the older ones are read from the rows before, of which ``depth - 1`` more are kept.
 
-Rows are numbered by a counter that only grows; row ``t`` lies in slot ``t % rows``. Transition ``t * E + e`` is what
-environment ``e`` did in row ``t``. The number tells a transition from the one that overwrote it.
+Rows are numbered by a counter that only increases; row ``t`` lies in slot ``t % rows``. Transition ``t * E + e`` is
+that of environment ``e`` in row ``t``. The number distinguishes a transition from the one that overwrites it.
 """
 
 import sys
@@ -41,21 +41,21 @@ from storages.core.ring.validation import (
 from storages.transition import DONE, DONE2, SKIPPED, TRUNC2, Array, Sample
 
 _FIRST_SIZE = 64
-"""Steps that a ring which grows has room for at first."""
+"""Initial capacity, in steps, of a ring that grows."""
 
 
 class Ring:
     """Columns of transitions for ``size`` steps of any number of environments.
 
     Args:
-        size: live steps that fit; None for a ring that grows: its owner calls :meth:`resize` when it is full.
+        size: capacity in steps; None for a ring that grows: its owner calls :meth:`resize` when it is full.
         owner: the storage's name, for errors.
-        num_envs: environments in a step; the first sample says so where None.
+        num_envs: environments in a step; that of the first sample where None.
         allow_nonfinite: accept NaN and infinity.
-        in_records: keep the small fields of a transition together, for batches of random transitions.
-        stacked_frames: how many of the last frames an observation is a stack of, 0 where it is none; for a dict
-            observation a number for all of its leaves, or one for some by name.
-        computed: fields that are computed from the others, and that no sample may have.
+        in_records: interleave the small fields of a transition in a record, for batches of random transitions.
+        stacked_frames: number of frames that an observation stacks, 0 for no stack; for a dict observation one number
+            for all of its leaves, or numbers for some by name.
+        computed: fields that are computed from the others; samples must not have them.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class Ring:
     ) -> None:
         self.size, self.num_envs = _FIRST_SIZE if size is None else size, num_envs
         self.grows = size is None
-        """Whether the owner makes room before a step would be overwritten."""
+        """Whether the owner resizes the ring before a step would be overwritten."""
         self.max_bytes: int | None = None
-        """Memory that decides with the layout how many steps fit; None where they are given."""
+        """Memory bound from which ``size`` follows once the layout is known; None for a given size."""
         self._bytes_beside, self._least_size = 0, 1
         self.envs = num_envs or 0
         """Environments in a step, 0 until they are known."""
         self.rows = self.size + 1
         """Rows of the columns, live or not."""
         self.first = 0
-        """Number of the oldest row since the last reset; rows before it are gone."""
+        """Number of the first row after the last reset or drop; rows before it are gone."""
         self.steps = 0
         """Number of the next row."""
         self.owner = owner
@@ -90,15 +90,15 @@ class Ring:
         self._stacked_frames = stacked_frames
         self._computed = computed
         self.columns = _no_columns()
-        """The memory, for reading; another one when the layout is fixed."""
+        """The columns, read-only; replaced when the layout becomes known."""
         self._set_rows()
 
     def limit_memory(self, max_bytes: int, bytes_beside: int, least_size: int) -> None:
-        """Let no more steps fit than memory holds; known with the layout.
+        """Bound the capacity by memory; it is computed when the layout is known.
 
         Args:
-            max_bytes: memory that they may take.
-            bytes_beside: bytes that others keep of each transition, which count too.
+            max_bytes: memory bound of the steps.
+            bytes_beside: bytes that observers keep for each transition, which count towards the bound.
             least_size: steps that must fit.
         """
         self._most, self.grows = sys.maxsize if self.grows else self.size, False
@@ -110,7 +110,7 @@ class Ring:
     def oldest(self) -> int:
         """Number of the oldest live row."""
         first, oldest_that_fits = self.first, self.steps - self.size
-        # Read several times a batch; a call of max() takes longer than the rest.
+        # Read several times per batch; a call of max() would take longer than the rest.
         return first if first > oldest_that_fits else oldest_that_fits
 
     @property
@@ -136,10 +136,10 @@ class Ring:
     # Insertion
 
     def init_columns(self, sample: Sample) -> None:
-        """Fix shapes and dtypes by a first sample and make room for ``size`` steps like it.
+        """Fix the layout by a first sample, and allocate the columns for ``size`` steps.
 
         Raises:
-            SampleError: the sample is no sample, or the layout is fixed already and is another one.
+            SampleError: the sample is invalid, or does not fit a layout that is fixed already.
         """
         if self.layout:
             fit(sample, self.layout, self.envs, self.owner)
@@ -147,14 +147,14 @@ class Ring:
             self._make_columns(*self._layout_of(sample))
 
     def checked(self, sample: Sample, envs: Sequence[int] | None = None) -> dict[FieldKey, Array]:
-        """Return the arrays of a sample as they are stored; the first sample fixes the layout.
+        """Return the arrays of a sample, checked and in the stored dtypes; the first sample fixes the layout.
 
         Args:
             sample: a step (E, ...), or the transitions (N, ...) of some environments.
-            envs: (N,), numbers of these; None for a step.
+            envs: (N,), indices of these; None for a step.
 
         Raises:
-            SampleError: they do not fit those that are stored, or hold NaN or infinity.
+            SampleError: the arrays do not fit the layout, or hold NaN or infinity.
         """
         layout, num_envs = self.layout, self.envs
         if not layout and envs is None:
@@ -176,7 +176,7 @@ class Ring:
             SampleError: the sample does not fit the first one, or holds NaN or infinity. Nothing was stored.
         """
         steps, columns = self.steps, self.columns
-        # A step usually continues the one before it; then one compiled call does everything.
+        # Fast path: a step that continues the previous one is stored by one compiled call.
         if steps == self.first or not columns.writer.append(sample, steps, not self.allow_nonfinite):
             self._insert_slowly(sample)
             columns = self.columns
@@ -185,7 +185,7 @@ class Ring:
             columns.drop_computed()
 
     def slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        """Return many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each is inserted alone."""
+        """Return steps (steps, E, ...) as a slice for :meth:`insert_slice`; None where each must be inserted alone."""
         steps, num_envs = len(arrays[(DONE,)]), self.envs
         if any(array.shape[:2] != (steps, num_envs) for array in arrays.values()):
             return None
@@ -193,20 +193,20 @@ class Ring:
         try:
             fitting = fit(nest(in_a_row), self.layout, steps * num_envs, self.owner)
         except SampleError:
-            # The insertion of the step that does not fit raises the error.
+            # The insertion of the offending step raises the error.
             return None
         return self.columns.writer.slice_of(fitting, steps)
 
     def insert_slice(self, together: Slice, first: int, most: int) -> int:
-        """Store steps of a slice by one call.
+        """Store steps of a slice by one compiled call.
 
         Args:
             together: the slice.
-            first: position in it of the first to store.
-            most: how many to store, at most.
+            first: position in it of the first step to store.
+            most: maximum number of steps to store.
 
         Returns:
-            How many were stored; those before one that does not continue the step before it, or holds NaN or infinity.
+            Number of stored steps, up to the first that does not continue the step before it, or is not finite.
         """
         stored = self.columns.writer.append_slice(together, first, most, self.steps, not self.allow_nonfinite)
         self.steps += stored
@@ -215,14 +215,14 @@ class Ring:
         return stored
 
     def break_off(self, envs: NDArray[np.int64] | None = None, truncate: bool = False) -> NDArray[np.int64]:
-        """End streams after the newest step: the next step of their environments continues none of them.
+        """Interrupt running episodes after the newest step, so that the next step does not continue them.
 
         Args:
-            envs: environments of the streams, each once; all where None.
-            truncate: set TRUNC2 of their newest transitions, as if a limit had cut their episodes.
+            envs: their environments, each once; all where None.
+            truncate: set TRUNC2 of their newest transitions, as at a time limit.
 
         Returns:
-            The environments whose streams had not ended before.
+            The environments whose episodes were running.
         """
         columns, newest = self.columns, (self.steps - 1) % self.rows
         running = np.flatnonzero(~columns.ended)
@@ -238,12 +238,12 @@ class Ring:
         return running
 
     def forget_columns(self) -> None:
-        """Let the next sample fix shapes and dtypes anew; nothing may be stored."""
+        """Drop the layout, so that the next sample fixes it; the ring must be empty."""
         assert self.steps == self.first
         self.layout, self.columns = {}, _no_columns()
 
     def reset(self) -> None:
-        """Forget all rows, keep the memory. Rows start at slot 0 again, so that a rollout is contiguous."""
+        """Drop all rows, keep the memory; rows start at slot 0 again, so that a rollout is contiguous."""
         self.steps += -self.steps % self.rows
         self.first = self.steps
         self.columns.finals.clear()
@@ -252,19 +252,19 @@ class Ring:
         self.columns.drop_computed()
 
     def drop_before(self, step: int) -> None:
-        """Forget the rows before one, which may be the next to come."""
+        """Drop the rows before a step, which may be the next one to be inserted."""
         gone = np.arange(max(self.first, self.steps - self.rows + 1), step) % self.rows
         self.columns.drop(gone)
         self.first = max(self.first, step)
 
     def overwrite(self, path: FieldKey, values: Array, start: int) -> None:
-        """Replace a field's values in the live rows from the ``start``-th oldest on.
+        """Overwrite a field in the live rows from the ``start``-th oldest on.
 
-        What was computed from the field is dropped.
+        Computed fields are dropped.
 
         Raises:
-            SampleError: the field does not exist, is an observation or a flag (their neighbours depend on them), or the
-                values do not fit, or hold NaN or infinity where that is refused. Nothing was replaced.
+            SampleError: the field does not exist, is an observation or a flag (on which neighbouring rows depend), or
+                the values do not fit, or are not finite where that is refused. Nothing was overwritten.
         """
         columns = self.columns
         values = checked_replacement(path, values, columns, self.owner)
@@ -288,28 +288,28 @@ class Ring:
         keys: Set[str] | None = None,
         last: NDArray[np.int64] | None = None,
     ) -> dict[str, Any]:
-        """Copy fields of some live transitions, as numpy arrays (B, ...), dicts where they came as dicts.
+        """Copy fields of live transitions as numpy arrays (B, ...), or dicts of arrays for dict fields.
 
         Args:
             transitions: (B,) int64, numbers of live transitions.
-            keys: fields to fetch; all of them where None.
-            last: (B,) int64, the transitions of which what followed is taken (OBS2, RHS2, DONE2, TRUNC2); the same
-                ones where None.
+            keys: names of fields; all where None.
+            last: (B,) int64, the transitions from which OBS2, RHS2, DONE2 and TRUNC2 are taken, as of n-step windows;
+                ``transitions`` where None.
         """
         return self.columns.gather(transitions, None if keys is None else frozenset(keys), last)
 
     def rollout(self, key: str) -> Array:
-        """Return a view (live_steps, E, ...) of a field; no more than ``size`` steps may have come since a reset."""
+        """Return a view (live_steps, E, ...) of a field; at most ``size`` steps may be inserted since a reset."""
         start = self.first % self.rows
         return self.columns.data(key)[start : start + self.live_steps]
 
     def broken(self) -> NDArray[np.bool_]:
-        """Return (live_steps, E), where the next row does not continue a transition's episode (an end, or a cut)."""
+        """Return (live_steps, E), where the next row does not continue the episode (an end, or an interruption)."""
         rows = np.arange(self.oldest, self.steps) % self.rows
         return self.columns.finals.numbers[rows] >= 0
 
     def broken_after(self, row: int) -> NDArray[np.bool_]:
-        """Return (E,), as :meth:`broken`, of one row."""
+        """Return (E,), as :meth:`broken`, for one row."""
         broken: NDArray[np.bool_] = self.columns.finals.numbers[row % self.rows] >= 0
         return broken
 
@@ -330,7 +330,7 @@ class Ring:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything live, oldest row first, as tensors and plain data."""
+        """Return all live rows, oldest first, as tensors and plain data."""
         state: dict[str, Any] = {"size": self.size, "num_envs": self.num_envs, "steps": self.steps, "first": self.first}
         if not self.layout:
             return state | {"leaves": []}
@@ -347,7 +347,7 @@ class Ring:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`, of a ring of the same size and number of environments.
+        """Restore the state returned by `state_dict` of a ring of the same size and number of environments.
 
         Raises:
             ValueError: it was saved with another size, number of environments or depth of stacked frames.
@@ -381,25 +381,25 @@ class Ring:
 
     @property
     def needed(self) -> int:
-        """Number of the oldest row that matters: the oldest live one, or one that its stack reaches back to."""
+        """Number of the oldest row needed: the oldest live one, or that of the oldest frame of its stack."""
         deepest = max((column.depth for column in self.columns.stacked.values()), default=1)
         return max(self.first, self.oldest - (deepest - 1))
 
     @property
     def stacked(self) -> dict[FieldKey, int]:
-        """How many frames each leaf is a stack of, of those that are stacks."""
+        """Number of frames of each leaf that is a stack of frames."""
         return {path: column.depth for path, column in self.columns.stacked.items()}
 
     @property
     def bytes_of_a_step(self) -> int:
-        """Bytes of memory that a step takes in the columns; known with the layout."""
+        """Bytes of a step in the columns; known with the layout."""
         return self.envs * sum(column.width for _, column in self.columns.inserted.items())
 
     def snapshot(self, first: int) -> RowSpan:
         """Return the rows from ``first`` on, which must not be before :attr:`needed`.
 
-        It holds views: it is good until ``rows`` steps after its first one were inserted. It includes the final
-        observation of the row before, if there is one, and its TRUNC2, because an episode may be ended late.
+        The span holds views, which are valid until step ``first + rows - 1`` is inserted. It includes TRUNC2 and the
+        final observation, if any, of the row before, because :meth:`break_off` may change these late.
         """
         from_row = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
         arrays = self.columns.snapshot(first, self.steps, from_row)
@@ -407,10 +407,10 @@ class Ring:
         return RowSpan(first, self.steps, first == self.needed, self.first, arrays)
 
     def resize(self, size: int) -> None:
-        """Make room for another number of steps, no fewer than are stored; what is stored is copied.
+        """Change the capacity to ``size`` steps, no fewer than are stored; live rows are copied.
 
         Raises:
-            MemoryError: there is not so much memory; nothing was changed.
+            MemoryError: there is not enough memory; nothing was changed.
         """
         assert size >= self.live_steps
         if self.layout:
@@ -423,15 +423,15 @@ class Ring:
         self._set_rows()
 
     def prepare(self, layout: Layout, num_envs: int, size: int | None = None) -> None:
-        """Make columns of a layout; nothing may be stored.
+        """Allocate the columns of a layout; the ring must be empty.
 
         Args:
             layout: shapes and dtypes of a transition's leaves.
             num_envs: environments in a step.
-            size: live steps that fit, where that follows from the layout; as it was made where None.
+            size: new capacity in steps; unchanged where None.
 
         Raises:
-            SampleError: the observations are no stacks of so many frames.
+            SampleError: the observations are not stacks of ``stacked_frames`` frames.
         """
         assert self.steps == self.first
         if size is not None:
@@ -440,7 +440,7 @@ class Ring:
         self._make_columns(layout, num_envs)
 
     def append_span(self, part: RowSpan) -> None:
-        """Append the rows of a span behind the newest row, or replace all rows if it begins anew.
+        """Append the rows of a span after the newest row, or replace all rows if it is marked as a beginning.
 
         Args:
             part: of a ring of the same size and layout.
@@ -470,7 +470,7 @@ class Ring:
     def _rows_of(self, size: int) -> int:
         depths = self._stacked_frames
         deepest = max(depths.values(), default=0) if isinstance(depths, Mapping) else depths
-        # What the newest step led to takes one; the oldest live stacks reach back by more.
+        # One row for the newest next observation; more for the older frames of the oldest stack.
         return size + max(1, deepest)
 
     def _size_for(self, layout: Layout, num_envs: int) -> int:
@@ -490,7 +490,7 @@ class Ring:
         return size
 
     def _rows_that_matter(self, column: Column) -> NDArray[np.int64]:
-        """Where the live rows lie, and what stacks reach back to, and what the newest step led to."""
+        """Return the slots of live rows, of the older frames of stacks, and of the newest next observation."""
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
 
@@ -508,10 +508,10 @@ class Ring:
         self.columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
 
     def _keep_broken_streams(self, arrays: Mapping[FieldKey, Array]) -> NDArray[np.bool_]:
-        """Keep the newest step's next observations where a step, about to overwrite them, begins with others.
+        """Save next observations of the newest step that the observations of an inserted step differ from.
 
-        That is so where a stream of experience was interrupted without an end: a run resumed with new episodes, slices
-        of several workers one after the other. Returns (E,), where it is so.
+        They differ where experience was interrupted without an end of the episode: by a run resumed with new episodes,
+        or between slices of different workers. Returns (E,), where they differ.
         """
         slot = self.steps % self.rows
         differs: NDArray[np.bool_] = arrays[(DONE,)][:, 0] != self.columns.ended

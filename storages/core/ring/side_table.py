@@ -1,7 +1,7 @@
 """Side table for the rare rows whose successor is not stored in the next row.
 
-It holds final observations of ended episodes, and the padding frames at the start of a frame stack. Entries are added
-and freed in the order of time, so that the table is a circular buffer, which grows to the largest number of entries
+It holds final observations of ended episodes, and padding frames of the first frame stacks of episodes. Entries are
+added and freed in temporal order, so that the table is a circular buffer, which grows to the largest number of entries
 held at once. Its capacity is a power of two: entry number ``a`` lies in place ``a % capacity``.
 """
 
@@ -19,7 +19,7 @@ _SMALLEST_CAPACITY = 1
 
 
 class SideTable:
-    """Growable first-in-first-out table of rows that belong to some of a ring's transitions.
+    """Growable first-in-first-out table of entries for some of a ring's transitions.
 
     Args:
         numbers: (rows, E) int32, the number of each transition's entry, negative for none; written by the table.
@@ -32,16 +32,16 @@ class SideTable:
         self.numbers.fill(NOTHING)
         self.capacity = _SMALLEST_CAPACITY
         self.queue = np.zeros(1, QUEUE)
-        """Numbers of the oldest entry and of the next one; they do not wrap."""
+        """Numbers of the oldest entry and of the next one; these do not wrap."""
         self._values: dict[str, NDArray[np.uint8]] = {}
         self._grown = grown
 
     def add(self, name: str, width: int) -> None:
-        """Add a kind of values, of ``width`` bytes each."""
+        """Add an array of values, of ``width`` bytes for each entry."""
         self._values[name] = np.zeros((self.capacity, width), np.uint8)
 
     def values(self, name: str) -> NDArray[np.uint8]:
-        """Return (capacity, bytes) of a kind; another array after the table has grown."""
+        """Return an array of values (capacity, bytes), which is replaced when the table grows."""
         return self._values[name]
 
     @property
@@ -60,7 +60,7 @@ class SideTable:
         return sum(values.nbytes for values in self._values.values())
 
     def append(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Add an entry for each of some transitions of a slot; return their places."""
+        """Add entries for transitions of a slot; return their places."""
         self.reserve(len(envs))
         numbers: NDArray[np.int64] = self.queue["next"] + np.arange(len(envs))
         self.queue["next"] += len(envs)
@@ -101,7 +101,7 @@ class SideTable:
     def extend(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]
     ) -> None:
-        """Add what :meth:`saved` returned, for slots newer than all that have entries."""
+        """Add entries that :meth:`saved` returned, for slots newer than all with entries."""
         taken = numbers >= 0
         count = int(np.count_nonzero(taken))
         self.reserve(count)

@@ -1,4 +1,4 @@
-"""A part of a ring: rows one after the other, and all that belongs to them, to be kept elsewhere and put back."""
+"""Spans of a ring's rows, with all data that belongs to them, for writing to disk and restoring."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,50 +11,50 @@ from storages.core.ring.layout import FieldKey
 from storages.transition import Array
 
 ROWS = "rows"
-"""(rows, E, ...): what lies in the rows, of every leaf."""
+"""(rows, E, ...): the rows of every leaf."""
 FOLLOWING = "following"
-"""(E, ...): what the newest step led to, of leaves whose next row is what followed."""
+"""(E, ...): the newest step's next values, of leaves with a successor."""
 ENDED = "ended"
-"""(E,) bool: whose episodes ended with the newest step."""
+"""(E,) bool: whether each episode ended with the newest step."""
 HAS_FINAL = "has final"
-"""(rows, E) bool: the row has a final observation; one row more if the row before is included."""
+"""(rows, E) bool: whether a row has a final observation; one row more if the row before is included."""
 CUT_BEFORE = "cut before"
-"""(0 or 1, E) bool: TRUNC2 of the row before, if it is included: its episode may have been ended since."""
+"""(0 or 1, E) bool: TRUNC2 of the row before, if included: its episode may have been truncated since."""
 FINAL = "final"
-"""(final observations, bytes): their values, of leaves whose next row is what followed."""
+"""(final observations, bytes): their values, of leaves with a successor."""
 BEFORE = "before"
-"""(rows, E) uint8: of stacked frames, how many rows before belong to the stream."""
+"""(rows, E) uint8: of frame stacks, how many rows before each belong to its stream."""
 PADDING = "padding"
-"""(rows, E) int32: of stacked frames, what the first stack of a stream is filled up with."""
+"""(rows, E) int32: of frame stacks, the kind of padding of the first stack of a stream."""
 PADDING_FRAMES = "padding frames"
-"""(numbers of PADDING that are not negative, bytes): the frames that it is filled up with."""
+"""(non-negative entries of PADDING, bytes): the padding frames."""
 NEWEST = "newest"
-"""(E, depth, ...): of stacked frames, what the newest step led to."""
+"""(E, depth, ...): of frame stacks, the next stacks of the newest step."""
 ERRORS = "errors"
-"""(rows, E) float32: of storages that have priorities, the errors that they follow from."""
+"""(rows, E) float32: of prioritised storages, the TD errors."""
 
 
 class ArrayKey(NamedTuple):
-    """Which array of a part: what it is, and of which leaf, () where it is of none."""
+    """Key of an array in a span: its role, and its leaf, () for none."""
 
     role: str
     leaf: FieldKey = ()
 
 
 Fragments: TypeAlias = tuple[Array, ...]
-"""An array in one piece or, where it goes round the end of a ring, in two."""
+"""An array in one piece or, where it wraps around the end of the ring, in two."""
 
 
 @dataclass(frozen=True)
 class RowSpan:
-    """Rows of a ring.
+    """Consecutive rows of a ring.
 
     Args:
-        first: number of the first.
-        steps: number after the last.
-        begins: whether nothing before the first row counts any more.
-        since: number of the oldest row since the ring was last emptied.
-        arrays: by name.
+        first: number of the first row.
+        steps: number after the last row.
+        begins: whether no row before the first one is needed any more.
+        since: number of the first row after the ring's last reset or drop.
+        arrays: the arrays by key.
     """
 
     first: int
@@ -64,16 +64,16 @@ class RowSpan:
     arrays: dict[ArrayKey, Fragments]
 
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.steps - self.first
 
     def array(self, role: str, leaf: FieldKey = ()) -> Array:
-        """An array in one piece."""
+        """Return an array in one piece."""
         pieces = self.arrays[ArrayKey(role, leaf)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def first_whole(self, since: int) -> int:
-        """Number of the row from which on no stack of frames reaches to rows before ``since``."""
+        """Return the number of the row from which on no frame stack needs rows before ``since``."""
         numbers = np.arange(self.first, self.steps)[:, None]
         reach = (numbers - since < self.array(*name) for name in self.arrays if name.role == BEFORE)
         return max(
@@ -82,12 +82,12 @@ class RowSpan:
         )
 
     def numbered(self, first: int, since: int) -> "RowSpan":
-        """The part under other numbers."""
+        """Return the span with other row numbers."""
         return replace(self, first=first, steps=first + len(self), since=since)
 
 
 def spans(first: int, end: int, rows: int) -> Iterator[slice]:
-    """Where rows [first, end) lie in a ring of so many, fewer than there are: one slice, or two, or none."""
+    """Yield the slices of rows [first, end) in a ring of ``rows`` slots: none, one, or two where they wrap around."""
     if first < end:
         begin, last = first % rows, (end - 1) % rows + 1
         if begin < last:
@@ -98,7 +98,7 @@ def spans(first: int, end: int, rows: int) -> Iterator[slice]:
 
 
 def fill(target: Array, places: list[slice], values: Array) -> None:
-    """Write rows where they lie."""
+    """Write consecutive rows to slices of a target."""
     done = 0
     for place in places:
         count = place.stop - place.start
@@ -107,5 +107,5 @@ def fill(target: Array, places: list[slice], values: Array) -> None:
 
 
 def slots(first: int, end: int, rows: int) -> NDArray[np.int64]:
-    """As :func:`spans`, as numbers."""
+    """Return the slots of rows [first, end), as indices."""
     return np.arange(first, max(first, end)) % rows

@@ -1,4 +1,4 @@
-"""Transitions that wait until every environment has delivered its part of a step."""
+"""Buffer of incomplete steps, until every environment has delivered its transition."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _STEPS_AT_FIRST = 8
 
 
 class Staging:
-    """Keeps the transitions of environments that are ahead of others, in a ring of steps that grows.
+    """Buffers the transitions of environments that are ahead of others, in a growing circular buffer of steps.
 
     Args:
         num_envs: environments in a step.
@@ -24,23 +24,23 @@ class Staging:
 
     def __init__(self, num_envs: int) -> None:
         self.ahead: NDArray[np.int64] = np.zeros(num_envs, np.int64)
-        """(E,): how many transitions of each environment wait."""
+        """(E,): number of buffered transitions of each environment."""
         self._steps: dict[FieldKey, Array] = {}
-        """(steps, E, ...); the oldest step that waits lies at ``_first``, and the next one behind it."""
+        """(steps, E, ...), circular; the oldest incomplete step is at ``_first``."""
         self._first = 0
 
     def __len__(self) -> int:
-        """Transitions that wait."""
+        """Number of buffered transitions."""
         return int(self.ahead.sum())
 
     def insert(self, ring: Ring, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> None:
-        """Add the newest transitions of environments, and store the step that they complete, if they do.
+        """Add the newest transitions of environments, and store the step that they complete, if any.
 
         Args:
             ring: the storage's.
             sample: (N, ...).
-            envs: (N,), numbers of the environments.
-            store: stores a step; where it refuses it, nothing of the sample was added.
+            envs: (N,), indices of the environments.
+            store: stores a step; if it raises an error, the sample is not added either.
 
         Raises:
             ValueError: the number of environments is not known.
@@ -74,7 +74,7 @@ class Staging:
             raise
 
     def end_episodes(self, envs: Sequence[int]) -> list[int]:
-        """End the episodes of environments with their newest transitions; returns those that none waits of."""
+        """Truncate episodes at the newest buffered transitions; return the environments without any."""
         waiting = [env for env in envs if self.ahead[env]]
         if waiting:
             newest = self._positions(waiting, -1)
@@ -94,14 +94,14 @@ class Staging:
         return sum(array.nbytes for array in self._steps.values())
 
     def state_dict(self) -> list[list[dict[str, Any]]]:
-        """Return the transitions that wait, of each environment, as tensors."""
+        """Return the buffered transitions of each environment, as tensors."""
         return [
             [self._transition((self._first + step) % self._room, env) for step in range(count)]
             for env, count in enumerate(self.ahead)
         ]
 
     def load_state_dict(self, state: Sequence[Sequence[Sample]]) -> None:
-        """Restore what :meth:`state_dict` returned, of as many environments."""
+        """Restore what :meth:`state_dict` returned, for the same number of environments."""
         self.ahead.fill(0)
         for env, transitions in enumerate(state):
             for one in transitions:
@@ -109,11 +109,11 @@ class Staging:
 
     @property
     def _room(self) -> int:
-        """For how many steps there is memory."""
+        """Capacity in steps."""
         return len(self._steps[(DONE2,)])
 
     def _positions(self, envs: Sequence[int], offset: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the next transitions of environments are put, or those that lie some steps from them."""
+        """Return the positions of the environments' next transitions, shifted by an offset in steps."""
         numbers = np.array(envs, np.int64)
         return (self._first + self.ahead[numbers] + offset) % self._room, numbers
 

@@ -1,4 +1,4 @@
-"""What is in a ring: its fields, its episodes, and how they ended."""
+"""Summary of a ring's contents: fields, episodes, and how these ended."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,35 +15,35 @@ ENDINGS = ("terminated", "truncated", "broken off", "running")
 
 @dataclass(frozen=True)
 class Field:
-    """A leaf of the transitions that a ring holds."""
+    """A leaf of the transitions in a ring."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     bytes_each: int
-    """What a transition takes of it; of stacked frames, one frame; 0 where it is kept as part of another field."""
+    """Bytes per transition; of stacked frames, one frame; 0 where the values are those of another field."""
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """The episodes, or what is stored of them, environment by environment; arrays (episodes,)."""
+    """The episodes, or their stored steps, environment by environment; arrays (episodes,)."""
 
     returns: NDArray[np.float64]
-    """Sums of the rewards that are stored."""
+    """Sums of the stored rewards."""
     lengths: NDArray[np.int64]
-    """Steps that are stored."""
+    """Numbers of stored steps."""
     endings: NDArray[np.int64]
-    """Which of :data:`ENDINGS` each came to."""
+    """Indices into :data:`ENDINGS`."""
     whole: NDArray[np.bool_]
-    """Where all steps are stored, from the first to an end."""
+    """Whether all steps are stored, from the first one to an end."""
 
     def ended(self, ending: str) -> int:
-        """How many came to one of :data:`ENDINGS`."""
+        """Return the number of episodes with one of :data:`ENDINGS`."""
         return int(np.count_nonzero(self.endings == ENDINGS.index(ending)))
 
 
 def fields_of(ring: Ring) -> list[Field]:
-    """The leaves of the transitions, in their order."""
+    """Return the leaves of the transitions, in the order of the layout."""
     fields = []
     for path, layout in ring.layout.items():
         kept = path[0] not in SUCCESSORS
@@ -52,7 +52,7 @@ def fields_of(ring: Ring) -> list[Field]:
 
 
 def episodes_of(ring: Ring) -> Episodes:
-    """The episodes that a ring holds; it must hold a step."""
+    """Return the episodes in a ring, which must not be empty."""
     rows = np.arange(ring.oldest, ring.steps) % ring.rows
     rewards, begins, terminated, truncated = (_by_environment(ring, key, rows) for key in (REW, DONE, DONE2, TRUNC2))
     broken = ring.broken().T
@@ -72,6 +72,6 @@ def episodes_of(ring: Ring) -> Episodes:
 
 
 def _by_environment(ring: Ring, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-    """(E, steps): a scalar field."""
+    """Return a scalar field as (E, steps)."""
     values: NDArray[Any] = ring.columns.data(key)[rows, :, 0].T
     return values

@@ -1,4 +1,4 @@
-"""Checks of samples before anything is stored; errors name the leaf, the environment and the step."""
+"""Validation of samples before anything is stored; errors name the leaf, the environment and the step."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of t
 
 
 def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDArray[np.int64]:
-    """Return numbers of environments as an array, each once.
+    """Return indices of environments as a sorted array without duplicates.
 
     Args:
-        envs: the numbers.
+        envs: the indices.
         num_envs: how many environments there are; 0 where that is not known yet.
         owner: the storage's name.
 
@@ -36,7 +36,7 @@ def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDAr
 
 
 def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str, envs: Sequence[int] | None = None) -> None:
-    """Of a step (E, ...), or of transitions (N, ...) of some environments.
+    """Check that a step (E, ...), or transitions (N, ...) of some environments, are finite.
 
     Raises:
         SampleError: an observation, an action, a reward or a value holds NaN or infinity.
@@ -53,7 +53,7 @@ def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str, envs: 
 
 
 def checked_replacement(path: FieldKey, values: Array, columns: Columns, owner: str) -> Array:
-    """Return values (steps, E, ...) that are to replace those of a leaf, in the dtype in which it is stored.
+    """Return values (steps, E, ...) that are to overwrite a leaf, in its stored dtype.
 
     Raises:
         SampleError: there is no such leaf, it is an observation or a flag, or the values do not fit.
@@ -72,10 +72,10 @@ def checked_replacement(path: FieldKey, values: Array, columns: Columns, owner: 
 
 
 def check_replacement_is_finite(path: FieldKey, values: Array, start: int, owner: str) -> None:
-    """Of values (steps, E, ...) that are to replace those of a leaf from the ``start``-th oldest step on.
+    """Check that values (steps, E, ...) that are to overwrite a leaf from step ``start`` on are finite.
 
     Raises:
-        SampleError: they are observations, actions, rewards or values and hold NaN or infinity.
+        SampleError: they are observations, actions, rewards or values, and hold NaN or infinity.
     """
     if must_be_finite(path, values.dtype) and not _finite(values):
         step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
@@ -92,10 +92,10 @@ def check_frame_stack(
     owner: str,
     envs: Sequence[int] | None = None,
 ) -> None:
-    """Of a step (E, ...), or of transitions (N, ...) of some environments, and the columns of stacks of frames.
+    """Check the frame stacks of a step (E, ...), or of transitions (N, ...) of some environments.
 
     Raises:
-        SampleError: what followed is not what was seen, moved on by a frame.
+        SampleError: a next stack is not the stack before it, shifted by one frame.
     """
     for path, column in stacked.items():
         assert column.successor is not None
@@ -110,15 +110,15 @@ def check_frame_stack(
 
 
 def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> dict[FieldKey, int]:
-    """How many frames each leaf of the observation is a stack of, of those that are stacks.
+    """Return the number of frames of each leaf of the observation that is a frame stack.
 
     Args:
         layout: of a transition.
-        frames: a number for all leaves of the observation, or one for some by name; 0 for no stacks.
+        frames: one number for all leaves of the observation, or numbers for some by name; 0 for no stack.
         owner: the storage's name.
 
     Raises:
-        SampleError: there is no such leaf, or it does not have so many frames as its first axis.
+        SampleError: there is no such leaf, or its first axis has another length.
     """
     if not frames:
         return {}
@@ -139,7 +139,7 @@ def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> di
                 f"{owner}: {text(path)} is to be a stack of {depth} frames, but its shape is "
                 f"{layout[path].shape}; {_NO_STACKS}"
             )
-    # A stack of one frame is a whole observation.
+    # A stack of one frame is stored like any observation.
     return {path: depth for path, depth in depths.items() if depth > 1}
 
 

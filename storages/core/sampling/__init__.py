@@ -1,1 +1,1 @@
-"""Which rows a batch is made of: uniform, prioritized, recent, or whole episodes."""
+"""Samplers of rows (uniform, prioritised, recent), and the index of episodes."""

@@ -1,4 +1,4 @@
-"""How often rows of batches began with each stored transition, and with which importance weights."""
+"""Counts of the draws of each stored transition, and sums of their importance weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,24 +11,24 @@ from storages.core.ring.ring import Ring
 from storages.transition import Array
 
 _BYTES_OF_A_TRANSITION = 8
-"""Of a count and a sum of weights."""
+"""Bytes of a count and a sum of weights."""
 
 
 class DrawCounter(RingObserver):
-    """Counts draws of the transitions that a ring holds; those of a step that overwrites another begin at 0.
+    """Counts draws of the transitions in a ring; an overwritten step starts at 0 again.
 
     Args:
-        ring: what holds the transitions.
+        ring: the ring of the transitions.
     """
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
-        # Transition t lies at t modulo their length, as its row in the ring does.
+        # Transition t is at index t modulo the length, as in the ring.
         self._counts: Array = np.zeros(0, np.uint32)
         self._weights: Array = np.zeros(0, np.float32)
 
     def count(self, rows: Rows) -> None:
-        """Count the rows of a batch that was asked for."""
+        """Count the rows of a batch that was requested."""
         places = rows.transitions % len(self._counts)
         np.add.at(self._counts, places, np.uint32(1))
         np.add.at(self._weights, places, rows.weights[:, 0])
@@ -43,10 +43,10 @@ class DrawCounter(RingObserver):
         counts = self._counts[live].astype(np.int64).reshape(shape)
         return {"counts": torch.from_numpy(counts), "weights": torch.from_numpy(self._weights[live].reshape(shape))}
 
-    # As an observer
+    # Observer of the ring
 
     def after_insert(self, ring: Ring, steps: int) -> None:
-        """Begin the newest steps at 0."""
+        """Set the counts of the newest steps to 0."""
         if not len(self._counts):
             self._make_room()
         newest = np.arange(ring.end - steps * ring.envs, ring.end) % len(self._counts)
@@ -54,7 +54,7 @@ class DrawCounter(RingObserver):
         self._weights[newest] = 0
 
     def after_resize(self, ring: Ring) -> None:
-        """Keep the counts of what is stored."""
+        """Keep the counts of stored transitions."""
         counts, weights, live = self._counts, self._weights, np.arange(ring.start, ring.end)
         self._make_room()
         if len(counts):
@@ -62,12 +62,12 @@ class DrawCounter(RingObserver):
             self._weights[live % len(self._counts)] = weights[live % len(counts)]
 
     def after_change(self, ring: Ring) -> None:
-        """Forget the counts of a ring that was emptied."""
+        """Reset the counts of a ring that was emptied."""
         if ring.steps == ring.first:
             self._make_room()
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`counted` returned, under "draws"; all begin at 0 where nothing was counted."""
+        """Restore what :meth:`counted` returned, under "draws" in the state; without it, all counts are 0."""
         self._make_room()
         saved = state.get("draws")
         if saved is not None and ring.live_steps:
@@ -82,7 +82,7 @@ class DrawCounter(RingObserver):
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of its count and the sum of its weights."""
+        """Bytes of a count and a sum of weights."""
         return _BYTES_OF_A_TRANSITION
 
     def _make_room(self) -> None:

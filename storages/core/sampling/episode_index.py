@@ -1,4 +1,4 @@
-"""The episodes that a ring holds: where the one of a transition begins and ends."""
+"""Index of the episodes in a ring: start and end of each transition's episode."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,21 +8,21 @@ from storages.core.ring.ring import Ring
 
 
 class EpisodeIndex:
-    """Kept beside a ring whose number of environments is known; what it holds already is taken up.
+    """Index of a ring with a known number of environments, initialised from its contents.
 
-    An episode reaches from its oldest live step to its end, to where its stream broke off, or to the newest step.
+    An episode reaches from its oldest live step to its end, its interruption, or the newest step.
 
     Args:
-        ring: what holds the transitions.
+        ring: the ring of the transitions.
         begun: (E,) int64, see :attr:`begun`; the oldest step where None.
     """
 
     def __init__(self, ring: Ring, begun: NDArray[np.int64] | None = None) -> None:
         self._ring = ring
         self.first = np.zeros((ring.rows, ring.envs), np.int64)
-        """(rows, E): the step in which the episode of a row began, be it live or not."""
+        """(rows, E): the first step of each row's episode, which need not be live."""
         self.last = np.full((ring.rows, ring.envs), OPEN, np.int64)
-        """(rows, E): the step which it ended or broke off with, OPEN while it goes on."""
+        """(rows, E): the last step of each row's episode, OPEN while it runs."""
         second = min(ring.oldest + 1, ring.steps)
         self._add(ring.oldest, second)
         if begun is not None:
@@ -30,25 +30,25 @@ class EpisodeIndex:
         self._add(second, ring.steps)
 
     def put(self, begin: int) -> None:
-        """Take up the steps from one on, which were put into the ring behind what it still holds."""
+        """Index the newest steps, from ``begin`` on."""
         self._add(begin, self._ring.steps)
 
     def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): the oldest live transition of the episode of each."""
+        """Return (B,), the oldest live transition of each one's episode."""
         steps, envs = np.divmod(transitions, self._ring.envs)
         first = np.maximum(self.first[steps % self._ring.rows, envs], self._ring.oldest)
         numbers: NDArray[np.int64] = first * self._ring.envs + envs
         return numbers
 
     def last_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): the last transition of the episode of each, the newest where it goes on."""
+        """Return (B,), the last transition of each one's episode, the newest one while it runs."""
         steps, envs = np.divmod(transitions, self._ring.envs)
         last = self.last[steps % self._ring.rows, envs]
         return np.where(last == OPEN, self._ring.steps - 1, last) * self._ring.envs + envs
 
     @property
     def begun(self) -> NDArray[np.int64]:
-        """(E,): the steps in which the episodes that hold the oldest live step began."""
+        """(E,): first steps of the episodes that contain the oldest live step."""
         begun: NDArray[np.int64] = self.first[self._ring.oldest % len(self.first)].copy()
         return begun
 

@@ -1,4 +1,4 @@
-"""Choosing among episodes: where those begin that may be drawn, without a look at the rows in between."""
+"""Index of the first transitions of the episodes that may be drawn."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ _FEWEST_PLACES = 64
 
 
 class EpisodeStarts:
-    """Kept beside a ring and the index of its episodes; what they hold already is taken up.
+    """The starts of the episodes in a ring that may be drawn, initialised from the ring's contents.
 
     Args:
-        ring: what holds the transitions; its layout must be known.
-        index: of the ring's episodes, told of a step before this.
-        episodes: which ones are drawn.
+        ring: the ring of the transitions; its layout must be known.
+        index: index of the ring's episodes, updated before this one.
+        episodes: which episodes are drawn.
     """
 
     def __init__(self, ring: Ring, index: EpisodeIndex, episodes: Episodes) -> None:
@@ -31,13 +31,13 @@ class EpisodeStarts:
         self._flags = self._flags_of(ring)
         self._added, self._moved = np.empty(ring.envs, np.int64), np.empty(ring.envs, np.int64)
         self._num_added, self._num_moved = 0, 0
-        # Behind those that may be drawn there is room for more, before them that of those that are gone.
+        # The valid part is between the bounds: free room after it, dropped starts before it.
         self._starts = np.empty(max(_FEWEST_PLACES, ring.live_transitions), np.int64)
         self._bounds = np.zeros(2, np.int64)
         self._add_all(ring.oldest)
 
     def inserted(self, steps: int) -> None:
-        """Take up the steps that were just inserted, half of what the ring holds at most; one where not ``whole``."""
+        """Add the newest steps, at most half of the ring; one at a time if not ``whole``."""
         ring, most = self._ring, steps * self._ring.envs
         self._make_room(most)
         if most > len(self._added):
@@ -45,14 +45,14 @@ class EpisodeStarts:
         self._num_added, self._num_moved = self._add(ring.steps - steps, self._added)
 
     def ended(self, envs: NDArray[np.int64]) -> None:
-        """Add the episodes of some environments that were ended after their newest steps were inserted."""
+        """Add the episodes of some environments that were truncated after their newest steps were inserted."""
         self._num_added = self._num_moved = 0
         if not self._whole:
             return
         ring, step, longest = self._ring, self._ring.steps - 1, self._longest
         begun = self._index.first[step % ring.rows, envs]
         starts = step - (step - begun) % longest
-        # A piece of full length was added with its last step.
+        # A piece of full length was added at its last step.
         whole = (starts >= ring.oldest) & (step - starts + 1 < longest)
         whole &= (starts > begun) | self._flags[0][starts % ring.rows, envs]
         added = (starts * ring.envs + envs)[whole]
@@ -64,9 +64,9 @@ class EpisodeStarts:
         self.numbers[:] = numbers
 
     def put(self, begin: int) -> None:
-        """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
+        """Add the steps from ``begin`` on, which were loaded into the ring, and drop those that it dropped.
 
-        Both must be whole episodes; the index must have been told.
+        Both must be whole episodes; the index must be up to date.
         """
         ring = self._ring
         if begin == ring.oldest:
@@ -77,27 +77,27 @@ class EpisodeStarts:
         self._make_room(int(np.count_nonzero(since % self._longest == 0)))
         self._add_all(begin)
 
-    # What may be drawn
+    # Queries
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """(N,): the transitions that episodes begin with, in rising order; a view."""
+        """(N,): the first transitions of the episodes, in increasing order; a view."""
         return self._starts[self._bounds[0] : self._bounds[1]]
 
     @property
     def added(self) -> NDArray[np.int64]:
-        """Those that the newest steps added; a view."""
+        """Starts added by the newest steps; a view."""
         return self._added[: self._num_added]
 
     @property
     def moved(self) -> NDArray[np.int64]:
-        """Those that were a step earlier before the newest, which was overwritten; a view."""
+        """Starts that moved to the next step, because the newest one overwrote their step; a view."""
         return self._moved[: self._num_moved]
 
     def since(self, first: int) -> NDArray[np.int64]:
-        """(N,): starts of episodes that begin with transition ``first`` or later, in rising order; a view.
+        """Return the starts (N,) at transition ``first`` or later, in increasing order; a view.
 
-        The newest one where all begin earlier; what is stored of the running ones where none may be drawn yet.
+        The newest start if all are earlier; the stored starts of running episodes if none may be drawn yet.
         """
         numbers, ring = self.numbers, self._ring
         if not len(numbers):
@@ -105,15 +105,15 @@ class EpisodeStarts:
         return numbers[np.searchsorted(numbers, self.where_to_begin(first)) :]
 
     def where_to_begin(self, first: int) -> int:
-        """``first``, or the newest start where it is earlier."""
+        """Return ``first``, or the newest start if that is earlier."""
         return min(first, int(self._starts[self._bounds[1] - 1])) if len(self.numbers) else first
 
     def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(B,): whether each is one of the starts."""
+        """Return (B,), whether each transition is one of the starts."""
         return TransitionList(self.numbers).among(transitions)
 
     def lengths(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): steps that are stored of the episodes that begin with some transitions."""
+        """Return the numbers (B,) of stored steps of the episodes, or pieces, that begin at some transitions."""
         ring = self._ring
         steps, envs = np.divmod(starts, ring.envs)
         left = self._longest - (steps - self._index.first[steps % ring.rows, envs]) % self._longest
@@ -125,10 +125,10 @@ class EpisodeStarts:
         """Bytes of memory."""
         return self._starts.nbytes
 
-    # Inside
+    # Internals
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views of columns: a copy's are of the columns of the copied ring.
+        # Views of the ring's columns; a copy needs those of the copied ring.
         return {name: value for name, value in self.__dict__.items() if name != "_flags"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -137,12 +137,12 @@ class EpisodeStarts:
 
     @staticmethod
     def _flags_of(ring: Ring) -> tuple[Array, Array, Array]:
-        """(rows, E) each: whether an episode begins with a step, terminates with it, or is truncated with it."""
+        """Return (rows, E) each: whether an episode begins, terminates or is truncated at a step."""
         begins, terminated, truncated = (ring.columns.data(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
         return begins, terminated, truncated
 
     def _starts_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): the oldest live transition of the piece of each."""
+        """Return (B,), the oldest live transition of each one's piece."""
         ring = self._ring
         steps, envs = np.divmod(transitions, ring.envs)
         begins = steps - (steps - self._index.first[steps % ring.rows, envs]) % self._longest
@@ -153,7 +153,7 @@ class EpisodeStarts:
         self._add(begin, np.empty((self._ring.steps - begin) * self._ring.envs, np.int64))
 
     def _add(self, begin: int, added: NDArray[np.int64]) -> tuple[int, int]:
-        """Add the starts from a step on; return how many are new, and how many moved."""
+        """Add the starts from a step on; return the numbers of new and of moved ones."""
         ring, places = self._ring, (self._starts, self._bounds)
         steps = (begin, ring.steps, ring.oldest, self._index.first)
         if self._whole:

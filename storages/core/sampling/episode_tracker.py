@@ -1,4 +1,4 @@
-"""The episodes of a ring, followed from the first insertion on."""
+"""Maintenance of a ring's episode index, from the first insertion on."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from storages.windows import Episodes
 
 
 class EpisodeTracker(RingObserver):
-    """Keeps the index of a ring's episodes, and where those begin that may be drawn.
+    """Maintains the index of a ring's episodes, and the starts of those that may be drawn.
 
     Args:
-        ring: what holds the transitions.
+        ring: the ring of the transitions.
         episodes: which episodes are drawn; None where rows are not episodes.
     """
 
@@ -28,23 +28,23 @@ class EpisodeTracker(RingObserver):
 
     @property
     def index(self) -> EpisodeIndex:
-        """Where each episode begins and ends; known from the first insertion on."""
+        """Start and end of each episode; available from the first insertion on."""
         assert self._index is not None
         return self._index
 
     @property
     def starts(self) -> EpisodeStarts:
-        """Where episodes begin that may be drawn; known from the first insertion on."""
+        """Starts of the episodes that may be drawn; available from the first insertion on."""
         assert self._starts is not None
         return self._starts
 
     @property
     def is_built(self) -> bool:
-        """Whether the index is known."""
+        """Whether the index exists."""
         return self._index is not None
 
     def build(self, begun: NDArray[np.int64] | None = None) -> None:
-        """Index what is stored; see :attr:`EpisodeIndex.begun`."""
+        """Index the stored steps; for ``begun`` see :attr:`EpisodeIndex.begun`."""
         self._index = EpisodeIndex(self._ring, begun)
         if self._episodes is not None:
             self._starts = EpisodeStarts(self._ring, self._index, self._episodes)
@@ -59,34 +59,34 @@ class EpisodeTracker(RingObserver):
             self._starts.inserted(steps)
 
     def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
-        """Note which episodes can be drawn now."""
+        """Add the episodes that can be drawn from now on."""
         if self._starts is not None:
             self._starts.ended(envs)
 
     def after_resize(self, ring: Ring) -> None:
-        """Index what is stored anew."""
+        """Rebuild the index."""
         if self._index is not None:
             self.build(self._index.begun)
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Half of the ring of whole episodes; what is left of those that are overwritten is known step by step."""
+        """Return half of the ring for whole episodes; starts of partly overwritten ones are updated step by step."""
         if self._episodes is None:
             return ring.size
         return max(1, ring.size // 2) if self._episodes.whole else 1
 
     def replaced(self, begin: int) -> None:
-        """Index the steps from one on, which took the place of others in a ring of whole episodes."""
+        """Index the steps from ``begin`` on, which replaced others in a ring of whole episodes."""
         if self._index is not None:
             self._index.put(begin)
             if self._starts is not None:
                 self._starts.put(begin)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the episodes began that hold the oldest step."""
+        """Return the first steps of the episodes that contain the oldest stored step."""
         return {"episodes_begun": None if self._index is None else self._index.begun.tolist()}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Index what is stored; where the state was saved without an index, the oldest steps may begin any episode."""
+        """Index the stored steps; without a saved index, episodes are taken to begin at the oldest step."""
         self._index = self._starts = None
         if self._ring.layout:
             begun = state.get("episodes_begun")
@@ -94,7 +94,7 @@ class EpisodeTracker(RingObserver):
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of the index for each transition."""
+        """Bytes of the index per transition."""
         return 2 * np.dtype(np.int64).itemsize
 
     @property

@@ -1,4 +1,4 @@
-"""Choosing rows by priority: how wrong the algorithm was about each transition when it saw it last.
+"""Priorities of transitions, from the TD errors of their last updates.
 
 Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportional and the rank-based variant.
 """
@@ -21,30 +21,30 @@ _FIRST = 1_000_000.0
 _MOST_WAITING = 1_000
 _NONE = np.empty(0, np.int64)
 BYTES_OF_A_TRANSITION = 16
-"""Of a transition's error, its leaf in the sum tree, and its share of the nodes above."""
+"""Bytes of an error, a leaf in the sum tree, and its share of inner nodes."""
 
 
 class Chosen(NamedTuple):
-    """Rows chosen by priority."""
+    """Rows drawn by priority."""
 
     transitions: NDArray[np.int64]
-    """(B,): their numbers."""
+    """(B,): their transition numbers."""
     priorities: NDArray[np.float64]
     """(B,): their priorities."""
     total: float
-    """The sum of the priorities that they were chosen among."""
+    """The total priority that they were drawn from."""
 
 
 class Priorities:
-    """An error for each live transition of a ring, and a sum tree of the priorities that follow from them.
+    """The error of each live transition of a ring, and a sum tree of the priorities computed from them.
 
     Args:
-        ring: whose transitions these are; its number of environments must be known.
-        settings: how priorities follow from errors.
+        ring: the ring of the transitions; its number of environments must be known.
+        settings: how priorities are computed from errors.
         stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
-        starts: of episodes, where only these have a priority, each at its first transition.
-        default_error: error of transitions that no update has met yet; at most the largest error of any update, once
-            there is one. "largest" stands for that one, "first" for a million, which nothing bounds.
+        starts: starts of episodes, where only these have a priority.
+        default_error: error of transitions that have not been in an update yet, bounded by the largest error of any
+            update so far. "largest" is that one, "first" is a million, without a bound.
     """
 
     def __init__(
@@ -61,23 +61,22 @@ class Priorities:
         self.settings = settings
         self._make_room()
         self.largest_error = _LARGEST_BEFORE_ANY
-        """The largest error that any update gave, 1 before the first that is not 0."""
+        """The largest error of any update; 1 before the first that is not 0."""
         self.knows_errors = False
-        """Whether any update gave an error that is not 0."""
+        """Whether any update had an error that is not 0."""
         self._default_error = default_error
         self._initial_error = np.nan
         self._set_initial_error()
         self._changed: NDArray[np.bool_] | None = None
-        """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
+        """(leaves,): whether an error changed since the last call of :meth:`changes`; None before the first."""
         self._any_changed = False
 
-    # What the storage tells
+    # Changes of the ring
 
     def inserted(self, steps: int) -> None:
-        """Give the transitions of the newest steps, half of what the ring holds at most, the initial error.
+        """Give the transitions of the newest steps, at most half of the ring, the initial error.
 
-        The row that the next step will lie in holds none any more. The tree learns of many steps at once, as soon as it
-        is asked for anything.
+        The row of the next step loses its priority. Insertions into the tree are batched, and done before it is read.
         """
         if self._starts is not None:
             self._insert_among(self._starts, steps)
@@ -87,15 +86,15 @@ class Priorities:
                 self._catch_up()
 
     def ended(self) -> None:
-        """Give the episodes that were ended after their newest steps the initial error."""
+        """Give the episodes that were truncated after their newest steps the initial error."""
         if self._starts is not None:
             self._add(self._starts, _NONE)
 
     def resized(self, starts: EpisodeStarts | None) -> None:
-        """Follow a ring with room for another number of steps, which holds the same ones.
+        """Follow a change of the ring's capacity, with the same steps stored.
 
         Args:
-            starts: of its episodes, where only these have a priority.
+            starts: starts of its episodes, where only these have a priority.
         """
         self._catch_up()
         live = np.arange(self._ring.start, self._ring.end)
@@ -110,15 +109,15 @@ class Priorities:
         self.rescale(self.settings)
 
     def _make_room(self) -> None:
-        # One row more than is live: the next step comes in before the oldest is gone.
+        # One row more than is live: the next step is inserted before the oldest one is dropped.
         self._leaves = (self._ring.size + 1) * self._ring.envs
         self._tree = tree_of(self._leaves, self.settings)
         self._errors = np.zeros(self._leaves, np.float32)
         self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, self._ring.size // 2))
-        """How many of the newest steps the tree has not learnt of."""
+        """How many of the newest steps are not in the tree yet, and how many may be."""
 
     def _catch_up(self) -> None:
-        """Let the tree learn of the steps that it has not learnt of."""
+        """Insert pending steps into the tree."""
         waiting, self._waiting = self._waiting, 0
         if not waiting:
             return
@@ -133,7 +132,7 @@ class Priorities:
             self._tree.drop(transitions[transitions // envs % stride != 0] % self._leaves)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
-        """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
+        """Drop the transitions [``gone``), and add others from ``first`` on with their errors."""
         self._catch_up()
         transitions = np.arange(first, first + len(errors))
         rows = transitions % self._leaves
@@ -146,19 +145,19 @@ class Priorities:
         self._tree.set_errors(rows[drawn], np.abs(errors[drawn]).astype(np.float64))
 
     def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
-        """Of the transitions [first, end), which must be live."""
+        """Return the errors of the transitions [first, end), which must be live."""
         self._catch_up()
         return self._errors[np.arange(first, end) % self._leaves]
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
-        """Give transitions the errors (B,) of an update; those that were overwritten since are left out.
+        """Set the errors (B,) of transitions after an update; overwritten transitions are ignored.
 
         Raises:
-            ValueError: there are more or fewer errors than transitions, or an error is not finite as float32. Nothing
+            ValueError: the numbers of errors and transitions differ, or an error is not finite as float32. Nothing
                 was changed.
         """
         if errors.shape != transitions.shape:
-            # Compiled code does not look whether an index is inside.
+            # Compiled code does not check bounds of indices.
             raise ValueError(
                 f"{self._ring.owner}: as many errors as transitions are needed, got {errors.shape} of "
                 f"{transitions.shape}; no priority was changed"
@@ -188,7 +187,7 @@ class Priorities:
             self._set_initial_error()
 
     def _know(self, largest: float) -> None:
-        """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""
+        """Bound the initial errors by the first known largest error that is not 0."""
         self.largest_error, self.knows_errors = largest, True
         self._set_initial_error()
         if self._default_error != "first":
@@ -197,7 +196,7 @@ class Priorities:
         self.rescale(self.settings)
 
     def bounded(self, errors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Errors, some of transitions that no update has met: these are at most the largest of any update."""
+        """Return errors, some of them initial ones, clipped to the largest error of any update."""
         if self._default_error == "first" or not self.knows_errors:
             return errors
         return np.minimum(errors, np.float32(self.largest_error))
@@ -210,12 +209,12 @@ class Priorities:
         self.rescale(self.settings)
 
     def reset(self) -> None:
-        """Forget all transitions."""
+        """Drop all transitions."""
         self._waiting = 0
         self._tree.clear()
 
     def rescale(self, settings: PrioritySettings) -> None:
-        """Make all priorities anew with other settings."""
+        """Recompute all priorities with other settings."""
         self._catch_up()
         if settings.by_rank != self.settings.by_rank:
             self._tree = tree_of(self._leaves, settings)
@@ -225,16 +224,16 @@ class Priorities:
         live = self.drawn % self._leaves
         self._tree.fill_errors(live, np.abs(self._errors[live]).astype(np.float64))
 
-    # What the storage asks
+    # Queries
 
     @property
     def initial_error(self) -> float:
-        """The error of a transition that no update has met yet."""
+        """The error of a transition that has not been in an update yet."""
         return self._initial_error
 
     @property
     def default_error(self) -> InitialError:
-        """The hyper-parameter; a change holds for transitions that come later."""
+        """The hyper-parameter; a change applies to later transitions."""
         return self._default_error
 
     @default_error.setter
@@ -245,7 +244,7 @@ class Priorities:
 
     @property
     def drawn(self) -> NDArray[np.int64]:
-        """(N,): numbers of the live transitions that have a priority, in rising order."""
+        """(N,): numbers of the live transitions that have a priority, in increasing order."""
         if self._starts is not None:
             return self._starts.numbers
         transitions = np.arange(self._ring.start, self._ring.end)
@@ -254,9 +253,9 @@ class Priorities:
     def choose(
         self, generator: np.random.Generator, first: int, end: int, batch_size: int, *, stratified: bool
     ) -> Chosen | None:
-        """``batch_size`` of the transitions [first, end), each with a probability in proportion to its priority.
+        """Draw ``batch_size`` of the transitions [first, end), in proportion to their priorities.
 
-        None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
+        None if the total priority is 0: all errors and epsilon are 0, or no episode is whole yet.
         """
         mass, end = self._mass(first, end)
         if mass <= 0:
@@ -264,14 +263,14 @@ class Priorities:
         return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified), mass)
 
     def mass(self, first: int, end: int) -> float:
-        """The sum of the priorities of transitions [first, end)."""
+        """Return the total priority of transitions [first, end)."""
         return self._mass(first, end)[0]
 
     def _mass(self, first: int, end: int) -> tuple[float, int]:
-        """The sum of priorities, and the end of the leaves that have them."""
+        """Return the total priority, and the end of the range of leaves to draw from."""
         ring, tree = self._ring, self._current_tree
         if end == ring.steps * ring.envs and first == max(ring.first, ring.steps - ring.size) * ring.envs:
-            # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
+            # Leaves that are not live have no mass, and drawing from the whole tree is quicker than from a window.
             end = first + self._leaves
         mass = tree.total
         if mass > 0 and end - first < self._leaves:
@@ -279,7 +278,7 @@ class Priorities:
         return mass, end
 
     def of(self, transitions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(B,): the priorities of live transitions; 0 for those that are not drawn."""
+        """Return the priorities (B,) of live transitions; 0 for those that are not drawn."""
         return self._current_tree.masses_of(transitions % self._leaves)
 
     @property
@@ -299,7 +298,7 @@ class Priorities:
 
     @property
     def mean(self) -> float:
-        """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
+        """Mean priority of all live transitions, or of all episodes; 0 where no episode is whole yet."""
         number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
         return self._current_tree.total / max(1, number)
 
@@ -308,30 +307,30 @@ class Priorities:
         """Bytes of memory."""
         return self._tree.nbytes + self._errors.nbytes
 
-    # To and from disk
+    # State
 
     def state_dict(self) -> dict[str, Any]:
-        """The errors of all live transitions, oldest first; priorities follow from them."""
+        """Return the errors of all live transitions, oldest first, from which priorities are recomputed."""
         return {"errors": torch.from_numpy(self.errors(self._ring.oldest).ravel())} | self.summary()
 
     def summary(self) -> dict[str, float]:
-        """What is to be kept beside the errors, as plain data."""
+        """Return the state other than the errors, as plain data."""
         return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.settings.alpha}
 
     def errors(self, first: int) -> NDArray[np.float32]:
-        """(steps, E): the errors of all transitions from step ``first`` on."""
+        """Return the errors (steps, E) of all transitions from step ``first`` on."""
         envs = self._ring.envs
         return self.errors_of(first * envs, self._ring.end).reshape(-1, envs)
 
     def changes(self, everything: bool) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32]]:
-        """What updates have changed since the last call.
+        """Return the errors that updates have changed since the last call.
 
         Args:
-            everything: ask for the errors of all live transitions instead.
+            everything: return the errors of all live transitions instead.
 
         Returns:
-            How many transitions after the oldest live one each changed one is, and its error; None instead of the
-            numbers where the errors are those of all live transitions: of the first call, at the latest.
+            The offset of each changed transition from the oldest live one, and its error; None instead of offsets
+            where the errors are those of all live transitions, as in the first call.
         """
         self._catch_up()
         start, changed = self._ring.start, self._changed
@@ -345,7 +344,7 @@ class Priorities:
         return offsets[live].astype(np.uint32), self._errors[leaves[live]]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned, the ring already being restored; NaN is the initial error."""
+        """Restore what :meth:`state_dict` returned, after the ring; an error of NaN stands for the initial error."""
         self._waiting = 0
         self.largest_error, self.knows_errors = state["largest_error"], state["knows_errors"]
         self._set_initial_error()
@@ -354,11 +353,11 @@ class Priorities:
         self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self._initial_error), errors))
         self.rescale(self.settings)
 
-    # Inside
+    # Internals
 
     @property
     def _current_tree(self) -> ProportionalTree:
-        """The tree, to be read: it has learnt of all steps, and its priorities follow from all errors."""
+        """The tree for reading, with all pending steps inserted and all priorities up to date."""
         if self._waiting:
             self._catch_up()
         if not self._tree.is_current:
@@ -376,16 +375,16 @@ class Priorities:
         self._tree.set_initial(np.float32(self._initial_error))
 
     def _insert_among(self, starts: EpisodeStarts, steps: int) -> None:
-        """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
+        """As :meth:`inserted`, where only starts of episodes have a priority; the new rows have none at first."""
         envs = self._ring.envs
         rows = (np.arange((steps + 1) * envs) + (self._ring.steps - steps) * envs) % self._leaves
         self._errors[rows[:-envs]] = self._initial_error
-        # What is left of an episode whose first step is gone keeps its error.
+        # An episode whose first step was overwritten keeps its error, at its new first step.
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
         self._add(starts, rows)
 
     def _add(self, starts: EpisodeStarts, cleared: NDArray[np.int64]) -> None:
-        """Give starts of episodes that were added last the initial error, after some leaves have lost their mass."""
+        """Give the episode starts added last the initial error, after clearing some leaves."""
         self._errors[starts.added % self._leaves] = self._initial_error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
@@ -395,9 +394,9 @@ class Priorities:
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:
-    """(B, 1): ``(N P)**-beta`` over the largest weight, that of ``smallest``; section 3.4 of the paper.
+    """Return weights (B, 1): ``(N P)**-beta`` over that of the priority ``smallest``; section 3.4 of the paper.
 
-    ``N`` and the sum of all priorities are in both and cancel.
+    ``N`` and the total priority cancel.
     """
     weights: NDArray[np.float32] = (priorities / smallest).astype(np.float32) ** np.float32(-beta)
     return weights[:, None]

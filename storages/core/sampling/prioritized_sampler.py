@@ -1,4 +1,4 @@
-"""Sampling by priority, which follows the errors of updates."""
+"""Prioritised sampling, with priorities from the TD errors of updates."""
 
 import sys
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ from storages.windows import Episodes, Sequences
 class PrioritizedSampler(Sampler):
     """Draws rows in proportion to their priorities.
 
-    Priorities are made when ``alpha`` is first greater than 0; until then rows are drawn uniformly, at no further cost.
+    Priorities are made when ``alpha`` is first greater than 0; until then rows are drawn uniformly, at no extra cost.
 
     Args:
-        ring: what holds the transitions.
-        transfer: how errors come from the device.
-        sequences: what a row is of, if it is more than one step.
-        tracker: of the ring's episodes, where rows are such.
+        ring: the ring of the transitions.
+        transfer: fetches errors from the device.
+        sequences: settings of rows of more than one step.
+        tracker: index of the ring's episodes, for rows that are episodes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PrioritizedSampler(Sampler):
         self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
         self._eta = 1.0 if sequences is None else sequences.eta
         self.late = LateErrors(self._eta)
-        """Of updates on a device that the host does not wait for."""
+        """Errors of updates on a device that the host does not wait for."""
         self._settings = PrioritySettings(alpha=0.0)
         self._default_error: InitialError = "largest"
         self._follows_schedule = False
@@ -58,13 +58,13 @@ class PrioritizedSampler(Sampler):
         """Hyper-parameters, see :class:`storages.PERBuffer`; whether ``weights_over`` is the batch."""
 
     def configure(self, settings: PrioritySettings, default_error: InitialError, smallest_change: float | None) -> None:
-        """Set how priorities follow from errors.
+        """Set how priorities are computed from errors.
 
         Args:
             settings: of the priorities.
-            default_error: of transitions that no update has met.
-            smallest_change: of ``alpha``, by less than which priorities stay as they are, because a schedule moves
-                ``alpha`` in small steps; None where no schedule does.
+            default_error: error of transitions that have not been in an update yet.
+            smallest_change: change of ``alpha`` up to which priorities are not recomputed, because a schedule changes
+                ``alpha`` in small steps; None without a schedule.
         """
         self._settings, self._default_error = settings, default_error
         self._follows_schedule = smallest_change is not None
@@ -89,7 +89,7 @@ class PrioritizedSampler(Sampler):
         generator, ring, window, batch_size, first, _, _ = request
         count = batch_size
         if self.uniform_share:
-            # The mean number of uniform rows is exactly the share.
+            # Random rounding, so that the expected number of uniform rows is exactly the share.
             count -= int(self.uniform_share * batch_size + generator.random())
         chosen = priorities.choose(generator, *window.begins(ring, first), count, stratified=self.stratified)
         if chosen is None:
@@ -100,7 +100,7 @@ class PrioritizedSampler(Sampler):
         return Rows(chosen.transitions, importance_weights(chosen.priorities, self.beta, smallest))
 
     def mass(self, ring: Ring, window: Window) -> Mass:
-        """Return what is drawn from, by the priorities as they are."""
+        """Return the number of rows and their current total priority."""
         uniform = super().mass(ring, window)
         if self._settings.alpha == 0:
             return uniform
@@ -113,9 +113,9 @@ class PrioritizedSampler(Sampler):
         return Mass(uniform.rows, total, smallest, 0.0 if self.over_batch else self.beta, share)
 
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Give the newest transitions errors (N,), from number ``first`` on; sequences and episodes those of all steps.
+        """Set the errors (N,) of the newest transitions, from number ``first`` on, or those of sequences and episodes.
 
-        Of a sequence or an episode that is not stored as a whole yet, the errors of the steps that are count.
+        Where a sequence or an episode is not stored as a whole yet, the errors of its stored steps are used.
 
         Raises:
             ValueError: an error is not finite as float32; no priority was changed.
@@ -129,20 +129,20 @@ class PrioritizedSampler(Sampler):
         priorities.update(transitions, errors)
 
     def _mixed(self, priorities: Priorities, chosen: Chosen, request: Request) -> Rows:
-        """Fill the batch up with uniform rows; weights are of the probability by which either way draws a row."""
+        """Add uniform rows to the batch; importance weights are those of the mixture distribution."""
         generator, ring, window, batch_size, first, _, _ = request
         share, uniform_rows = self.uniform_share, batch_size - len(chosen.transitions)
         scale = window.candidates(ring, first).count / chosen.total
         uniform = window.uniform(generator, ring, first, uniform_rows)
         transitions = np.concatenate([chosen.transitions, uniform])
         masses = np.concatenate([chosen.priorities, priorities.of(uniform)])
-        # How many times as probable each is as if all rows were drawn uniformly.
+        # Probability of each row, relative to a uniform draw.
         probabilities = share + (1 - share) * scale * masses
         smallest = probabilities.min() if self.over_batch else share + (1 - share) * scale * priorities.smallest
         return Rows(transitions, importance_weights(probabilities, self.beta, smallest))
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Let priorities follow the errors in ``info``, and return what is to be logged of them."""
+        """Update priorities by the errors in ``info``, and return metrics."""
         priorities = self.priorities
         if priorities is None:
             return {}
@@ -151,7 +151,7 @@ class PrioritizedSampler(Sampler):
         shape = (steps[0] if steps else indices).shape
         sample_size: Any
         if self._transfer.is_asynchronous:
-            # Nothing is waited for, so that the metric is a tensor.
+            # The metric is a tensor, so that the host need not wait for the device.
             fetched = self._transfer.fetch(indices, tensor_of_errors(info, shape, owner), *steps)
             self.late.updates.append(fetched)
             weights = weights.double()
@@ -168,7 +168,7 @@ class PrioritizedSampler(Sampler):
             "storage/effective_sample_size": sample_size,
         }
 
-    # As an observer
+    # Observer of the ring
 
     def after_insert(self, ring: Ring, steps: int) -> None:
         """Give the newest steps the initial error."""
@@ -178,40 +178,40 @@ class PrioritizedSampler(Sampler):
                 self.settle()
 
     def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
-        """Give episodes that can be drawn now the initial error."""
+        """Give episodes that can be drawn from now on the initial error."""
         if self.priorities is not None:
             self.priorities.ended()
 
     def after_resize(self, ring: Ring) -> None:
-        """Keep the errors and priorities of what is stored."""
+        """Keep the errors and priorities of stored transitions."""
         if self.priorities is not None:
             self.priorities.resized(None if self._tracker is None else self._tracker.starts)
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Half of the ring at most, so that what follows them finds the step before them."""
+        """Return half of the ring, the most that :meth:`Priorities.inserted` takes."""
         return ring.size // 2
 
     def before_change(self, ring: Ring, rows: bool) -> None:
-        """Wait for errors that are on their way from a device."""
+        """Wait for errors in transfer from a device."""
         if rows:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for errors that are on their way from a device, and let them count."""
+        """Wait for errors in transfer from a device, and update priorities."""
         if self.priorities is not None:
             self.late.settle(self.priorities.update)
 
     def after_change(self, ring: Ring) -> None:
-        """Forget the priorities of a ring that was emptied."""
+        """Drop the priorities of a ring that was emptied."""
         if self.priorities is not None and ring.steps == ring.first:
             self.priorities.reset()
 
     def forget(self) -> None:
-        """Forget all priorities, and errors that are on their way."""
+        """Drop all priorities, and errors in transfer."""
         self.priorities, self.late = None, LateErrors(self._eta)
 
     def state_dict(self) -> dict[str, Any]:
-        """Summary of the priorities; the errors of each transition are kept beside it."""
+        """Return a summary of the priorities; the errors of transitions are saved separately."""
         self.settle()
         return {"priorities": None if self.priorities is None else self.priorities.summary()}
 
@@ -223,12 +223,12 @@ class PrioritizedSampler(Sampler):
             self.priorities = self._new_priorities()
             self.priorities.load_state_dict(saved)
             if self._follows_schedule:
-                # Priorities were made with an earlier value of the schedule.
+                # Priorities were computed with an earlier value of the schedule.
                 self.priorities.rescale(self._settings._replace(alpha=saved["alpha"]))
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of its error and its priority, where there are any."""
+        """Bytes of an error and a priority; 0 where there are none."""
         settings = self._settings
         if settings.alpha == 0 and not self._follows_schedule:
             return 0
@@ -239,12 +239,12 @@ class PrioritizedSampler(Sampler):
         """Bytes of memory."""
         return 0 if self.priorities is None else self.priorities.nbytes
 
-    # Inside
+    # Internals
 
     def _errors_of_starts(
         self, priorities: Priorities, transitions: NDArray[np.int64], errors: NDArray[np.floating]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return those of consecutive newest transitions with which rows begin, and the errors of these rows."""
+        """Return the newest transitions, of consecutive ones, at which rows begin, and the errors of these rows."""
         ring, sequences, first = self._ring, self._sequences, int(transitions[0])
         assert sequences is not None
         if isinstance(sequences, Sequences):
@@ -259,7 +259,7 @@ class PrioritizedSampler(Sampler):
         return starts, errors_of_starts(errors, broken, starts - first, ring.envs, longest, across, self._eta)
 
     def _made_priorities(self) -> Priorities:
-        """The priorities, which are made where they are first needed."""
+        """Return the priorities, made on first use."""
         if self.priorities is None:
             self.priorities = self._new_priorities()
             self.priorities.fill()

@@ -1,4 +1,4 @@
-"""Priorities as functions of errors, over a sum tree: in proportion to an error's magnitude, or to that of its rank."""
+"""Sum trees of priorities computed from TD errors: proportional and rank-based."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -11,30 +11,30 @@ from storages.core.kernels.sum_tree import SumTree
 
 _LARGEST_INT32 = 2**31 - 1
 BYTES_OF_A_RANK = 12
-"""What ranks take of each leaf, beside its sums."""
+"""Bytes of ranks per leaf, besides those of the sum tree."""
 BYTES_OF_A_HISTOGRAM = 12 * BUCKETS + 4 * (BUCKETS // BUCKETS_OF_AN_OCTAVE)
-"""What ranks take beside that."""
+"""Bytes of the histogram of ranks, independent of the number of leaves."""
 
 
 class PrioritySettings(NamedTuple):
-    """How priorities follow from errors."""
+    """Settings for computing priorities from errors."""
 
     epsilon: float = 0.0
-    """Added to each error; ranks do not change by it."""
+    """Added to each error; does not change ranks."""
     alpha: float = 1.0
     """Exponent."""
     by_rank: bool = False
-    """Whether a priority is the inverse of an error's rank, instead of the error."""
+    """Whether priorities are rank-based instead of proportional."""
     error_min: float = 0.0
-    """Errors count as at least this."""
+    """Lower bound to which errors are clipped."""
     error_max: float = math.inf
-    """Errors count as at most this."""
+    """Upper bound to which errors are clipped."""
     smallest: float = 0.0
-    """Smallest priority in proportion to an error."""
+    """Lower bound of proportional priorities."""
 
 
 def tree_of(size: int, settings: PrioritySettings) -> "ProportionalTree":
-    """Make the tree of some settings, without any leaf that has a priority."""
+    """Make the tree for some settings, with all priorities 0."""
     return (RankTree if settings.by_rank else ProportionalTree)(size, settings)
 
 
@@ -43,13 +43,13 @@ class ProportionalTree(SumTree):
 
     Args:
         size: number of leaves.
-        settings: how priorities follow from errors.
+        settings: how priorities are computed from errors.
     """
 
     _beside_leaves: ClassVar[tuple[str, ...]] = ("_settings", "_clips", "_initial")
-    """What a copy has beside the leaves."""
+    """Attributes that are copied and pickled besides the leaves."""
     is_current = True
-    """Whether all priorities follow from the present errors; else :meth:`settle` is called before any is read."""
+    """Whether all priorities are up to date; otherwise :meth:`settle` must be called before any is read."""
 
     def __init__(self, size: int, settings: PrioritySettings) -> None:
         super().__init__(size)
@@ -57,7 +57,7 @@ class ProportionalTree(SumTree):
         self.follow(settings)
 
     def follow(self, settings: PrioritySettings) -> None:
-        """Use other settings from here on; priorities of leaves that have one stay as they are."""
+        """Use other settings from now on; existing priorities are not recomputed."""
         self._settings = settings
         self._clips = settings.error_min > 0 or settings.error_max < math.inf
 
@@ -73,30 +73,30 @@ class ProportionalTree(SumTree):
         self._initial = float(self.priorities(np.array([error]).astype(np.float64))[0])
 
     def insert(self, first: int, count: int, cleared: int) -> None:
-        """Give ``count`` leaves from one on the initial error, and ``cleared`` that follow no priority."""
+        """Give ``count`` leaves from ``first`` on the initial error, and clear the ``cleared`` leaves after them."""
         self.set_stretch(first, count, self._initial, cleared)
 
     def set_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
-        """Give leaves (K,) errors of some magnitudes (K,), float32 values, which are overwritten."""
+        """Set the errors of leaves (K,) to magnitudes (K,), float32 values in an array that is overwritten."""
         self.set(leaves, self.priorities(magnitudes))
 
     def drop(self, leaves: NDArray[np.int64]) -> None:
-        """Give leaves (K,) no priority."""
+        """Set the priorities of leaves (K,) to 0."""
         self.set(leaves, 0.0)
 
     def fill_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
-        """Give leaves (K,) errors as :meth:`set_errors` does, and all others no priority."""
+        """Set the errors of leaves (K,) as :meth:`set_errors` does, and all other priorities to 0."""
         masses = np.zeros(self.size)
         masses[leaves] = self.priorities(magnitudes)
         self.fill(masses)
 
     def settle(self) -> None:
-        """Let all priorities follow from the present errors."""
+        """Bring all priorities up to date."""
 
     def priorities(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``(magnitude + epsilon)**alpha`` of each, after it was clipped, in place.
+        """Compute ``(magnitude + epsilon)**alpha`` of clipped magnitudes, in place.
 
-        Always of an array, so that a tree that is filled has the same bits as one that was set leaf by leaf.
+        Always on an array, so that a filled tree is bitwise equal to one that was set leaf by leaf.
         """
         settings = self._settings
         if self._clips:
@@ -110,15 +110,15 @@ class ProportionalTree(SumTree):
 class RankTree(ProportionalTree):
     """A sum tree of ``(1 / rank)**alpha``, rank 1 being the largest error: Schaul et al., section 3.3, rank-based.
 
-    Errors whose magnitudes differ by less than 1/512 share their mean rank, as equal ones do. Ranks up to 15 are exact,
-    greater ones are rounded to three significant bits, by a ninth at most, so that few leaves change with an update.
-    Priorities follow from the present errors alone, in which order these came makes no difference.
+    Errors in the same bucket of a histogram, with magnitudes within 1/512 of each other, share their mean rank, as
+    equal ones do. Ranks up to 15 are exact, greater ones are rounded to three significant bits, by a ninth at most, so
+    that few leaves change with an update. Priorities depend on the present errors alone, not on their history.
 
-    A histogram of the errors has the ranks. Where the rounded rank of a bucket changes, its leaves are set anew.
+    Ranks are computed from the histogram. Where the rounded rank of a bucket changes, its leaves are set again.
 
     Args:
         size: number of leaves.
-        settings: how priorities follow from ranks.
+        settings: how priorities are computed from ranks.
     """
 
     _histogram = ("_bucket_of", "_links", "_heads", "_counts", "_octaves", "_ranks")
@@ -130,15 +130,15 @@ class RankTree(ProportionalTree):
         self._bucket_of = np.full(size, -1, np.int32)
         """(size,): the bucket of each leaf's error; -1 where it has no priority."""
         self._links: NDArray[np.signedinteger] = np.empty((size, 2), dtype)
-        """(size, 2): the leaves before and after it in its bucket; -1 for none."""
+        """(size, 2): previous and next leaf in each leaf's bucket, a linked list; -1 for none."""
         self._heads: NDArray[np.signedinteger] = np.full(BUCKETS, -1, dtype)
-        """(buckets,): the first leaf of each; -1 for none."""
+        """(buckets,): the first leaf in each; -1 for none."""
         self._counts: NDArray[np.signedinteger] = np.zeros(BUCKETS, dtype)
-        """(buckets,): leaves in each."""
+        """(buckets,): number of leaves in each."""
         self._octaves: NDArray[np.signedinteger] = np.zeros(BUCKETS // BUCKETS_OF_AN_OCTAVE, dtype)
-        """Leaves in all buckets of a power of two."""
+        """(octaves,): number of leaves in all buckets between two powers of two."""
         self._ranks = np.full(BUCKETS, np.inf, np.float32)
-        """(buckets,): the rounded rank that the leaves of each were set by."""
+        """(buckets,): the rounded rank from which the leaves in each were set."""
         self._initial_bucket = np.zeros(1, np.int32)
         self.is_current = True
 
@@ -147,26 +147,26 @@ class RankTree(ProportionalTree):
         self._initial_bucket = self._buckets(np.array([error]).astype(np.float64))
 
     def insert(self, first: int, count: int, cleared: int) -> None:
-        """Give ``count`` leaves from one on the initial error, and ``cleared`` that follow no priority."""
+        """Give ``count`` leaves from ``first`` on the initial error, and clear the ``cleared`` leaves after them."""
         buckets = np.full(count + cleared, -1, np.int32)
         buckets[:count] = self._initial_bucket
         self._move(np.arange(first, first + count + cleared) % self.size, buckets)
 
     def set_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
-        """Give leaves (K,) errors of some magnitudes (K,), float32 values, which may be overwritten."""
+        """Set the errors of leaves (K,) to magnitudes (K,), float32 values in an array that may be overwritten."""
         self._move(leaves, self._buckets(magnitudes))
 
     def drop(self, leaves: NDArray[np.int64]) -> None:
-        """Give leaves (K,) no priority."""
+        """Set the priorities of leaves (K,) to 0."""
         self._move(leaves, np.full(len(leaves), -1, np.int32))
 
     def fill_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
-        """Give leaves (K,) errors, and all others no priority."""
+        """Set the errors of leaves (K,), and all other priorities to 0."""
         self.clear()
         self._move(leaves, self._buckets(magnitudes))
 
     def clear(self) -> None:
-        """Give no leaf a priority."""
+        """Set all priorities to 0."""
         super().clear()
         self._bucket_of.fill(-1)
         self._heads.fill(-1)
@@ -175,7 +175,7 @@ class RankTree(ProportionalTree):
         self._ranks.fill(np.inf)
 
     def settle(self) -> None:
-        """Let priorities follow from the ranks of the present errors."""
+        """Recompute the priorities whose rounded ranks have changed."""
         self.is_current = True
         leaves, ranks = changed_ranks(self._links, self._heads, self._counts, self._octaves, self._ranks)
         self.set(leaves, ranks**-self._settings.alpha)
@@ -191,7 +191,7 @@ class RankTree(ProportionalTree):
         self.is_current = False
 
     def _buckets(self, magnitudes: NDArray[np.float64]) -> NDArray[np.int32]:
-        # Numbers that are not negative are in the order of their bits.
+        # The bits of non-negative floats, as integers, are in the same order.
         if self._clips:
             np.clip(magnitudes, self._settings.error_min, self._settings.error_max, out=magnitudes)
         bits: NDArray[np.int32] = magnitudes.astype(np.float32).view(np.int32)

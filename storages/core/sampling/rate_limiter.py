@@ -1,4 +1,4 @@
-"""How many rows are drawn for each transition that is inserted."""
+"""Rate limiting: the ratio of rows drawn to transitions inserted."""
 
 import math
 import sys
@@ -21,15 +21,15 @@ class RateLimitError(RuntimeError):
 class RateLimit(Setting):
     """A ratio of rows drawn to transitions inserted: Cassirer et al., "Reverb" (arXiv 2102.04736), section 3.4.
 
-    Rows are counted as batches count them: single transitions, sequences, or episodes. With ``I`` transitions inserted
-    and ``S`` rows drawn, ``samples_per_insert * (I - min_size) - S`` stays within the tolerance, but for what one
-    update phase draws or one step inserts beyond it, so that one of the two is always allowed.
+    Rows are single transitions, sequences, or episodes, as in batches. With ``I`` transitions inserted and ``S`` rows
+    drawn, ``samples_per_insert * (I - min_size) - S`` stays within the tolerance, except that the last update phase or
+    step may exceed it, so that either an insertion or a draw is always allowed.
 
     Args:
-        samples_per_insert: rows drawn for each transition.
-        min_size: transitions that are inserted before the first row is drawn.
-        tolerance: rows by which drawing may be ahead of, or behind, the ratio; how far collectors and learners that do
-            not wait for each other may drift apart.
+        samples_per_insert: rows drawn for each inserted transition.
+        min_size: transitions inserted before the first row is drawn.
+        tolerance: rows by which draws may be ahead of, or behind, the ratio: how far asynchronous collectors and
+            learners may drift apart.
 
     Raises:
         ValueError: a value is of a wrong type or outside its range.
@@ -41,7 +41,7 @@ class RateLimit(Setting):
 
 
 class RateLimiter(RingObserver):
-    """Counts insertions and drawn rows, and refuses what a limit does not allow.
+    """Counts insertions and drawn rows, and refuses those that a limit does not allow.
 
     Args:
         limit: the ratio.
@@ -57,7 +57,7 @@ class RateLimiter(RingObserver):
 
     @property
     def due(self) -> float:
-        """Rows that are still to be drawn for what was inserted; negative where more were drawn."""
+        """Rows still to be drawn for the transitions inserted; negative where more were drawn."""
         return self.limit.samples_per_insert * (self.inserted - self.limit.min_size) - self.drawn
 
     @property
@@ -66,11 +66,11 @@ class RateLimiter(RingObserver):
         return self.inserted >= self.limit.min_size and self.due >= 0
 
     def may_insert(self) -> bool:
-        """Whether a step may be inserted."""
+        """Return whether a step may be inserted."""
         return self.inserted < self.limit.min_size or self.due <= self.limit.tolerance
 
     def may_draw(self) -> bool:
-        """Whether an update phase may draw its batches."""
+        """Return whether an update phase may draw its batches."""
         return self.inserted >= self.limit.min_size and self.due >= -self.limit.tolerance
 
     def draw(self, rows: int, owner: str) -> None:
@@ -86,7 +86,7 @@ class RateLimiter(RingObserver):
             )
         self.drawn += rows
 
-    # As an observer
+    # Observer of the ring
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
         """Refuse a step that may not be inserted now."""
@@ -101,16 +101,16 @@ class RateLimiter(RingObserver):
         self.inserted += steps * ring.envs
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Steps until an insertion may be refused."""
+        """Return the number of steps until an insertion may be refused."""
         limit = self.limit
         transitions = limit.min_size + (self.drawn + limit.tolerance) / limit.samples_per_insert - self.inserted
         return min(sys.maxsize, max(1, math.floor(transitions / ring.envs) + 1))
 
     def state_dict(self) -> dict[str, Any]:
-        """What was counted."""
+        """Return the counts."""
         return {"rate_limiter": {"inserted": self.inserted, "drawn": self.drawn}}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
-        """Restore what was counted; of a storage that had no limit, what it holds counts as inserted."""
+        """Restore the counts; where the state has none, the stored transitions count as inserted."""
         counted = state.get("rate_limiter") or {"inserted": ring.live_transitions, "drawn": 0}
         self.inserted, self.drawn = counted["inserted"], counted["drawn"]

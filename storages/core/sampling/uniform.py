@@ -1,4 +1,4 @@
-"""Uniform sampling: every row is as likely as any other."""
+"""Uniform sampling of rows."""
 
 from collections.abc import Iterator
 
@@ -17,5 +17,5 @@ class UniformSampler(Sampler):
 
 
 def permuted(generator: np.random.Generator, transitions: NDArray[np.int64], parts: int) -> Iterator[NDArray[np.int64]]:
-    """Split transitions, in random order, into ``parts`` that differ in size by at most one."""
+    """Shuffle transitions, and split them into ``parts`` that differ in size by at most one."""
     return iter(np.array_split(generator.permutation(transitions), parts))

@@ -1,4 +1,4 @@
-"""The errors that an update reports: checked against the batch that they are of, and counted at once or later."""
+"""TD errors reported by updates: validation, and deferred use of those still in transfer from a device."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ _AS_STORED = (torch.float32, torch.float64)
 
 
 def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
-    """The errors in an update's ``info``, (B,), (T, B) of sequences or (N,) of packed episodes.
+    """Return the errors in an update's ``info``, (B,), (T, B) of sequences or (N,) of packed episodes.
 
     Args:
         info: has ERRORS, a tensor or an array with a trailing axis of one, of any real dtype.
-        expected: shape that the errors must have, one for each row of the batch.
+        expected: required shape, one error for each row of the batch.
         owner: the storage's name.
 
     Raises:
@@ -37,13 +37,13 @@ def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
 
 
 def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, eta: float) -> NDArray[np.floating]:
-    """The error (B,) of each sequence or episode, between the largest and the mean of its steps' errors.
+    """Return the error (B,) of each sequence or episode, ``eta * max + (1 - eta) * mean`` over its steps.
 
     Args:
         errors: (T, B), or (N,) of packed episodes.
-        steps: their mask (T, B, 1), or which episode each step is of, (N, 1).
+        steps: their mask (T, B, 1), or the index of each step's episode, (N, 1).
         count: B.
-        eta: share of the largest.
+        eta: weight of the largest error.
     """
     if steps.ndim == 2:
         return sequence_errors(errors, steps[:, 0], count, eta)
@@ -52,7 +52,7 @@ def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, e
 
 
 def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> torch.Tensor:
-    """As :func:`errors_of_update`, with the trailing axis, on the device where the errors are."""
+    """Return the errors as :func:`errors_of_update`, but with the trailing axis, on their device."""
     if ERRORS not in info:
         raise ValueError(
             f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
@@ -74,35 +74,34 @@ def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
 
 
 Update: TypeAlias = Callable[[NDArray[np.int64], NDArray[Any]], None]
-"""Gives transitions (B,) the errors (B,) of an update; raises a ValueError where one is not finite."""
+"""Sets errors (B,) of transitions (B,); raises a ValueError where one is not finite."""
 
 
 class LateErrors:
-    """Updates whose errors do not count yet, in the order in which they were made.
+    """Queue of updates whose errors do not affect priorities yet, oldest first.
 
-    They count from the second draw after their update: the device has begun the update between the two by then, and
-    the host waits for no more than the one before. When they count does not depend on how fast the device is, so that
-    equal seeds make equal runs.
+    Errors are used from the second draw after their update on: by then the device has begun the next update, and the
+    host waits only for the one before. This does not depend on the device's speed, so that equal seeds give equal runs.
 
     Args:
-        eta: share of the largest error in that of a sequence.
+        eta: weight of the largest error in that of a sequence.
     """
 
     def __init__(self, eta: float) -> None:
         self._eta = eta
         self.updates: deque[Fetched] = deque()
-        """Indices (B, 1) and errors of batches, of sequences their mask or episodes too, on their way from the device.
+        """Indices (B, 1) and errors of batches, and of sequences their mask or episodes, in transfer from the device.
 
-        Oldest first; asked on every insertion whether there are any.
+        Oldest first. An attribute, because every insertion checks whether it is empty.
         """
         self._drawn_since = 0
-        """How many of them, from the oldest on, a draw has passed over."""
+        """How many of them, from the oldest on, precede the last draw."""
 
     def begin_draw(self, count: Update) -> None:
-        """Let the errors count that the draw before has passed over.
+        """Use the errors of updates that precede the last draw.
 
         Raises:
-            ValueError: one is not finite; no error of its update counts then, and later updates wait for the next draw.
+            ValueError: one is not finite; its update is dropped, and later updates wait for the next draw.
         """
         while self._drawn_since:
             try:
@@ -112,7 +111,7 @@ class LateErrors:
         self._drawn_since = len(self.updates)
 
     def settle(self, count: Update) -> None:
-        """Let all errors count, up to an update with one that is not finite, which is left for a draw to refuse."""
+        """Use all errors, up to an update with one that is not finite, which the next draws will raise."""
         with suppress(ValueError):
             while self.updates:
                 count(*self._oldest())

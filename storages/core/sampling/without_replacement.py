@@ -1,4 +1,4 @@
-"""Uniform draws without replacement: within a batch, or within a pass over all that is stored."""
+"""Uniform draws without replacement, within a batch or within a pass over the storage."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from storages.errors import DamageError
 class DistinctSampler(Sampler):
     """Draws the rows of each batch uniformly without replacement.
 
-    A batch that is larger than what may be drawn holds every row as often as any other, up to one.
+    In a batch larger than the number of rows, the numbers of draws of any two rows differ by at most one.
     """
 
     def draw(self, request: Request) -> Rows:
@@ -32,13 +32,13 @@ class DistinctSampler(Sampler):
 class PassSampler(Sampler):
     """Draws every row once in each pass, in random order.
 
-    A pass is over the transitions that may be drawn when it begins: those that come later wait for the next one, and
-    those that are overwritten are left out. A batch in which a pass ends is filled up from the next one.
+    A pass is over the transitions that may be drawn when it begins: later ones are drawn in the next pass, and
+    overwritten ones are skipped. A batch in which a pass ends is completed from the next one.
     """
 
     def __init__(self) -> None:
         self.progress: Any = None
-        """Seed of the present pass, number of its first transition and after its last, and how many it is past."""
+        """Seed of the current pass, its range of transitions [first, end), and its position."""
         self._order = np.empty(0, np.uint32)
         self._order_of: tuple[int, int] | None = None
 
@@ -51,7 +51,7 @@ class PassSampler(Sampler):
             seed, begin, end, position = self.progress or (0, 0, 0, 0)
             if position == end - begin:
                 seed, begin, end, position = int(generator.integers(2**63)), candidates.first, candidates.end, 0
-            # As many as probably have enough that may be drawn.
+            # Enough to contain, in expectation, as many candidates as are missing.
             looked_at = missing * -(-(end - begin) // candidates.count)
             numbers = begin + self._permutation(seed, end - begin)[position : position + looked_at].astype(np.int64)
             places = np.flatnonzero(candidates.among(numbers))[:missing]
@@ -65,7 +65,7 @@ class PassSampler(Sampler):
         """Restore the progress of a pass.
 
         Raises:
-            DamageError: it is that of no pass over what the ring holds or held.
+            DamageError: the progress is invalid for the ring.
         """
         super().load_state_dict(ring, state)
         match self.progress:
@@ -81,7 +81,7 @@ class PassSampler(Sampler):
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of its place in the order of a pass."""
+        """Bytes of an entry in the order of a pass."""
         return self._order.itemsize
 
     @property
@@ -90,7 +90,7 @@ class PassSampler(Sampler):
         return self._order.nbytes
 
     def _permutation(self, seed: int, count: int) -> NDArray[np.unsignedinteger]:
-        """(count,): the order of a pass, which is kept as its seed."""
+        """Return the order (count,) of a pass, which the seed determines."""
         if self._order_of != (seed, count):
             self._order = np.arange(count, dtype=np.uint32 if count <= 2**32 else np.uint64)
             np.random.default_rng(seed).shuffle(self._order)

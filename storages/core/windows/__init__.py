@@ -1,1 +1,1 @@
-"""What a batch holds of the rows that were drawn: one step, n steps, sequences, episodes, other goals."""
+"""From drawn rows to the fields of a batch: n-step returns, sequences, episodes, hindsight."""

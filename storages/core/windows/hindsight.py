@@ -1,7 +1,7 @@
-"""Hindsight: transitions as if another goal had been meant, one that was reached.
+"""Hindsight relabelling of transitions with goals that were achieved.
 
-Andrychowicz et al., "Hindsight Experience Replay" (arXiv 1707.01495). Nothing is stored twice: a batch is relabelled
-when it is made.
+Andrychowicz et al., "Hindsight Experience Replay" (arXiv 1707.01495). Nothing is stored twice: batches are relabelled
+when they are made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ Strategy: TypeAlias = Literal["future", "final", "episode", "random"]
 
 
 class Hindsight(Relabeler):
-    """Gives a part of the rows goals that their episodes reached.
+    """Relabels a part of the rows with goals that their episodes achieved.
 
     Args:
-        tracker: of the ring's episodes.
+        tracker: index of the ring's episodes.
         her_function: relabels whole batches; None relabels goals of dict observations.
-        reward: what the environments pay for goals; needed without a ``her_function``.
-        info_keys: names of the infos that samples must have.
+        reward: the environments' reward function of goals; needed without a ``her_function``.
+        info_keys: entries of INFO that samples must have.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Hindsight(Relabeler):
         self.strategy: Strategy = "future"
         """Where goals come from, see :class:`storages.HERBuffer`."""
         self.termination: GoalFunction | None = None
-        """Whether an achieved goal ends an episode; None leaves ends as they were."""
+        """Termination function of goals; None keeps the recorded terminations."""
         self._tracker, self._her_function, self._reward = tracker, her_function, reward
         self._info_keys = sorted(info_keys)
         self.changed = frozenset({(OBS, DESIRED)})
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Refuse a first step whose observations have no goals, where no function relabels them."""
+        """Refuse a first step whose observations have no goals, unless there is a ``her_function``."""
         if self._tracker.is_built:
             return
         ring.init_columns(sample)
@@ -85,14 +85,14 @@ class Hindsight(Relabeler):
     def choose(
         self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64], segments: Segments | None
     ) -> "Goals | None":
-        """Draw which steps are relabelled, and their goals; all steps of a sequence are given one goal."""
+        """Draw the steps to relabel, and their goals; all steps of a sequence have the same goal."""
         first = transitions if segments is None else segments.first
         given = np.flatnonzero(generator.random(len(first)) < self.ratio)
         if not len(given):
             return None
         if segments is None:
             return Goals(given, self._goals(generator, ring, transitions[given]))
-        # The goal of a sequence is one that any of its steps may have led to.
+        # The goal of a sequence is drawn as for a random one of its steps.
         envs = ring.envs
         lengths = (segments.last - segments.first)[given] // envs + 1
         goal_of = np.full(len(first), -1)
@@ -110,7 +110,7 @@ class Hindsight(Relabeler):
         chosen: Any,
         gamma: float,
     ) -> None:
-        """Change observations and rewards of the chosen steps."""
+        """Relabel observations, rewards and, where they are recomputed, terminations of the chosen steps."""
         rows, reached = chosen
         relabelled = transitions[rows]
         steps = steps_of(window.spans(ring, relabelled, gamma), ring.envs)
@@ -126,10 +126,10 @@ class Hindsight(Relabeler):
             fields[WINDOW] = lengths[:, None]
 
     def _goals(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): transitions whose OBS2 shows the goal that each is to have meant; section 4.5.
+        """Draw transitions (B,) whose OBS2 has the achieved goals to relabel with; section 4.5.
 
-        "future": it or one after it in its episode. "final": the last of its episode, the newest step of one that still
-        runs. "episode": any of its episode. "random": any that is stored.
+        "future": the transition or a later one of its episode. "final": the last one of its episode, the newest one
+        while it runs. "episode": any of its episode. "random": any stored one.
         """
         if self.strategy == "random":
             return generator.integers(ring.start, ring.end, len(transitions))
@@ -142,9 +142,9 @@ class Hindsight(Relabeler):
 
 
 class Goals(NamedTuple):
-    """Which rows of a batch are given other goals."""
+    """Rows of a batch to relabel, and their goals."""
 
     rows: NDArray[np.int64]
-    """(R,): which rows."""
+    """(R,): indices of the rows."""
     reached: NDArray[np.int64]
-    """(R,): transitions whose OBS2 shows the new goals."""
+    """(R,): transitions whose OBS2 has the new goals."""

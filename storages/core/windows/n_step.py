@@ -1,4 +1,4 @@
-"""Rows of one step, or of n steps summed up."""
+"""Windows of single steps and n-step returns."""
 
 from typing import Any, NamedTuple
 
@@ -13,14 +13,14 @@ from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2
 
 
 class NSteps(Window):
-    """Windows of up to ``n`` steps, as if each were one transition.
+    """Windows of up to ``n`` steps, each of which becomes one transition with an n-step return.
 
-    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; OBS2, RHS2, DONE2
-    and TRUNC2 are those of the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that the window has, 0 where
-    the environment terminated. An end of either kind, and the newest step, end a window.
+    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: REW is the discounted sum of rewards; OBS2, RHS2,
+    DONE2 and TRUNC2 are those of the last step, and DISCOUNT is ``gamma**k`` for a window of ``k`` steps, 0 where the
+    environment terminated. A termination, a truncation and the newest step end a window.
 
     Args:
-        n: longest window; 1 for single transitions.
+        n: maximum length of a window; 1 for single transitions.
     """
 
     def __init__(self, n: int = 1) -> None:
@@ -31,13 +31,13 @@ class NSteps(Window):
         return first, ring.steps * ring.envs
 
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
-        """(batch_size,): transitions from ``first`` on, drawn uniformly."""
+        """Draw (batch_size,) transitions from ``first`` on, uniformly."""
         return uniform_integers(generator, first, ring.steps * ring.envs, batch_size)
 
     def step_fields(
         self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
     ) -> dict[str, Any]:
-        """Return the fields of windows that begin with transitions (N,)."""
+        """Return the fields of windows that begin at transitions (N,)."""
         if self.n == 1:
             fields = gather(transitions, keys)
             fields[DISCOUNT] = discounts_of(fields[DONE2], gamma)
@@ -53,36 +53,36 @@ class NSteps(Window):
         return fields
 
     def spans(self, ring: Ring, transitions: NDArray[np.int64], gamma: float) -> "Spans":
-        """Return how far the windows reach."""
+        """Return the windows' spans."""
         return spans_of(ring, transitions, self.n, gamma)
 
     def reach(self, ring: Ring) -> int:
-        """Return how many steps beyond its first one a window reaches at most."""
+        """Return how many steps after its first one a window has at most."""
         return min(self.n, ring.size) - 1
 
 
 class Spans(NamedTuple):
-    """Consecutive steps of one environment each."""
+    """Runs of consecutive steps of one environment each."""
 
     first: NDArray[np.int64]
-    """(B,): numbers of the transitions that they begin with."""
+    """(B,): numbers of their first transitions."""
     lengths: NDArray[np.int64]
     """(B,): numbers of steps."""
     last: NDArray[np.int64]
-    """(B,): numbers of the transitions that they end with."""
+    """(B,): numbers of their last transitions."""
     discounts: NDArray[np.float32]
     """(B, 1): ``gamma**length``."""
     rewards: NDArray[np.floating]
-    """(B, 1): the discounted sums of a reward over them."""
+    """(B, 1): discounted sums of rewards over them."""
 
 
 def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, reward: str = REW) -> Spans:
-    """Return spans of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
+    """Return spans of ``longest`` steps, shortened at the end or interruption of an episode and at the newest step."""
     count = len(first)
     followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
     rewards = ring.columns.data(reward).reshape(-1, 1)
     sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
-    # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
+    # No window is longer than the ring, and transition numbers must not overflow in the kernel.
     if longest > ring.size:
         longest = ring.size
     end, numbers = ring.steps * ring.envs, ring.columns.final_numbers
@@ -92,9 +92,9 @@ def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, r
 
 
 def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
-    """ACT2 and TAKEN2 of windows that end with some transitions (B,): ACT of those that continue them.
+    """Return ACT2 and TAKEN2 of windows that end at transitions (B,): the actions of the transitions after them.
 
-    Every action is stored once; where none continues a transition, ACT2 is its own action.
+    Where a transition has no continuation, ACT2 is its own action.
     """
     following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
     next_steps(last, ring.end, ring.envs, ring.columns.final_numbers, following, taken)

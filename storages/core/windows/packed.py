@@ -1,4 +1,4 @@
-"""Rows that are episodes without padding, as those of a ``torch.nn.utils.rnn.PackedSequence``."""
+"""Rows that are packed episodes, as in a ``torch.nn.utils.rnn.PackedSequence``."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ class PackedWindow(EpisodeWindow):
     """Whole episodes without padding."""
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`Packing` of episodes that begin with transitions (B,)."""
+        """Return the :class:`Packing` of episodes that begin at transitions (B,)."""
         lengths = self.lengths(first)
         order = np.argsort(-lengths, kind="stable")
         shortest_first = lengths[order[::-1]]
@@ -33,7 +33,7 @@ class PackedWindow(EpisodeWindow):
         return Packing(first[of] + step * ring.envs, segments, sizes, order)
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
-        """Arrange the fields of steps, in the packing's order, as those of a ``PackedSequence``."""
+        """Add the fields of a ``PackedSequence`` to those of steps, which are in packed order already."""
         lengths = self.window_lengths(ring, steps, fields, gamma)
         unsorted = np.empty_like(steps.order)
         unsorted[steps.order] = np.arange(len(unsorted))
@@ -50,17 +50,17 @@ class PackedWindow(EpisodeWindow):
 
 
 class Packing(NamedTuple):
-    """How the N steps of B episodes lie: all first ones, the longest episode's first; all second ones; and so on."""
+    """The N steps of B episodes in packed order: all first steps, longest episode first; all second ones; and so on."""
 
     transitions: NDArray[np.int64]
-    """(N,): their numbers."""
+    """(N,): numbers of their transitions."""
     segments: Segments
     sizes: NDArray[np.int64]
-    """(T,): how many episodes have a step t."""
+    """(T,): number of episodes that have a step t."""
     order: NDArray[np.int64]
     """(B,): the episodes, the longest first."""
 
     @property
     def learnt_steps(self) -> int:
-        """How many steps are learnt from."""
+        """Number of steps that are learnt from."""
         return len(self.transitions)

@@ -1,4 +1,4 @@
-"""Rows of a batch as if other goals had been meant: their observations, rewards, and where their episodes terminate."""
+"""Relabelling of a batch's rows with other goals: observations, rewards and terminations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -27,69 +27,68 @@ from storages.transition import (
 HerFunction: TypeAlias = Callable[..., tuple[Any, ...]]
 """``(obs, rhs, obs2, rhs2, rew, initial_state, final_state) -> (obs, rhs, obs2, rhs2, rew)``, each (N, ...).
 
-With ``info_keys`` it is also given ``info=``, and it may return a sixth value, (N, 1): where the environment would have
-terminated."""
+With ``info_keys`` it is also given ``info=``, and it may return a sixth value (N, 1): whether the environment would
+have terminated."""
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 
 
 class GoalFunction(Protocol):
-    """What follows from an achieved goal where another was desired; both (N, *goal), the result (N,).
+    """Function of an achieved and a desired goal, both (N, *goal), that returns rewards or terminations (N,).
 
-    As a reward it says what the environment pays, as a termination whether it ends the episode. ``info`` has what the
-    environments reported of each step, (N, ...), under the names of ``info_keys``.
+    ``info`` has the environments' infos of each step, (N, ...), under the names of ``info_keys``.
     """
 
     def __call__(self, achieved_goal: Array, desired_goal: Array, info: Mapping[str, Any]) -> Array:
-        """Rewards, or terminations, of ``N`` pairs of goals."""
+        """Return the rewards, or terminations, of ``N`` pairs of goals."""
 
 
 class SpanSteps(NamedTuple):
-    """All the steps of some windows, one window after the other."""
+    """The concatenated steps of n-step windows."""
 
     transitions: NDArray[np.int64]
-    """(N,): their numbers."""
+    """(N,): numbers of their transitions."""
     window: NDArray[np.int64]
-    """(N,): which window each belongs to."""
+    """(N,): index of each step's window."""
     position: NDArray[np.int64]
-    """(N,): which step of it each is, from 0."""
+    """(N,): position of each step in its window, from 0."""
     starts: NDArray[np.int64]
-    """(windows,): where the first step of each window lies among these."""
+    """(windows,): index of each window's first step."""
     ends: NDArray[np.int64]
-    """(windows,): where the last step of each window lies among these."""
+    """(windows,): index of each window's last step."""
 
 
 class RelabeledRows(NamedTuple):
-    """Rows of a batch that are given other goals."""
+    """Rows of a batch that are relabelled."""
 
     ring: Ring
-    """Holds the transitions."""
+    """The ring of the transitions."""
     fields: dict[str, Any]
-    """The batch, written; its arrays must be the caller's alone."""
+    """The fields of the batch, changed in place; owned by the caller."""
     rows: NDArray[np.int64]
-    """(R,): which rows of it."""
+    """(R,): indices of the rows."""
     steps: SpanSteps
-    """Of the rows' windows; all their rewards follow from the new goal."""
+    """Steps of the rows' windows; all of their rewards are recomputed for the new goal."""
     goals: NDArray[np.int64]
-    """(R,): transitions whose OBS2 shows the new goals."""
+    """(R,): transitions whose OBS2 has the new goals."""
     gamma: float
-    """Discount factor of one step."""
+    """Per-step discount factor."""
     info_keys: Sequence[str]
-    """Names of the infos that are stored."""
+    """Names of the stored entries of infos."""
 
     def info(self) -> dict[str, Array]:
-        """What the environments reported of each step of the windows."""
+        """Return the environments' infos of each step of the windows."""
         columns, transitions = self.ring.columns, self.steps.transitions
         return {key: columns.gather_leaf((INFO, key), transitions) for key in self.info_keys}
 
     def write_outcomes(self, rewards: Array, terminated: Array | None) -> NDArray[np.int64]:
-        """Write rewards, and what follows from terminations, by those of each step (N,).
+        """Write rewards, and the fields that depend on terminations, from those of each step (N,).
 
-        Where an episode terminates within a window, the window ends there. Where the environment had terminated and
-        would not have with the new goal, the episode counts as cut by a limit, since its continuation is not known.
+        Where an episode terminates within a window, the window ends there. Where the environment terminated, but would
+        not have with the new goal, the episode counts as truncated, because its continuation is unknown.
 
         Returns:
-            (R,): where among the steps each window ends now.
+            (R,): index of each window's new last step.
         """
         fields, rows, steps = self.fields, self.rows, self.steps
         ends = steps.ends
@@ -113,7 +112,7 @@ class RelabeledRows(NamedTuple):
         return cut
 
     def _discounted(self, rewards: Array) -> Array:
-        """(R,): the discounted sum of each window's rewards."""
+        """Return (R,), the discounted sum of each window's rewards."""
         steps = self.steps
         if len(steps.starts) == len(steps.window):
             return rewards
@@ -123,7 +122,7 @@ class RelabeledRows(NamedTuple):
 
 
 def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
-    """The steps of windows, in their order."""
+    """Return the steps of windows, in the order of the windows."""
     past = np.cumsum(spans.lengths)
     starts = past - spans.lengths
     window = np.repeat(np.arange(len(spans.lengths)), spans.lengths)
@@ -132,15 +131,15 @@ def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
 
 
 def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalFunction | None) -> NDArray[np.int64]:
-    """Put what was achieved in the place of what was desired.
+    """Replace the desired goals of dict observations by achieved ones.
 
     Args:
         batch: the rows.
-        reward: what an achieved goal is worth.
-        termination: whether it ends an episode; None leaves ends as they were.
+        reward: reward function of goals.
+        termination: termination function of goals; None keeps the recorded terminations.
 
     Returns:
-        (R,): where among the steps each window ends now.
+        (R,): index of each window's new last step.
     """
     ring, fields, rows, steps = batch.ring, batch.fields, batch.rows, batch.steps
     new = ring.columns.gather_leaf((OBS2, ACHIEVED), batch.goals)
@@ -163,10 +162,10 @@ def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalF
 def relabel_by_function(
     batch: RelabeledRows, her_function: HerFunction, initial: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """As :func:`relabel_goals`, by a function of the user's that is called once with all steps of all windows.
+    """Relabel by a user's function, called once with all steps of all windows; otherwise as :func:`relabel_goals`.
 
     Args:
-        batch: the rows; their goals' OBS2 is the ``final_state``.
+        batch: the rows; OBS2 of their goals is the ``final_state``.
         her_function: see :data:`HerFunction`.
         initial: (R,), transitions whose OBS is the ``initial_state``.
     """
@@ -185,7 +184,7 @@ def relabel_by_function(
         (OBS, RHS, OBS2, RHS2), relabelled[:4], (steps.starts, steps.starts, ends, ends), strict=True
     ):
         if value is None and judged is not None and where is ends:
-            # What follows a window that ends earlier is another observation all the same.
+            # A shortened window has another next observation even if the function does not change it.
             value = original.get(key)
         if value is not None and key in fields:
             _write(fields[key], rows, value, where)
@@ -196,7 +195,7 @@ def check_goals(ring: Ring) -> None:
     """Refuse observations without goals.
 
     Raises:
-        SampleError: an achieved and a desired goal are not in the observation, or differ in shape.
+        SampleError: the observation has no achieved or no desired goal, or these differ in layout.
     """
     goals = [ring.layout.get((OBS, name)) for name in (ACHIEVED, DESIRED)]
     if None in goals or goals[0] != goals[1]:
@@ -208,7 +207,7 @@ def check_goals(ring: Ring) -> None:
 
 
 def _asked(name: str, function: GoalFunction, arguments: tuple[Array, Array, dict[str, Array]], owner: str) -> Array:
-    """(N,): the answer of a function of goals, checked."""
+    """Return the checked result (N,) of a function of goals."""
     pairs, info = len(arguments[0]), arguments[2]
     try:
         answer = np.asarray(function(*arguments))
@@ -227,7 +226,7 @@ def _asked(name: str, function: GoalFunction, arguments: tuple[Array, Array, dic
 
 
 def _refuse_unlike(relabelled: object, original: Mapping[str, Any], owner: str) -> None:
-    """Refuse an answer of a user's function that is not of the shapes of its arguments."""
+    """Refuse a result of a user's function whose shapes differ from those of its arguments."""
     keys = (OBS, RHS, OBS2, RHS2, REW)
     if not isinstance(relabelled, tuple | list) or len(relabelled) not in (len(keys), len(keys) + 1):
         got = f"{len(relabelled)} values" if isinstance(relabelled, tuple | list) else type(relabelled).__name__

@@ -1,4 +1,4 @@
-"""Rows that are sequences of steps or padded episodes: batches (T, B, ...), time first."""
+"""Rows that are sequences or padded episodes: batches (T, B, ...), time first."""
 
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ from storages.windows import Episodes, Sequences
 
 
 class SequenceWindow(Window):
-    """Sequences of steps.
+    """Fixed-length sequences of steps.
 
     Args:
         sequences: their settings.
-        steps: what the fields of each step are.
-        reach: bootstrap steps that follow a sequence; as many as its last step's fields depend on where None.
-        only_whole: whether the ring holds whole episodes alone, so that a sequence may begin with any of its steps.
+        steps: the window that computes the fields of each step.
+        reach: bootstrap steps (lead-out) after a sequence; as many as its last step's n-step window needs where None.
+        only_whole: whether the ring holds only whole episodes, so that a sequence may begin at any of its steps.
     """
 
     selects_steps = True
@@ -30,16 +30,16 @@ class SequenceWindow(Window):
         self._reach, self._only_whole = reach, only_whole
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
-        """Return the range of transitions with which a sequence may begin: those whose steps are all stored."""
+        """Return the range of transitions at which a sequence may begin, with all its steps stored."""
         if self._only_whole:
             return first, ring.end
         latest = max(ring.oldest, ring.steps - self.sequences.length)
-        # At least one step whose number is a multiple of the stride, if there is any.
+        # The range must contain a multiple of the stride, if one is stored.
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
     def candidates(self, ring: Ring, first: int) -> Candidates:
-        """Return the transitions with which a sequence may begin; those of the oldest step where there are none."""
+        """Return the transitions at which a sequence may begin; those of the range's first step if none."""
         first, end = self.begins(ring, first)
         stride, envs = self.sequences.stride, ring.envs
         if stride == 1:
@@ -48,7 +48,7 @@ class SequenceWindow(Window):
         return TransitionRange(multiple, end, envs, stride) if multiple < end else TransitionRange(first, first + envs)
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`SequenceLayout` of sequences that begin with transitions (B,)."""
+        """Return the :class:`SequenceLayout` of sequences that begin at transitions (B,)."""
         sequences, lead_out = self.sequences, self._bootstrap_steps(ring)
         burn_in, end = sequences.burn_in, sequences.burn_in + sequences.length
         steps = _steps(ring, first, burn_in, end + lead_out, sequences.across_episodes)
@@ -61,7 +61,7 @@ class SequenceWindow(Window):
     def step_fields(
         self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
     ) -> dict[str, Any]:
-        """Return the fields of steps, but for hidden states, which only the first step of a sequence needs."""
+        """Return the fields of steps, without hidden states, which only the first step of a sequence needs."""
         if keys is None:
             keys = {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
         return self.steps.step_fields(ring, gather, transitions, gamma, keys)
@@ -92,7 +92,7 @@ class SequenceWindow(Window):
         return batch
 
     def window_lengths(self, ring: Ring, steps: Any, fields: dict[str, Any], gamma: float) -> NDArray[np.int64]:
-        """(N,): steps in the n-step window of each step, which a relabeler may have cut."""
+        """Return the lengths (N,) of the steps' n-step windows, which a relabeler may have shortened."""
         if WINDOW in fields:
             lengths: NDArray[np.int64] = fields[WINDOW][:, 0]
             return lengths
@@ -105,30 +105,30 @@ class EpisodeWindow(SequenceWindow):
 
     Args:
         episodes: their settings.
-        steps: what the fields of each step are.
-        tracker: of the ring's episodes.
+        steps: the window that computes the fields of each step.
+        tracker: index of the ring's episodes.
     """
 
     def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker
-        # n-step windows reach beyond a piece of an episode, never beyond an episode.
+        # n-step windows reach beyond a piece, but never beyond an episode.
         self._reach = None if episodes.in_pieces else 0
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
-        """Return the range of transitions within which episodes begin."""
+        """Return the range of transitions in which episodes begin."""
         return self.tracker.starts.where_to_begin(first), ring.end
 
     def candidates(self, ring: Ring, first: int) -> Candidates:
-        """Return the transitions with which episodes begin."""
+        """Return the transitions at which episodes begin."""
         return TransitionList(self.tracker.starts.since(first))
 
     def lengths(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): steps of the rows that begin with some transitions."""
+        """Return the lengths (B,) of the rows that begin at some transitions."""
         lengths, most = self.tracker.starts.lengths(first), self.episodes.max_steps
         return lengths if most is None else np.minimum(lengths, most)
 
     def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,): transitions with which the rows begin, of the episodes that begin with some transitions."""
+        """Return the first transitions (B,) of rows, random pieces with ``max_steps``, from those of their episodes."""
         most = self.episodes.max_steps
         if most is None:
             return transitions
@@ -137,9 +137,9 @@ class EpisodeWindow(SequenceWindow):
         return starts
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`SequenceLayout` of episodes, or pieces of such, that begin with transitions (B,).
+        """Return the :class:`SequenceLayout` of episodes, or pieces of episodes, that begin at transitions (B,).
 
-        What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
+        A piece is padded with the steps after it, if any, because n-step windows reach there.
         """
         lengths, episodes, lead_out = self.lengths(first), self.episodes, self._bootstrap_steps(ring)
         length = episodes.longest or episodes.max_steps or int(lengths.max())
@@ -150,23 +150,23 @@ class EpisodeWindow(SequenceWindow):
 
 
 class SequenceLayout(NamedTuple):
-    """The steps of sequences, (steps, B): burn-in steps, steps that are learnt from, bootstrap steps."""
+    """The steps of sequences, (steps, B): burn-in steps, training steps, bootstrap steps (lead-out)."""
 
     transitions: NDArray[np.int64]
-    """Their numbers."""
+    """Numbers of their transitions."""
     real: NDArray[np.float32]
-    """1, or 0 where a step repeats the last real one, or belongs to what follows."""
+    """1, or 0 where a step is padding: a repetition of the last real step, or a step after the row."""
     anew: NDArray[np.float32]
-    """1 where a step does not continue the one before it."""
+    """1 where a step does not continue the one before it, and the recurrent state is reset."""
     learnt: slice
-    """Which steps are learnt from."""
+    """Range of the steps that are learnt from."""
     segments: Segments
     learnt_steps: int
-    """How many steps are learnt from, in all sequences."""
+    """Number of steps that are learnt from, in all sequences."""
 
 
 def in_time(value: Any, shape: tuple[int, ...]) -> Any:
-    """(T * B, ...) as (T, B, ...), of an array or a dict of such."""
+    """Reshape an array (T * B, ...), or a dict of such, to (T, B, ...)."""
     if isinstance(value, dict):
         return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
     return value.reshape(*shape, *value.shape[1:])

@@ -1,1 +1,1 @@
-"""Whole episodes on disk: those that run in a write-ahead log, those that ended in zarr segments."""
+"""Whole episodes on disk: unfinished ones in a write-ahead log, finished ones in zarr segments."""

@@ -1,4 +1,4 @@
-"""Cold priorities: errors of transitions that are not in memory, restored when these are loaded again."""
+"""Cold priorities: the errors of transitions that are not in memory, from which priorities are restored on loading."""
 
 import warnings
 from pathlib import Path
@@ -17,7 +17,7 @@ NAME = "errors"
 
 
 class ColdPriorities:
-    """An error for each transition of an archive, NaN where none is known: four bytes each.
+    """The priority errors (float32) of all transitions in segments; NaN where none is known.
 
     Args:
         first: number of the first transition.
@@ -27,10 +27,10 @@ class ColdPriorities:
         self._first = first
         self._errors: NDArray[np.float32] = np.zeros(0, np.float32)
         self.checksum = 0
-        """Checksum of the file that was written or read last."""
+        """Checksum of the file that was last written or read."""
 
     def put(self, first: int, errors: NDArray[np.float32]) -> None:
-        """Note those of some transitions, the first of which has this number."""
+        """Store the errors of consecutive transitions, from the number ``first`` on."""
         begin = max(first, self._first)
         end = first + len(errors)
         if end > begin:
@@ -38,7 +38,7 @@ class ColdPriorities:
             self._errors[begin - self._first : end - self._first] = errors[begin - first :]
 
     def get(self, first: int, count: int) -> NDArray[np.float32]:
-        """(count,): those of the transitions from one on."""
+        """Return the errors (count,) of consecutive transitions, from the number ``first`` on."""
         errors = np.full(count, np.nan, np.float32)
         begin, end = max(first, self._first), min(first + count, self._first + len(self._errors))
         if end > begin:
@@ -46,20 +46,20 @@ class ColdPriorities:
         return errors
 
     def drop_before(self, first: int) -> None:
-        """Forget those of older transitions, once these are many."""
+        """Drop the errors of older transitions, once these are more than half of all."""
         gone = first - self._first
         if gone > len(self._errors) // 2:
             self._errors, self._first = self._errors[gone:].copy(), first
 
     def since(self, first: int) -> "ColdPriorities":
-        """Return the errors of a transition and later ones; NaN for those that were forgotten."""
+        """Return a copy with the errors from a transition on; NaN for those that were dropped."""
         known, count = ColdPriorities(first), self._first + len(self._errors) - first
         if count > 0:
             known.put(first, self.get(first, count))
         return known
 
     def drop_from(self, number: int) -> None:
-        """Forget those of this transition and later ones."""
+        """Drop the errors of a transition and later ones."""
         self._errors = self._errors[: max(0, number - self._first)]
 
     def _reach(self, end: int) -> None:
@@ -76,10 +76,10 @@ class ColdPriorities:
     # To and from disk
 
     def write(self, directory: Path, end: int, durable: bool) -> None:
-        """Replace the file by the errors of the transitions before one.
+        """Write the errors of the transitions before ``end`` to the file, atomically.
 
         Raises:
-            OSError: it could not be written; the file is what it was.
+            OSError: the write failed; the file is unchanged.
         """
         with replacing(directory / NAME, durable=durable) as file:
             errors = self.get(self._first, end - self._first)
@@ -88,14 +88,14 @@ class ColdPriorities:
 
     @classmethod
     def read(cls, directory: Path, checksum: int | None = None) -> "ColdPriorities":
-        """Read the errors of a directory; none if it has no such file, or a power cut has torn it.
+        """Read the errors of a directory; none if the file is missing, or was torn by a power cut.
 
         Args:
-            directory: which.
-            checksum: of the file when the directory was closed; None where it was not closed, or had no such file.
+            directory: the directory.
+            checksum: checksum of the file in the closing note; None if there is no such note, or no such file.
 
         Raises:
-            DamageError: it is not what was written.
+            DamageError: the file is damaged, or is missing although the note has its checksum.
         """
         path = directory / NAME
         try:
@@ -110,7 +110,7 @@ class ColdPriorities:
                 known.put(block.first, block.arrays[ArrayKey(ERRORS)][0])
                 known.checksum = written
                 return known
-        # Nothing else is wrong than that not all was written, or zeros were.
+        # A torn write: a part is missing at the end, or all bytes are zero.
         is_torn = any(isinstance(one, CorruptRange) and (one.cut or not any(path.read_bytes())) for one in found[:1])
         if checksum is None and is_torn:
             warnings.warn(

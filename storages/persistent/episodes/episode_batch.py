@@ -1,8 +1,9 @@
-"""Whole episodes one after the other, as they lie on disk: rows, in which each observation is there once.
+"""Batches of whole episodes in the format of segments: concatenated rows that hold each observation once.
 
-An episode of ``L`` steps has ``L + 1`` rows, the last for what the last step led to; what has no successor is zero
-there. Of stacked frames a row holds the newest one. A number says what the first stack is filled up with, or, if
-it is neither its first frame again nor zeros, lies in as many rows before the first.
+An episode of ``L`` steps has ``L + 1`` rows. The last row holds the final observation; fields without a next value,
+such as rewards, are zero there. A row holds the newest frame of a frame stack only. A number for each episode says
+whether the older frames of its first stack repeat the first frame (``REPEAT``), are zero (``ZERO``), or are others, in
+leading rows before the first row (:data:`PREFIX_FRAMES`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +36,21 @@ from storages.episode import Episode
 from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array, Sample
 
 PREFIX_FRAMES = 0
-"""The first stack is filled up with frames that lie in the rows before the first."""
+"""The older frames of the first stack are in leading rows before the first row."""
 _OF_THE_EPISODE = frozenset({OBS, DONE, DONE2, TRUNC2})
-"""Fields that an :class:`Episode` has as attributes."""
+"""Fields that follow from the attributes of an :class:`Episode`, and are not in its ``fields``."""
 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """Episodes one after the other.
+    """Concatenated episodes.
 
     Args:
         columns: (rows, ...), by leaf.
-        lengths: (episodes,), steps of each.
-        leading: (episodes,), rows of each before its first.
-        paddings: (episodes,) int32, by leaf that is a stack of frames: ``REPEAT``, ``ZERO`` or :data:`PREFIX_FRAMES`.
-        facts: of each episode, plain data.
+        lengths: (episodes,), steps of each episode.
+        leading: (episodes,), leading rows of each episode, before the row of its first step.
+        paddings: (episodes,) int32, by leaf that is a frame stack: ``REPEAT``, ``ZERO`` or :data:`PREFIX_FRAMES`.
+        facts: facts of each episode, plain data.
     """
 
     columns: dict[FieldKey, Array]
@@ -59,23 +60,23 @@ class EpisodeBatch:
     facts: tuple[Mapping[str, Any], ...]
 
     def __len__(self) -> int:
-        """Episodes."""
+        """Number of episodes."""
         return len(self.lengths)
 
     @property
     def rows(self) -> int:
-        """How many there are of all episodes."""
+        """Number of rows of all episodes."""
         return int(self.rows_each.sum())
 
     @property
     def rows_each(self) -> NDArray[np.int64]:
-        """(episodes,)."""
+        """Number of rows of each episode, (episodes,)."""
         each: NDArray[np.int64] = self.leading + self.lengths + 1
         return each
 
     @property
     def steps(self) -> int:
-        """Transitions."""
+        """Number of transitions."""
         return int(self.lengths.sum())
 
     @property
@@ -84,7 +85,7 @@ class EpisodeBatch:
         return sum(column.nbytes for column in self.columns.values())
 
     def select(self, first: int, end: int) -> Self:
-        """The episodes [first, end), as views."""
+        """Return the episodes [first, end), as views."""
         bounds = np.concatenate([[0], np.cumsum(self.rows_each)])
         rows, chosen = slice(bounds[first], bounds[end]), slice(first, end)
         return replace(
@@ -97,10 +98,14 @@ class EpisodeBatch:
         )
 
     def since(self, first: int, live: int) -> tuple[int, Self]:
-        """Without the episodes before transition ``live``, as views, if the first transition has the number ``first``.
+        """Return the batch without the episodes before transition ``live``, as views.
+
+        Args:
+            first: number of the first transition of this batch.
+            live: number of the oldest live transition.
 
         Returns:
-            The number of the first transition of what is left, and that.
+            The number of the first transition that is left, and the remaining episodes.
         """
         if first >= live:
             return first, self
@@ -109,7 +114,7 @@ class EpisodeBatch:
 
     @property
     def whole(self) -> NDArray[np.bool_]:
-        """(episodes,): whether each begins with its first step, and ended in either way."""
+        """Whether each episode (episodes,) has its first step, and terminated or was truncated."""
         after = np.cumsum(self.rows_each)
         flags = {key: self.columns[(key,)][:, 0] for key in (DONE, DONE2, TRUNC2)}
         whole: NDArray[np.bool_] = flags[DONE][after - self.lengths - 1] & (
@@ -121,7 +126,7 @@ class EpisodeBatch:
 
     @classmethod
     def of(cls, ring: Ring, env: int, first: int, end: int) -> Self:
-        """Copy the rows [first, end) of one environment of a ring, as one episode."""
+        """Copy the rows [first, end) of one environment of a ring, as a batch of one episode."""
         stacks = {path: ring.columns.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
         columns = ring.columns.steps_of(env, first, end)
         return cls._with_stacks(columns, end - first, stacks, {})
@@ -134,7 +139,7 @@ class EpisodeBatch:
         stacks: Mapping[FieldKey, Array],
         facts: Mapping[str, Any],
     ) -> Self:
-        """One episode, whose first observation is given in full where it is a stack."""
+        """Make a batch of one episode, given the complete first frame stacks."""
         paddings = {path: _padding(stack) for path, stack in stacks.items()}
         leading = max(
             (len(stacks[path]) - 1 for path, padding in paddings.items() if padding == PREFIX_FRAMES), default=0
@@ -150,7 +155,7 @@ class EpisodeBatch:
         )
 
     def part(self, layout: Layout) -> RowSpan:
-        """The episodes as rows of a ring of one environment, numbered from 0; ``layout`` is that of transitions."""
+        """Convert to rows of a ring of one environment, numbered from 0; ``layout`` is that of transitions."""
         bounds = np.cumsum(self.rows_each)
         last, starts = bounds - 1, bounds - self.lengths - 1
         is_step = np.ones(self.rows, np.bool_)
@@ -206,7 +211,13 @@ class EpisodeBatch:
     def of_episode(
         cls, columns: Mapping[FieldKey, Array], depths: Mapping[FieldKey, int], facts: Mapping[str, Any]
     ) -> Self:
-        """One episode, whose observations (L + 1, *obs) are given in full where they are stacks of so many frames."""
+        """Make a batch of one episode from its columns, with complete frame stacks (L + 1, depth, ...).
+
+        Args:
+            columns: the columns that :func:`columns_of` returned.
+            depths: number of stacked frames of each leaf that is a frame stack.
+            facts: facts of the episode.
+        """
         length = len(columns[(DONE,)])
         stacks = {path: columns[path][0] for path in depths}
         rows = {path: column[:, -1] if path in depths else column for path, column in columns.items()}
@@ -217,7 +228,7 @@ class EpisodeBatch:
         return cls._with_stacks(rows, length, stacks, facts)
 
     def episodes(self, layout: Layout) -> Iterator[Episode]:
-        """Each of them, as views where that is possible."""
+        """Iterate over the episodes, as views where that is possible."""
         bounds = np.cumsum(self.rows_each)
         for number, (end, length) in enumerate(zip(bounds, self.lengths, strict=True)):
             rows, steps = slice(end - length - 1, end), slice(end - length - 1, end - 1)
@@ -233,7 +244,7 @@ class EpisodeBatch:
             yield Episode(nest(observations)[OBS], nest(fields), terminated, truncated, self.facts[number])
 
     def stacks(self, path: FieldKey, episode: int, depth: int) -> Array:
-        """(L + 1, depth, ...): the stacks of frames that an episode's observations are; a view."""
+        """Return the frame stacks (L + 1, depth, ...) of an episode, as views of its single frames."""
         end = int(self.rows_each[: episode + 1].sum())
         frames = self.columns[path][end - int(self.lengths[episode]) - 1 : end]
         kind = int(self.paddings[path][episode])
@@ -251,7 +262,7 @@ _SUCCESSOR = {first: successor for successor, first in SUCCESSORS.items()}
 
 
 def joined(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
-    """Recordings of the same fields as one."""
+    """Concatenate batches of the same fields."""
     if len(batches) == 1:
         return batches[0]
     first = batches[0]
@@ -279,7 +290,7 @@ def _with_leading(column: Array, leading: int, stack: Array | None) -> Array:
 
 
 def columns_of(episode: Episode) -> dict[FieldKey, Array]:
-    """The columns of an episode: observations (L + 1, ...), memory (L + 1, ...), other fields (L, ...)."""
+    """Return the columns of an episode: observations and hidden states (L + 1, ...), other fields (L, ...)."""
     length = len(episode)
     columns: dict[FieldKey, Array] = {}
     observations = episode.observations if isinstance(episode.observations, Mapping) else None
@@ -305,7 +316,7 @@ def columns_of(episode: Episode) -> dict[FieldKey, Array]:
 
 
 def first_step_of(columns: Mapping[FieldKey, Array], num_envs: int) -> Sample:
-    """The first step of an episode with such columns, as if all environments had made it."""
+    """Return the first step of an episode as a sample, repeated for ``num_envs`` environments."""
     now = {path: column[:1] for path, column in columns.items()}
     successor = {(_SUCCESSOR[path[0]], *path[1:]): columns[path][1:2] for path in now if path[0] in (OBS, RHS)}
     sample: Sample = nest({path: np.repeat(leaf, num_envs, 0) for path, leaf in (now | successor).items()})
@@ -315,7 +326,15 @@ def first_step_of(columns: Mapping[FieldKey, Array], num_envs: int) -> Sample:
 def episodes_since(
     live: int, first: int, batch: EpisodeBatch, layout: Layout, *, whole: bool = False
 ) -> Iterator[Episode]:
-    """Those of a batch, whose first transition has the number ``first``, that begin with transition ``live``."""
+    """Iterate over the episodes of a batch from transition ``live`` on.
+
+    Args:
+        live: number of the oldest live transition.
+        first: number of the first transition of the batch.
+        batch: the episodes.
+        layout: layout of transitions.
+        whole: leave out episodes without their first step or their end.
+    """
     _, left = batch.since(first, live)
     for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
         if chosen or not whole:

@@ -1,4 +1,4 @@
-"""The log of a storage of episodes: what a directory holds is restored, committed, pinned and rolled back."""
+"""Persistence of a storage of episodes: recovery, commits, pins and rollback of its two logs."""
 
 import weakref
 from collections.abc import Iterator, Mapping
@@ -33,11 +33,11 @@ from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.protocols import Environments, Loggable, StorageLog
 
 LOG_FILE_BYTES = 4 << 20
-"""Log files of the memtable are small, because what they hold is soon in segments."""
+"""Size of a log file of the memtable beyond which a new one begins; small, because the steps are soon in segments."""
 
 
 class EpisodePosition(TypedDict):
-    """A state of a directory of episodes, as plain data."""
+    """Position in both logs of a directory of episodes, as plain data."""
 
     position: Position
     """Commit of the write-ahead log."""
@@ -46,34 +46,36 @@ class EpisodePosition(TypedDict):
 
 
 class EpisodicStorage(Loggable, Protocol):
-    """What the log asks of a storage, beside hyper-parameters of the same names."""
+    """The interface of a storage that the log needs; attributes are hyper-parameters of the same names."""
 
     commit_every: int
     ancestor: str | Path | None
     allow_nonfinite: bool
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``extra_state`` returned: the episodes, too."""
+        """Restore the state that ``extra_state`` returned, and the episodes."""
 
     def close(self) -> None:
         """Release the directory."""
 
 
 class EpisodeLog(StorageLog):
-    """Keeps a storage of episodes in a directory, as :mod:`storages.persistent` promises.
+    """Commits a storage of episodes to a directory, and restores it when the storage is made again.
+
+    The guarantees are those of :mod:`storages.persistent`.
 
     Args:
-        storage: still empty; what the directory holds is restored into it.
+        storage: an empty storage, into which the content of the directory is restored.
         store: its episodes.
-        envs: the environments of its steps; the first sample says how many there are where None.
+        envs: the environments; if None, the first sample determines how many there are.
 
     Raises:
-        PersistenceError: the directory is in use, is something else, or holds other episodes.
-        DamageError: the directory's content is not what was written.
+        PersistenceError: the directory is in use, holds other files, or holds episodes of other observations.
+        DamageError: the directory is damaged.
     """
 
     def __init__(self, storage: EpisodicStorage, store: EpisodeStore, envs: Environments | None) -> None:
-        # Weak, so that a storage without other references is closed at once.
+        # Weak, so that a storage is garbage-collected, and closed, with its last other reference.
         self._storage, self._owner = weakref.ref(storage), type(storage).__name__
         self._store = store
         self._lock: Lock | None = None
@@ -106,21 +108,21 @@ class EpisodeLog(StorageLog):
         store.begin(manifest, plan)
         with name_damage(folder):
             state = self._recover()
-            # Another process may replace the file of errors between reading the note and reading it.
+            # If read-only, the writer may replace the file of errors after the note was read.
             closed = None if store.read_only else ClosingNote.read(folder)
             as_closed = closed is not None and closed.position == store.queue.archive.record
             store.cache.cold = ColdPriorities.read(folder, closed.errors if closed and as_closed else None)
             storage.load_extra_state(self._as_recovered(state))
 
     def _as_recovered(self, state: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return a state that was committed; where there was no commit, that in which the storage was made."""
+        """Return a committed state; if there was no commit, the state in which the storage was made."""
         if state is not None:
             return dict(state)
         archive = self._store.queue.archive
         return self._state_as_made | {"live": archive.live, "unwritten": archive.end, "watermarks": archive.watermarks}
 
     def _claim(self, ancestor: str | Path | None) -> EpisodeManifest | None:
-        """Lock the directory, unless it is only read; return its manifest, if there is one."""
+        """Lock the directory unless it is read-only; return its manifest, if there is one."""
         store, folder = self._store, self._store.folder
         if store.read_only:
             return manifest_to_read(folder)
@@ -128,12 +130,12 @@ class EpisodeLog(StorageLog):
         return manifest_to_write(folder, None if ancestor is None else Path(ancestor).absolute(), store.durable)
 
     def _recover(self) -> dict[str, Any] | None:
-        """Recover the memtable, and finish a rollback; return the state beside the steps, None if there is none."""
+        """Recover the memtable, and finish a rollback; return the state besides the steps, None if there is none."""
         store, folder = self._store, self._store.folder
         if store.memtable is None:
             return None
         state = store.memtable.wal.recover()
-        # The last process that wrote here was killed during a rollback.
+        # A marker exists if the last process that wrote here was killed during a rollback.
         unfinished = read_marker(folder)
         if unfinished is not None:
             try:
@@ -149,7 +151,7 @@ class EpisodeLog(StorageLog):
     # Commits
 
     def flush(self, storage: Loggable) -> None:
-        """Commit everything, and wait until it is on disk; do nothing where another process writes."""
+        """Commit everything, and wait until it is on disk; do nothing if the storage is read-only."""
         if not self._store.read_only:
             self._flush(storage)
 
@@ -157,9 +159,9 @@ class EpisodeLog(StorageLog):
         """Commit everything, and wait until it is on disk.
 
         Args:
-            storage: whose state is committed.
-            pin: 0, or how many states can be rolled back to, from now on this one among them.
-            last: write all episodes that have ended to segments, and make the write-ahead log small.
+            storage: the storage, whose state is committed.
+            pin: if not 0, pin this commit, and keep the newest ``pin`` pinned commits.
+            last: write all finished episodes to segments, start a new log file, and write the closing note.
 
         Returns:
             The state and its position.
@@ -194,7 +196,7 @@ class EpisodeLog(StorageLog):
 
     @property
     def position(self) -> EpisodePosition:
-        """The last commit; of a directory that is only read, the last record alone."""
+        """Position of the last commit; if the storage is read-only, of the log of segments alone."""
         store, nothing = self._store, Position(commit=0, checksum=0)
         if store.flush_queue is None:
             return {"position": nothing, "archive": nothing}
@@ -202,7 +204,7 @@ class EpisodeLog(StorageLog):
         return {"position": logged, "archive": store.flush_queue.archive.record}
 
     def pin(self, storage: Loggable, position: EpisodePosition) -> None:
-        """Keep what is needed to roll back to a commit, instead of what was pinned before."""
+        """Pin a commit instead of those pinned before: keep what a rollback to it needs."""
         memtable, queue = self._store.writable(), self._store.flush_queue
         if queue is None:
             return
@@ -213,7 +215,7 @@ class EpisodeLog(StorageLog):
         self._flush(storage)
 
     def save(self, storage: Loggable) -> dict[str, Any]:
-        """Pin a commit of everything, and return its position, the state beside the episodes, and all errors."""
+        """Commit and pin everything, unless read-only; return the position, the state and all errors."""
         store = self._store
         if store.read_only:
             store.cache.collect_errors()
@@ -225,14 +227,14 @@ class EpisodeLog(StorageLog):
         return state | {"errors": torch.from_numpy(store.cache.cold.get(live, count)), "errors_first": live}
 
     def roll_back(self, position: Mapping[str, Any]) -> dict[str, Any]:
-        """Go back to a commit, and return the state beside its episodes.
+        """Roll back to a commit, and return the state besides its episodes.
 
         Args:
-            position: of the commit, or all that :meth:`save` returned; then errors are restored, too.
+            position: position of the commit, or all that :meth:`save` returned, which includes the errors to restore.
 
         Raises:
-            PersistenceError: the directory does not have it, and nothing was changed; or it cannot be written, and goes
-                back when it is opened again.
+            PersistenceError: the directory does not have the commit, and nothing was changed; or a write failed, and
+                the rollback is finished when the directory is opened again.
         """
         store, cache, storage = self._store, self._store.cache, self._storage()
         assert storage is not None
@@ -283,7 +285,7 @@ class EpisodeLog(StorageLog):
 
     @contextmanager
     def _or_release(self) -> Iterator[None]:
-        """Release the directory after an error: the next process finishes the rollback."""
+        """Release the directory after an error; the rollback is finished when it is opened again."""
         try:
             yield
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Manifest of a directory of episodes, a file that people can read: ``episodes.json``."""
+"""Manifest of a directory of episodes: ``episodes.json``, with the layout of all segments."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from storages.persistent.log.manifest import Manifest, count_of, layout_of, stac
 from storages.transition import SUCCESSORS
 
 GROUP, WAL_FOLDER = "episodes", "wal"
-"""Subfolders of segments, and of the write-ahead log."""
+"""Subfolders of the segments and of the write-ahead log."""
 
 
 class Ancestor(NamedTuple):
-    """The archive whose episodes come before an archive's own, and its last commit that counts."""
+    """Directory whose episodes precede those of another one, and its last commit that belongs to them."""
 
     directory: str
     commit: int
@@ -31,10 +31,10 @@ class EpisodeManifest(Manifest):
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
-        stacked: how many frames each leaf is a stack of, of those that are stacks.
-        segment_rows: rows that segments begin at multiples of.
-        ancestor: what comes before its own segments.
-        zarr: metadata of zarr, by names of files.
+        stacked: number of stacked frames of each leaf that is a frame stack.
+        segment_rows: rows of a segment; each begins at a multiple of this.
+        ancestor: the directory whose segments precede its own, if any.
+        zarr: zarr metadata, by file name.
     """
 
     name = "episodes.json"
@@ -49,12 +49,12 @@ class EpisodeManifest(Manifest):
     def made(
         cls, layout: Layout, stacked: Mapping[FieldKey, int], segment_rows: int, ancestor: Ancestor | None = None
     ) -> Self:
-        """Of a new archive."""
+        """Make the manifest of a new directory."""
         return cls(layout, dict(stacked), segment_rows, ancestor, metadata(columns_of(layout, stacked, segment_rows)))
 
     @property
     def columns(self) -> list[Chunks]:
-        """How each leaf lies on disk."""
+        """The columns on disk, one for each stored leaf."""
         return columns_of(self.layout, self.stacked, self.segment_rows)
 
     def _other_facts(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class EpisodeManifest(Manifest):
     # Metadata of zarr
 
     def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
-        """Write the zarr metadata of so many rows, where it differs."""
+        """Update the zarr metadata files to a number of rows."""
         for name, said in self.zarr.items():
             path, facts = directory / GROUP / name, with_rows(said, rows)
             if _read(path) != facts:
@@ -84,7 +84,7 @@ class EpisodeManifest(Manifest):
                 write_json(path, facts, durable)
 
     def flaws_of_zarr(self, directory: Path) -> list[str]:
-        """Describe damaged zarr metadata; the number of rows may be too small."""
+        """Describe damaged zarr metadata files; the number of rows is not checked, because it may be out of date."""
         return [
             f"{directory / GROUP / name} is damaged"
             for name, said in self.zarr.items()
@@ -93,7 +93,7 @@ class EpisodeManifest(Manifest):
 
 
 def columns_of(layout: Layout, stacked: Mapping[FieldKey, int], segment_rows: int) -> list[Chunks]:
-    """How the leaves of a transition lie on disk: those that are no other's next, stacks by their newest frames."""
+    """Return the columns on disk: all leaves but next observations and the like, frame stacks as single frames."""
     return [
         Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, segment_rows)
         for path, leaf in layout.items()

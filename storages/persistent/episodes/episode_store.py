@@ -1,4 +1,4 @@
-"""The episodes of a directory: a memtable, a flush queue, segments, and the cache of those that are in memory."""
+"""The episodes of a directory: memtable, flush queue, segments and segment cache."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -25,16 +25,16 @@ from storages.transition import OBS2, RHS2, Sample
 
 
 class EpisodeStore:
-    """Takes steps, makes episodes of them, and keeps these in segments.
+    """Collects steps into episodes, and stores finished episodes in segments.
 
     Args:
-        folder: of the directory.
-        ring: of the episodes in memory, without columns yet.
-        cache: fills the ring.
-        budget: how much it may hold.
-        size_bytes: bytes on disk, beyond which the oldest segments go; None for no bound.
-        durable: whether what is written survives a power cut.
-        read_only: whether another process writes.
+        folder: the directory.
+        ring: ring of the episodes in memory, whose columns are not allocated yet.
+        cache: the segment cache, which fills the ring.
+        budget: limits of memory and size.
+        size_bytes: bytes on disk beyond which the oldest segments are deleted; None for no limit.
+        durable: whether writes survive a power cut.
+        read_only: whether another process may be writing to the directory, and this one must not.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class EpisodeStore:
         """Which episodes are live."""
         self.cache = cache
         self.memtable: Memtable | None = None
-        """Steps of episodes that have not ended, or are in no segment yet; None where another process writes."""
+        """Steps of episodes that are unfinished, or in no segment yet; None if ``read_only``."""
         self.flush_queue: FlushQueue | None = None
-        """Segments, and batches on the way there; None before the first transition."""
+        """Segments, and finished episodes that are not flushed yet; None before the first transition."""
         self._ring, self._owner = ring, ring.owner
         self._size_bytes = size_bytes
         self._closed = False
@@ -64,7 +64,7 @@ class EpisodeStore:
     # Opening
 
     def _begin_anew(self) -> None:
-        """Begin the directory with the layout of the memtable."""
+        """Write the manifest of a new directory, with the layout of the memtable."""
         memtable = self.writable()
         ring = memtable.ring
         plan = self.budget.plan(ring.layout, ring.stacked, ring.envs)
@@ -74,12 +74,12 @@ class EpisodeStore:
         memtable.make_room(max(plan.running_steps, ring.live_steps))
 
     def begin(self, manifest: EpisodeManifest, plan: MemoryPlan) -> None:
-        """Open the segments of a manifest, and make the columns of the ring.
+        """Open the segments of a manifest, and allocate the columns of the ring.
 
         Raises:
-            DamageError: something is not what was written.
-            PersistenceError: the manifest is of other observations.
-            ValueError: the memory is too little for the longest episodes.
+            DamageError: the log of segments or the zarr metadata are damaged.
+            PersistenceError: the ring was made for other observations than those of the manifest.
+            ValueError: the memory is too small for the longest episodes.
         """
         archive = (
             SegmentStore.beside_a_writer(self.folder, manifest)
@@ -91,7 +91,7 @@ class EpisodeStore:
             with name_repair(self.folder, "makes it anew"):
                 raise DamageError(flaws[0])
         if not self.read_only:
-            # Before the ring, so that it can be tried again where it cannot be written.
+            # Before the ring is changed, so that the call can be repeated after a failed write.
             self.written(archive.tidy)
         queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
         self.cache.begin(queue, plan)
@@ -101,16 +101,16 @@ class EpisodeStore:
             self.memtable.longest = plan.longest
 
     def hold(self, state: Mapping[str, Any], generator: np.random.Generator) -> None:
-        """Hold the live episodes of segments and memtable.
+        """Restore the live episodes of segments and memtable, and fill the cache.
 
         Args:
-            state: as of :meth:`state`, committed beside the steps of the memtable; its ``memory`` says what is to be in
-                memory, None for as much as fits.
-            generator: draws the order of a pass.
+            state: the state of :meth:`state` that was committed with the steps of the memtable; its ``memory`` is the
+                state of the cache, None for as many segments as fit.
+            generator: draws the order in which a pass loads segments.
         """
         queue, live_range = self.queue, self.live_range
         archive = queue.archive
-        # The write-ahead log may already leave out episodes whose replacements were lost with a killed process.
+        # Not the live range of the write-ahead log: it may exclude episodes whose replacements a crash has lost.
         live = archive.live
         live_range.begin(live, max(archive.end, state["unwritten"], live))
         for segment in archive.segments:
@@ -136,7 +136,7 @@ class EpisodeStore:
         self.cache.cold.drop_from(live_range.next)
 
     def state(self) -> dict[str, Any]:
-        """Return what is to be committed beside steps, for :meth:`hold`."""
+        """Return the state that is committed with the steps, for :meth:`hold`."""
         queue, following = self.flush_queue, self.live_range.next
         return {
             "live": self.live_range.live,
@@ -145,10 +145,10 @@ class EpisodeStore:
             "memory": None,
         }
 
-    # In
+    # Insertion
 
     def init_columns(self, sample: Sample) -> None:
-        """Fix the layout by a sample, which is not stored."""
+        """Determine the layout from a sample, which is not stored."""
         ring = self.writable().ring
         num_envs = ring.num_envs
         ring.init_columns(sample)
@@ -156,16 +156,16 @@ class EpisodeStore:
             try:
                 self._begin_anew()
             except BaseException:
-                # So that another sample may be the first.
+                # So that another sample can determine the layout.
                 ring.forget_columns()
                 ring.num_envs = num_envs
                 raise
 
     def writable(self) -> Memtable:
-        """Where steps go.
+        """Return the memtable, if steps can be written.
 
         Raises:
-            PersistenceError: nothing can be written.
+            PersistenceError: the storage is read-only or closed, or this process was forked.
         """
         if self.memtable is None or self.memtable.wal.closed:
             why, way_out = (
@@ -179,11 +179,11 @@ class EpisodeStore:
         return self.memtable
 
     def insert(self, sample: Sample, state: State) -> int:
-        """Insert a step, add the episodes that it ends, and return how many environments it has.
+        """Insert a step, add the episodes that it finishes, and return the number of environments.
 
         Args:
-            sample: the step; nothing of it is stored where an error is raised.
-            state: called for the state beside it, when a commit is due.
+            sample: the step; if an error is raised, none of it is stored.
+            state: returns the state to commit with the steps; called when a commit is due.
         """
         memtable = self.writable()
         if self.flush_queue is None:
@@ -195,7 +195,7 @@ class EpisodeStore:
         return memtable.ring.envs
 
     def end_episodes(self, envs: NDArray[np.int64] | None) -> None:
-        """End running episodes with the newest step, of some environments or of all where None."""
+        """End the running episodes of some environments, or of all if None, after the newest step."""
         memtable = self.writable()
         if self.flush_queue is not None:
             for one in memtable.end_episodes(envs):
@@ -205,8 +205,8 @@ class EpisodeStore:
         """Add a whole episode.
 
         Args:
-            episode: to be added.
-            state: called for the state beside it, when a commit is due.
+            episode: the episode.
+            state: returns the state to commit with the steps; called when a commit is due.
         """
         memtable, ring = self.writable(), self._ring
         columns, length = columns_of(episode), len(episode)
@@ -229,7 +229,7 @@ class EpisodeStore:
         self._add(EpisodeBatch.of_episode(kept, ring.stacked, dict(episode.facts)), None)
 
     def _add(self, batch: EpisodeBatch, logged: EpisodeSpan | None) -> None:
-        """Add an episode; ``logged`` says where the write-ahead log has it."""
+        """Add a finished episode to the queue and the cache; ``logged`` is its place in the write-ahead log."""
         live_range, queue = self.live_range, self.queue
         first = live_range.next
         live_range.count(first, batch.lengths.tolist())
@@ -242,10 +242,10 @@ class EpisodeStore:
         self.cache.add(batch, first)
 
     def _advance(self, memtable: Memtable, state: State) -> None:
-        """Flush what can be flushed.
+        """Flush sealed segments whose steps are committed, release their memory, and enforce ``size_bytes``.
 
         Raises:
-            PersistenceError: something could not be written; it will be tried again.
+            PersistenceError: a write failed; it will be retried.
         """
         queue = self.queue
         written = queue.advance(memtable.wal.written)
@@ -260,21 +260,21 @@ class EpisodeStore:
                 self._drop_before(oldest)
 
     def _drop_before(self, live: int) -> None:
-        """Hold nothing before a transition."""
+        """Drop all episodes before a transition."""
         gone = self.live_range.drop_before(live)
         self.queue.forget(self.live_range.live)
         if gone:
             self.cache.drop_before(self.live_range.live, gone)
 
     def settle(self, state: State, seal: bool) -> dict[str, Any]:
-        """Commit the memtable, write all segments that are sealed, and return what was committed beside the steps.
+        """Commit the memtable, flush all sealed segments, and return the state that was committed with the steps.
 
         Args:
-            state: called for the state beside the steps.
-            seal: seal the segment of the newest episodes, too.
+            state: returns the state to commit with the steps.
+            seal: seal the open segment of the newest episodes first.
 
         Raises:
-            PersistenceError: something could not be written; it will be tried again.
+            PersistenceError: a write failed; it will be retried.
         """
         memtable, queue = self.writable(), self.queue
         if seal:
@@ -286,7 +286,7 @@ class EpisodeStore:
         return beside
 
     def reset(self, state: State) -> None:
-        """Delete all episodes, and those that run."""
+        """Delete all episodes, finished and running."""
         memtable, queue = self.writable(), self.flush_queue
         if queue is None:
             return
@@ -300,19 +300,19 @@ class EpisodeStore:
         self.cache.reset(following)
 
     def written(self, write: Callable[[], None]) -> None:
-        """Call a function that writes.
+        """Call a function that writes, and convert its OSError.
 
         Raises:
-            PersistenceError: it could not write.
+            PersistenceError: the write failed.
         """
         safe = ". What was committed there is safe; make room, or give permission, and flush() again"
         with name_owner(self._owner, self.folder, safe):
             write()
 
-    # Out
+    # Reading
 
     def refill(self, generator: np.random.Generator) -> None:
-        """Exchange the segments in memory that are due; the generator draws the order of a pass."""
+        """Load the segments that are due into the cache; the generator draws the order of the next pass."""
         while self.cache.needs_refill:
             try:
                 if not self.cache.load_next(self.live_range.live, generator):
@@ -321,11 +321,11 @@ class EpisodeStore:
                 self.refresh(generator)
 
     def refresh(self, generator: np.random.Generator) -> None:
-        """Follow what another process has written and dropped.
+        """Add the segments that another process has written since, and drop those that it has dropped.
 
         Raises:
             PersistenceError: the directory was closed.
-            DamageError: something that was written is not what is read.
+            DamageError: a segment or the log is damaged.
         """
         while (new := self._follow_writer()) is not None:
             try:
@@ -356,17 +356,20 @@ class EpisodeStore:
         return new
 
     def episodes(self, *, whole: bool) -> Iterator[Episode]:
-        """All live episodes that have ended, or the whole ones of them, the oldest first, read segment by segment.
+        """Iterate over all live finished episodes, the oldest first, reading one segment at a time.
+
+        Args:
+            whole: leave out episodes without their first step or their end.
 
         Raises:
-            DamageError: one cannot be read; the text names the file and the episodes.
+            DamageError: a segment is damaged; the text names the file and the episodes.
         """
         if self.flush_queue is None:
             return
         live, layout = self.live_range.live, self._ring.layout
         for first, segment in sorted(self.flush_queue.segments.items()):
             if segment.end > live:
-                # Of one that another process drops meanwhile, nothing is left.
+                # Another process may drop the segment meanwhile.
                 with suppress(DroppedError):
                     batch = self.flush_queue.read(segment)
                     yield from episodes_since(live, first, batch, layout, whole=whole)
@@ -390,6 +393,6 @@ class EpisodeStore:
 
     @property
     def queue(self) -> FlushQueue:
-        """The flush queue, once there is one."""
+        """The flush queue, which must exist."""
         assert self.flush_queue is not None
         return self.flush_queue

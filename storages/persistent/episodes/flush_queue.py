@@ -1,4 +1,4 @@
-"""Flush queue: finished episodes are grouped to segments, which a thread writes."""
+"""Flush queue: groups finished episodes into segments, which a background thread writes."""
 
 import bisect
 from collections import deque
@@ -17,32 +17,31 @@ from storages.persistent.episodes.segment_store import SegmentStore
 
 @dataclass
 class _Flush:
-    """A segment that is not written yet."""
+    """A sealed segment that is not on disk yet."""
 
     segment: Segment
     batch: EpisodeBatch
     logged: list[EpisodeSpan]
-    """Where its episodes are in the write-ahead log, of those that are there."""
+    """Places in the write-ahead log of those of its episodes that were inserted step by step."""
     watermarks: list[int]
     live: int
     writing: "Future[Segment] | None" = None
 
     def is_logged(self, until: int) -> bool:
-        """Whether the write-ahead log holds all of it, if it holds the steps up to a number."""
+        """Return whether all its episodes are in a write-ahead log that holds the steps before ``until``."""
         return all(finished.visible_at <= until for finished in self.logged)
 
 
 class FlushQueue:
     """Queue of finished episodes that are to be flushed to segments.
 
-    A segment is made of episodes that came one after the other, as many as fit its rows, or of one that is longer. It
-    is written once the write-ahead log holds all of it, so that the archive never holds what a killed process had not
-    committed.
+    A segment holds consecutive episodes, as many as fit its rows, or a single longer one. It is written once the
+    write-ahead log holds all its episodes, so that the segments on disk never hold steps that are not committed.
 
     Args:
-        archive: where segments go.
+        archive: the store of segments.
         owner: the storage's name, for errors.
-        most_bytes: of segments that wait; an insertion waits rather than let them be more.
+        most_bytes: bytes of sealed segments beyond which an insertion waits for the disk; None for no limit.
     """
 
     def __init__(self, archive: SegmentStore, owner: str, most_bytes: int | None) -> None:
@@ -54,33 +53,40 @@ class FlushQueue:
         self.begin_anew(archive)
 
     def begin_anew(self, archive: SegmentStore) -> None:
-        """Hold the segments on disk only; the queue must be empty."""
+        """Start from the segments on disk; no segment may be waiting."""
         assert not self._waiting
         self.archive = archive
         self._open: list[tuple[int, EpisodeBatch, EpisodeSpan | None]] = []
-        """Number of the first transition, and the episode."""
+        """Episodes of the open segment: number of the first transition, episode, place in the write-ahead log."""
         self._open_rows = 0
         self._live_before = archive.live
-        """Number of the oldest transition that was live when the newest open episode had come."""
+        """Number of the oldest live transition when the newest open episode was added."""
         self._next_row = archive.next_row
         self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.segments}
-        """All, by their first transitions; those too that are not written yet."""
+        """All sealed segments, on disk or not, by the numbers of their first transitions."""
         self.go_on_from(archive.watermarks)
 
     def go_on_from(self, watermarks: list[int]) -> None:
-        """Say how many steps of each environment are on disk, or gone."""
+        """Set the watermarks: for each environment, the number of its steps that are on disk or were dropped."""
         self.watermarks = list(watermarks)
-        """Of each environment, how many of its steps have gone into segments."""
+        """For each environment, the number of its steps that are in sealed segments or were dropped."""
         self.watermarks_on_disk = list(watermarks)
-        """Of each environment, how many of its steps are in segments that are on disk, or in no segment any more."""
+        """For each environment, the number of its steps that are in segments on disk or were dropped."""
 
-    # In
+    # Insertion
 
     def add(self, first: int, batch: EpisodeBatch, logged: EpisodeSpan | None, live: int) -> None:
-        """Add an episode; ``live`` is the number of the oldest live transition."""
+        """Add a finished episode to the open segment, and seal the segment if it is full.
+
+        Args:
+            first: number of its first transition.
+            batch: the episode.
+            logged: its place in the write-ahead log; None if it was not inserted step by step.
+            live: number of the oldest live transition.
+        """
         rows = self.archive.manifest.segment_rows
         if self._open_rows + batch.rows > rows:
-            # Episodes that this one replaces stay live until the write-ahead log has this one.
+            # Episodes that this one replaces stay live until this one is in the write-ahead log.
             self.seal(self._live_before)
         self._open.append((first, batch, logged))
         self._open_rows += batch.rows
@@ -111,13 +117,13 @@ class FlushQueue:
         self.watermarks += [0] * (finished.env + 1 - len(self.watermarks))
         self.watermarks[finished.env] = max(self.watermarks[finished.env], finished.end)
 
-    # To disk
+    # Flushing
 
     def advance(self, logged: int) -> bool:
-        """Begin to write what the write-ahead log holds up to a step; return whether a segment was completed.
+        """Submit the segments that the write-ahead log holds up to a step; return whether a segment was completed.
 
         Raises:
-            PersistenceError: something could not be written; it will be tried again.
+            PersistenceError: a segment could not be written; it will be retried.
         """
         for waiting in self._waiting:
             if waiting.writing is None:
@@ -132,20 +138,20 @@ class FlushQueue:
 
     @property
     def has_waiting_segments(self) -> bool:
-        """Whether a segment is sealed that is not on disk."""
+        """Whether a sealed segment is not on disk yet."""
         return bool(self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk has fallen too far behind."""
+        """Whether the waiting segments take more than ``most_bytes``."""
         most = self._most_bytes
         return most is not None and sum(waiting.batch.nbytes for waiting in self._waiting) > most
 
     def settle(self, logged: int, *, only_the_first: bool = False) -> None:
-        """Write everything that the write-ahead log holds up to a step, and wait for it.
+        """Write the sealed segments that the write-ahead log holds up to a step, and wait for them.
 
         Raises:
-            PersistenceError: something could not be written; it will be tried again.
+            PersistenceError: a segment could not be written; it will be retried.
         """
         while self._waiting:
             first = self._waiting[0]
@@ -167,8 +173,8 @@ class FlushQueue:
     def _note_written(self) -> None:
         waiting = self._waiting[0]
         try:
-            # Not always by the thread, which cannot be asked when the interpreter is about to end, nor where a buffer
-            # is closed because it is found to be garbage while another thread is being asked.
+            # Written here if not submitted: an executor takes no work at interpreter exit, nor from the garbage
+            # collector, if that closes a buffer during another submit().
             segment = self._write(waiting) if waiting.writing is None else waiting.writing.result()
         except OSError as error:
             for other in self._waiting:
@@ -186,23 +192,23 @@ class FlushQueue:
         del self._by_first[segment.first]
         self._waiting.popleft()
 
-    # What there is
+    # Reading
 
     def read(self, segment: Segment) -> EpisodeBatch:
-        """The episodes of a segment; for any thread.
+        """Return the episodes of a segment, from memory or disk; thread-safe.
 
         Raises:
-            DamageError: not all of it is what was written.
+            DamageError: a chunk is damaged.
         """
         waiting = self._by_first.get(segment.first)
         return self.archive.read(self.segments.get(segment.first, segment)) if waiting is None else waiting
 
     def firsts(self) -> list[int]:
-        """The first transitions of all segments, oldest first; episodes that are in none yet count as one."""
+        """Return the numbers of the first transitions of all segments, the open one included, oldest first."""
         return [*self.segments, *([self._open[0][0]] if self._open else [])]
 
     def segment(self, first: int) -> tuple[Segment, EpisodeBatch | None] | None:
-        """The one that begins with a transition, and its episodes if they are in memory; None where there is none."""
+        """Return the segment with a first transition, and its episodes if they are in memory; None if there is none."""
         if first in self.segments:
             return self.segments[first], self._by_first.get(first)
         if self._open and self._open[0][0] == first:
@@ -211,7 +217,7 @@ class FlushQueue:
         return None
 
     def oldest_within(self, most_bytes: int) -> int | None:
-        """Return the first transition of the newest segments of so many bytes; None if all segments are that small."""
+        """Return the first transition of the newest segments that fit ``most_bytes``; None if all segments fit."""
         segments = sorted(self.segments.items())
         total, place = sum(segment.nbytes for _, segment in segments), 0
         while total > most_bytes and place < len(segments) - 1:
@@ -220,7 +226,7 @@ class FlushQueue:
         return segments[place][0] if place else None
 
     def batch_of(self, first: int, count: int) -> EpisodeBatch:
-        """Return whole episodes of one segment by the numbers of their transitions."""
+        """Return the episodes of one segment with the transitions [first, first + count)."""
         firsts = self.firsts()
         found = self.segment(firsts[bisect.bisect_right(firsts, first) - 1])
         assert found is not None
@@ -230,27 +236,27 @@ class FlushQueue:
         return (self.read(segment) if batch is None else batch).select(int(begin), int(end))
 
     def open_batches(self) -> Iterator[tuple[int, EpisodeBatch]]:
-        """Episodes that are in no segment yet, and the numbers of their first transitions."""
+        """Iterate over the episodes of the open segment, with the numbers of their first transitions."""
         return ((first, batch) for first, batch, _ in self._open)
 
     def unwritten(self) -> list[EpisodeSpan]:
-        """Return where episodes that are in no segment on disk are in the write-ahead log."""
+        """Return the places in the write-ahead log of finished episodes that are in no segment on disk."""
         finished = [one for waiting in self._waiting for one in waiting.logged]
         return finished + [one for *_, one in self._open if one is not None]
 
     @property
     def has_unlogged_episodes(self) -> bool:
-        """Whether an episode would be lost with the process."""
+        """Whether an episode of the open segment is not in the write-ahead log; a crash would lose it."""
         return any(finished is None for *_, finished in self._open)
 
     def first_unwritten(self, otherwise: int) -> int:
-        """Number of the oldest transition that is not on disk."""
+        """Return the number of the oldest transition in no segment on disk; ``otherwise`` if there is none."""
         if self._waiting:
             return self._waiting[0].segment.first
         return self._open[0][0] if self._open else otherwise
 
     def forget(self, live: int) -> None:
-        """Segments without live transitions do not count any more."""
+        """Forget the segments on disk that have no live transitions."""
         for first in [first for first, segment in self.segments.items() if segment.end <= live]:
             if first not in self._by_first:
                 del self.segments[first]
@@ -268,29 +274,33 @@ class FlushQueue:
 
 
 class LiveRange:
-    """Episodes that a storage still holds.
+    """The live episodes of a storage: the newest ones, from the oldest live transition on.
 
-    Transitions are numbered in the order in which their episodes ended; the oldest go first.
-
-    Numbers may be left out: of episodes that were lost.
+    Transitions are numbered in the order in which their episodes ended, and are dropped in that order. Numbers of
+    episodes that a crash has lost are left out.
     """
 
     def __init__(self) -> None:
         self.begin(0, 0)
 
     def begin(self, live: int, following: int) -> None:
-        """Hold nothing; ``live`` is the number of the oldest transition to come, ``following`` that of the next."""
+        """Start without episodes.
+
+        Args:
+            live: number of the oldest transition that is still stored.
+            following: number of the next new transition.
+        """
         self.live, self.next, self.stored = live, following, 0
         self._episodes: deque[tuple[int, int]] = deque()
-        """First transition and length of each."""
+        """First transition and length of each episode."""
 
     @property
     def episodes(self) -> int:
-        """How many there are."""
+        """Number of live episodes."""
         return len(self._episodes)
 
     def count(self, first: int, lengths: list[int]) -> None:
-        """Count consecutive episodes, except those that are not live."""
+        """Add consecutive episodes of these lengths, except those before the live range."""
         for length in lengths:
             if first >= self.live:
                 self._episodes.append((first, length))

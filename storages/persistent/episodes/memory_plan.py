@@ -1,4 +1,4 @@
-"""Division of the memory that a storage of episodes may take."""
+"""Division of the memory of a storage of episodes among its parts."""
 
 import sys
 from collections.abc import Mapping
@@ -13,32 +13,33 @@ from storages.transition import SUCCESSORS
 from storages.windows import Episodes
 
 DEFAULT_BYTES = 1 << 30
-"""Of a storage without a bound, unless it is said."""
+"""Memory of a storage that has neither a size nor ``memory_bytes``."""
 RUNNING_STEPS = 1024
-"""Steps that the memtable has room for at first, if memory allows."""
+"""Initial steps of the memtable, if memory allows."""
 _SEGMENT_BYTES, _FEWEST_SEGMENT_ROWS, _MOST_SEGMENT_ROWS = 1 << 20, 1024, 1 << 16
 _PRIORITY_BYTES = 20
-"""Of a transition's priority and error."""
+"""Bytes of a transition's priority and error."""
 _INDEX_BYTES, _START_BYTES = 16, 24
-"""Of where a transition's episode begins and ends; of an episode that can be drawn, and while more room is made."""
+"""Bytes of a transition, and of an episode, in the episode index, including those while it is enlarged."""
 _RING, _ENDS, _RUNNING, _PIECE = 0.55, 0.1, 0.1, 1 / 32
-"""Shares: of the ring, of what its episodes ended with, of episodes that run, of the longest piece of an episode."""
+"""Shares of the memory: ring, final observations of its episodes, running episodes, longest piece of an episode."""
 _FEWEST_PIECES = 4
+"""Pieces of an episode that the ring must have room for."""
 _SHARE_OF_A_SEGMENT = 24
-"""Some of them are on their way into memory, each as it is on disk and as it is in the ring."""
+"""Multiple of the largest segment that must fit: several are read ahead, each in its disk and its ring format."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Limits that follow from the memory.
+    """Limits that follow from a memory budget.
 
     Args:
-        steps: transitions in the ring.
-        episodes: in the ring.
-        longest: steps of the longest piece that an episode is kept in; None for any.
-        segment_rows: rows that a new archive's segments begin at multiples of.
-        running_steps: steps that there is room for at first for episodes that run.
-        waiting_bytes: of segments that wait to be written; None for any.
+        steps: most transitions in the ring.
+        episodes: most episodes in the ring.
+        longest: most steps of an episode; a longer one is stored in pieces.
+        segment_rows: rows of a segment in a new directory.
+        running_steps: initial steps of the memtable.
+        waiting_bytes: bytes of segments that may wait to be written; None for no limit.
     """
 
     steps: int
@@ -51,14 +52,14 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What a storage of episodes may take.
+    """Memory that a storage of episodes may take.
 
     Args:
         owner: the storage's name, for errors.
-        size: transitions that stay; None for no bound.
-        memory_bytes: None for as much as ``size`` takes, or :data:`DEFAULT_BYTES`.
-        episodes: of which batches are made; None for single transitions, or sequences.
-        by_rank: whether priorities are those of ranks, which take more room.
+        size: most live transitions; None for no limit.
+        memory_bytes: bytes of memory; None for as many as ``size`` transitions take, or :data:`DEFAULT_BYTES`.
+        episodes: the window if batches hold whole episodes; None for transitions or sequences.
+        by_rank: whether priorities are rank-based, which takes more memory.
     """
 
     owner: str
@@ -71,7 +72,7 @@ class MemoryBudget:
         """Return the plan for transitions of a layout.
 
         Raises:
-            ValueError: it is too little memory.
+            ValueError: ``memory_bytes`` is too small.
         """
         size, memory_bytes, episodes = self.size, self.memory_bytes, self.episodes
         on_disk = _row_on_disk(layout, stacked)
@@ -98,7 +99,7 @@ class MemoryBudget:
                 f"{budget + of_ranks}"
             )
         rows = min(rows, _power_of_two(longest, 1, rows))
-        # The leaves that have final values at the end of an episode.
+        # The end of an episode has its own next observation, among other leaves.
         ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path[0] in SUCCESSORS)
         if episodes is not None:
             ends += _START_BYTES
@@ -112,10 +113,10 @@ class MemoryBudget:
         )
 
     def refuse_larger(self, rows: int, manifest: EpisodeManifest, folder: Path) -> None:
-        """Refuse segments of so many rows in a directory, if they cannot be exchanged within the memory.
+        """Refuse a directory whose largest segment, of ``rows`` rows, is too large for the memory.
 
         Raises:
-            ValueError: they cannot.
+            ValueError: it is too large.
         """
         needed = int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_SEGMENT)
         if needed > (self.memory_bytes or needed):
@@ -126,7 +127,7 @@ class MemoryBudget:
 
 
 def _row_on_disk(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
-    """Bytes of a row before it is compressed."""
+    """Return the uncompressed bytes of a row on disk."""
     return sum(column.layout.count * column.layout.dtype.itemsize for column in columns_of(layout, stacked, 1))
 
 
@@ -136,7 +137,7 @@ def _bytes_of_a_row(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
 
 
 def _power_of_two(number: float, least: int, most: int) -> int:
-    """The largest that is not above a number, within bounds that are powers of two."""
+    """Return the largest power of two up to ``number``, clipped to [least, most], which are powers of two."""
     power = least
     while 2 * power <= min(number, most):
         power *= 2

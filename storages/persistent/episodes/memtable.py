@@ -1,8 +1,7 @@
-"""Memtable: steps of episodes that are in no segment yet, with a write-ahead log.
+"""Memtable: the steps of episodes that are in no segment yet, with a write-ahead log.
 
-Steps of several environments lie side by side in a ring, which is logged like that of any storage, so that a killed
-process loses none that it committed. The ring grows with the longest episode; rows that are in segments are dropped,
-and log files with them.
+The steps of all environments are in a ring, which has the same write-ahead log as that of any replay storage. The ring
+grows with the longest episode. Rows that are in segments on disk are dropped, and with them log files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,53 +22,56 @@ _UNKNOWN = -1
 
 
 class EpisodeSpan(NamedTuple):
-    """An episode that came to an end, was broken off, or is so long that it is kept in pieces, of which this is one."""
+    """Rows of a finished episode in the memtable, or of a piece of a very long one.
+
+    An episode is finished if it terminated, was truncated, or was broken off: its environment began another one.
+    """
 
     env: int
     first: int
     """Number of its first row."""
     end: int
-    """Number after its last."""
+    """Number after its last row."""
     visible_at: int
-    """Number after the row that shows that it is finished: its last, or the one after that where it was broken off."""
+    """Number after the row that shows that it is finished: its last row, or the next one if it was broken off."""
 
 
 class Memtable:
     """Steps of unfinished episodes, in a ring with a write-ahead log.
 
     Args:
-        ring: still empty.
-        wal: of the ring.
+        ring: the ring, still empty.
+        wal: write-ahead log of the ring.
     """
 
     def __init__(self, ring: Ring, wal: WriteAheadLog) -> None:
         self.ring, self.wal = ring, wal
         self.longest: int | None = None
-        """Steps of the longest piece that an episode is kept in."""
+        """Most steps of an episode; a longer one is stored in pieces. None before the memory plan is known."""
         self.start_rows: NDArray[np.int64] = np.zeros(0, np.int64)
         """(E,): first row of each unfinished episode; empty before the first step."""
         self._too_long_at = 0
-        """Number of steps before which no episode that runs can have become too long."""
+        """Number of steps before which no running episode can reach :attr:`longest`."""
         self._put_aside = _UNKNOWN
-        """Final observations in the ring after the newest step."""
+        """Number of final observations that the ring had stored after the newest step."""
 
     def roll_back(self, position: Position) -> dict[str, Any] | None:
-        """Restore a commit; later ones are dropped. Return the state beside the ring, None if there is none."""
+        """Restore a commit and drop later ones; return the state besides the ring, None if there is none."""
         state = self.wal.roll_back(position, at_once=True)
         self.start_rows, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
         return state
 
     def go_on_from(self, watermarks: Sequence[int]) -> list[EpisodeSpan]:
-        """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
+        """Resume after recovery: return the episodes finished after the watermarks, which segments do not hold."""
         self.start_rows, finished = finished_since(self.ring, watermarks, self.longest)
         return finished
 
     def insert(self, sample: Sample, state: State) -> list[EpisodeSpan]:
-        """Store a step; returns which episodes it shows to be finished, those first that ended first.
+        """Store a step; return the episodes that it finishes, in the order of their ends.
 
         Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            PersistenceError: earlier steps could not be written; nothing of this one was stored.
+            SampleError: the sample does not fit; none of it was stored.
+            PersistenceError: earlier steps could not be written; none of this one was stored.
         """
         ring = self.ring
         if ring.steps >= self.wal.due:
@@ -79,7 +81,7 @@ class Memtable:
         ring.insert(sample)
         if not len(self.start_rows):
             self.start_rows = np.full(ring.envs, ring.first)
-        # No new final observation means that no episode ended or was broken off.
+        # If the ring has no new final observation, no episode ended or was broken off.
         put_aside = ring.columns.finals.next_number
         finished: list[EpisodeSpan] = []
         if put_aside != self._put_aside:
@@ -91,49 +93,49 @@ class Memtable:
         return finished + self._cut(self.longest)
 
     def end_episodes(self, envs: NDArray[np.int64] | None) -> list[EpisodeSpan]:
-        """End running episodes with the newest step; returns those that it finishes.
+        """End running episodes after the newest step, as truncated; return those that are finished by it.
 
         Args:
-            envs: of which environments; all where None.
+            envs: the environments; all if None.
         """
         ring = self.ring
-        # A commit that is being written reads the newest row.
+        # A commit in progress may be reading the newest row.
         self.wal.wait()
         running = np.flatnonzero(self.start_rows < ring.steps)
         which = np.zeros(len(self.start_rows), np.bool_)
         which[ring.break_off(running if envs is None else np.intersect1d(running, envs), truncate=True)] = True
-        # The newest transition of the others belongs to a piece that is kept elsewhere as it was.
+        # Not truncated in the other environments, where the newest transition is in a piece that was handed on before.
         ring.break_off(envs)
         self._put_aside = ring.columns.finals.next_number
         return _finish(which, ring.steps, ring.steps, self.start_rows)
 
     def _cut(self, longest: int) -> list[EpisodeSpan]:
-        """Return the episodes that have become as long as ``longest``."""
+        """Finish and return the pieces of running episodes that have ``longest`` steps."""
         steps = self.ring.steps
         finished = _finish(steps - self.start_rows >= longest, steps, steps, self.start_rows)
         self._too_long_at = int(self.start_rows.min()) + longest
         return finished
 
     def make_room(self, size: int) -> None:
-        """Have room for so many steps, which must be no fewer than there are."""
+        """Resize the ring to ``size`` steps, at least as many as are live."""
         self.ring.resize(size)
         self._put_aside = _UNKNOWN
 
     def batch(self, finished: EpisodeSpan) -> EpisodeBatch:
-        """A copy of a finished episode, whose rows must still be there."""
+        """Return a copy of a finished episode, whose rows must not have been released."""
         return EpisodeBatch.of(self.ring, finished.env, finished.first, finished.end)
 
     def release(self, unwritten: Sequence[EpisodeSpan] = ()) -> None:
-        """Forget all rows but those of episodes that run, and of these."""
+        """Drop the rows before all running episodes and ``unwritten`` ones."""
         if len(self.start_rows):
             needed = min([int(self.start_rows.min()), *(finished.first for finished in unwritten)])
-            # Of an episode that is kept in pieces, the first stack of frames reaches back to the piece before.
+            # If an episode is stored in pieces, the first frame stack of a piece has frames of the previous one.
             deepest = max(self.ring.stacked.values(), default=1)
             if needed - deepest + 1 > self.ring.first:
                 self.ring.drop_before(needed - deepest + 1)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Drop all rows."""
         self.wal.wait()
         self.ring.reset()
         self.wal.changed()
@@ -142,10 +144,10 @@ class Memtable:
 
 
 def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring) -> list[int]:
-    """Return how many logged steps of each environment are in segments, or dropped.
+    """Return, for each environment, the number of logged steps that are in segments or were dropped.
 
     Raises:
-        TypeError: the state is not one that a buffer of whole episodes wrote.
+        TypeError: the state was not written by a storage of episodes.
     """
     if not isinstance(state["live"], int):
         raise TypeError(f"the oldest transition is a number, got {state['live']!r}")
@@ -157,20 +159,20 @@ def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring)
 def finished_since(
     ring: Ring, watermarks: Sequence[int], longest: int | None = None
 ) -> tuple[NDArray[np.int64], list[EpisodeSpan]]:
-    """The episodes that rows of a ring finish, as if these had been inserted one after the other.
+    """Return the finished episodes in a ring, as if its rows had been inserted one after the other.
 
     Args:
-        ring: whose rows.
-        watermarks: of each environment, how many of its steps are kept elsewhere.
-        longest: steps of the longest piece that an episode is kept in; None for any.
+        ring: the ring.
+        watermarks: for each environment, the number of its steps that are in segments or were dropped.
+        longest: most steps of an episode; a longer one is returned in pieces. None for no limit.
 
     Returns:
-        The first row, (E,), of what each environment is at, and the episodes, those first that ended first.
+        The first row of each running episode, (E,), and the finished episodes in the order of their ends.
     """
     known = np.array(watermarks, np.int64)
     begun: NDArray[np.int64] = np.maximum(ring.first, known)
     for env in np.flatnonzero((known < ring.first) & ~ring.columns.data(DONE)[ring.first % ring.rows, :, 0]).tolist():
-        # What is left of an episode that was forgotten, or lost.
+        # Skip the rest of an episode whose first rows were dropped or lost.
         ends = np.flatnonzero(ring.broken()[:, env])
         begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
     broken = ring.broken()
@@ -192,12 +194,12 @@ def _shown_by(
     """Return the episodes that a row shows to be finished.
 
     Args:
-        row: its number.
-        broken_before: (E,), where it does not continue the row before.
-        ended: (E,), where an episode ends with it.
-        start_rows: (E,), first rows of the running episodes, written.
+        row: number of the row.
+        broken_before: (E,), whether it does not continue the row before.
+        ended: (E,), whether an episode terminates or is truncated with it.
+        start_rows: (E,), first rows of the running episodes, updated in place.
     """
-    # No step said that these ended, but another episode goes on now.
+    # These episodes neither terminated nor were truncated, but another one has begun.
     broken_off = _finish(broken_before & (start_rows < row), row, row + 1, start_rows)
     return broken_off + _finish(ended & (start_rows <= row), row + 1, row + 1, start_rows)
 

@@ -1,4 +1,4 @@
-"""Segments: whole episodes that were written in one go, and the records that tell of them."""
+"""Segments: immutable groups of whole episodes, and their records in the log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ _LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "ch
 
 @dataclass(frozen=True)
 class Segment:
-    """Whole episodes that were written in one go.
+    """Description of a segment: a group of whole episodes that are written together.
 
     Args:
-        first: number of the first transition, counted from the first that the archive ever held.
-        row: the first row in the arrays.
-        nbytes: on disk.
-        lengths: (episodes,) int32, steps of each.
-        leading: (episodes,) int32, rows of each before its first.
-        paddings: (episodes,) int32, by leaf: how first stacks of frames are filled up.
+        first: number of the first transition, counted from the first one ever stored in the directory.
+        row: first row in the arrays.
+        nbytes: bytes on disk.
+        lengths: (episodes,) int32, steps of each episode.
+        leading: (episodes,) int32, rows before the first step of each episode: older frames of its first stack.
+        paddings: (episodes,) int32, by leaf: how the first frame stack of each episode is padded.
         checksums: (chunks,) uint32, by leaf.
-        facts: of episodes, by their place among these; of those that have any.
-        directory: where the zarr group is.
+        facts: facts of the episodes that have any, by position in the segment.
+        directory: the zarr group.
     """
 
     first: int
@@ -48,7 +48,7 @@ class Segment:
 
     @property
     def steps(self) -> int:
-        """Transitions."""
+        """Number of transitions."""
         return int(self.lengths.sum())
 
     @property
@@ -58,22 +58,22 @@ class Segment:
 
     @property
     def rows(self) -> int:
-        """Rows of the arrays that it has."""
+        """Number of rows in the arrays."""
         return int(self.lengths.sum() + self.leading.sum()) + len(self.lengths)
 
     def is_same_as(self, other: "Segment") -> bool:
-        """Whether it is the same episodes at the same place."""
+        """Return whether another segment has the same place and checksums."""
         return (self.first, self.row, self.directory) == (other.first, other.row, other.directory) and all(
             np.array_equal(sums, other.checksums[leaf]) for leaf, sums in self.checksums.items()
         )
 
     def described(self) -> str:
-        """In words."""
+        """Return a description for error messages."""
         return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
 
 
 def flaw_of_record(record: Record, manifest: EpisodeManifest) -> str | None:
-    """Describe what of a commit of segments cannot be; None if all can."""
+    """Describe what is invalid in a record of the log of segments; return None if nothing is."""
     facts = record.facts
     watermarks = facts.get("watermarks")
     if not is_number(facts.get("next_row")) or not isinstance(watermarks, list) or not all(map(is_number, watermarks)):
@@ -105,10 +105,10 @@ def _flaw_of_segment(segment: Segment, manifest: EpisodeManifest) -> str | None:
 
 
 def read_segment(segment: Segment, columns: Sequence[Chunks]) -> EpisodeBatch:
-    """The episodes of a segment.
+    """Read the episodes of a segment.
 
     Raises:
-        DamageError: not all of it is what was written; the text names the file and the episodes.
+        DamageError: a chunk is damaged; the text names the file and the episodes.
     """
     read = {}
     for column in columns:
@@ -132,7 +132,7 @@ def read_segment(segment: Segment, columns: Sequence[Chunks]) -> EpisodeBatch:
 
 
 def record_of(number: int, segment: Segment | None, facts: dict[str, Any], end: int) -> Record:
-    """Return the record of a segment; without one, ``end`` is the number of the next transition."""
+    """Return the record of a commit; if it adds no segment, ``end`` is the number of the next transition."""
     if segment is None:
         return Record(number, end, end, facts, {})
     arrays = {ArrayKey(_LENGTHS): (segment.lengths,), ArrayKey(_LEADING): (segment.leading,)}
@@ -143,13 +143,13 @@ def record_of(number: int, segment: Segment | None, facts: dict[str, Any], end: 
 
 
 def segment_of(entry: Record, directory: Path) -> Segment | None:
-    """Return the segment of a record; None if it has none."""
+    """Return the segment of a record; None if the record adds none."""
     if ArrayKey(_LENGTHS) not in entry.arrays:
         return None
     facts = entry.facts
 
     def of_leaves(role: str) -> dict[tuple[str, ...], Any]:
-        # Copies, so that the log's memory can go.
+        # Copies, so that the memory map of the log can be released.
         return {name.leaf: pieces[0].copy() for name, pieces in entry.arrays.items() if name.role == role}
 
     return Segment(

@@ -1,11 +1,11 @@
-"""Segment cache: a ring of the episodes in memory, exchanged segment by segment if not all fit.
+"""Segment cache: a ring of the episodes in memory, replaced segment by segment if not all fit.
 
-Where everything fits, a transition's number in the ring is its number in the segments. Where not, new episodes come
-into memory at once, and segments are loaded in passes: each pass loads every segment once, in an order drawn for it,
-and evicts the oldest spans of the ring. So a segment stays for as many loaded rows as any other, and over whole passes
-each transition is drawn as often as any other. A segment is due after as many draws as follow from its length; a thread
-reads and decodes it before that, and a draw waits for it: which rows a batch holds follows from the seed, and not from
-the speed of the disk.
+If all episodes fit, a transition has the same number in the ring as in the segments. Otherwise, new episodes enter the
+ring at once, and segments are loaded in passes: each pass loads every segment once, in random order, and evicts the
+oldest spans of the ring (FIFO). Every segment thus stays in memory while equally many rows are loaded, and over whole
+passes all transitions are drawn equally often. The next segment is due after a number of draws that is proportional to
+the length of the last one. A background thread reads it ahead, and a draw waits for it, so that the content of batches
+depends on the seed only, and not on the speed of the disk.
 """
 
 from collections import deque
@@ -27,24 +27,24 @@ from storages.persistent.episodes.memory_plan import MemoryPlan
 from storages.persistent.episodes.segment import Segment
 
 DRAWS_EACH = 8.0
-"""How often a transition is drawn, on average, while it is in memory."""
+"""Mean number of draws of each transition while it is in memory."""
 _AHEAD = 2
-"""Segments that are read before they are due."""
+"""Segments that are read ahead."""
 
 
 class CachedSpan(NamedTuple):
-    """Transitions that are consecutive in the ring and in the segments."""
+    """Transitions in memory that are consecutive both in the ring and in the segments."""
 
     at: int
-    """Number of the first in the ring."""
+    """Number of the first transition in the ring."""
     first: int
-    """Its number in the segments."""
+    """Number of the first transition in the segments."""
     steps: int
     episodes: int
 
 
 class LoadedSegment(NamedTuple):
-    """The live part of a segment, ready to be put into the ring."""
+    """The live part of a segment, decoded to rows of the ring."""
 
     first: int
     """Number of the first transition."""
@@ -53,11 +53,11 @@ class LoadedSegment(NamedTuple):
 
 
 class SegmentCache(RingObserver):
-    """Keeps a ring filled from segments; the index of episodes and the priorities of a storage follow.
+    """Keeps a ring filled with segments, and updates the episode index and the priorities of the storage.
 
     Args:
-        ring: of one environment: episodes lie in it one after the other, whichever environment they are of.
-        sampler: has the priorities, if there are any.
+        ring: a ring of one environment, in which the episodes of all environments lie one after the other.
+        sampler: the sampler, which has the priorities, if there are any.
         tracker: index of the ring's episodes, if there is one.
     """
 
@@ -66,34 +66,36 @@ class SegmentCache(RingObserver):
         self._most_episodes = 0
         self._source: FlushQueue | None = None
         self.cold = ColdPriorities()
-        """Errors of transitions that are not in memory, or were not when they were last collected."""
+        """Errors of transitions that are not in memory, and of those in memory as they were last collected."""
         self.spans: deque[CachedSpan] = deque()
+        """The spans in memory, oldest first."""
         self._episodes = 0
-        """In memory."""
+        """Number of episodes in memory."""
         self.holds_all = True
         """Whether all live episodes are in the ring."""
         self._order: deque[int] = deque()
-        """First transitions of the segments that this pass still has to load."""
+        """First transitions of the segments that the present pass still has to load."""
         self._ahead: deque[tuple[int, Future[LoadedSegment]]] = deque()
+        """Segments that are being read ahead, by their first transitions."""
         self._draws_left = 0.0
-        """Until the next segment is due."""
+        """Draws until the next segment is due."""
         self._reader = ThreadPoolExecutor(1, "reader")
 
     def begin(self, source: FlushQueue, plan: MemoryPlan) -> None:
-        """Make the columns of the ring for the segments of a source, as many as a plan says.
+        """Allocate the columns of the ring, with the size of a memory plan.
 
         Raises:
-            PersistenceError: they are of other observations than the ring is made for.
+            PersistenceError: the segments have other observations than the ring was made for.
         """
         source.archive.manifest.make_columns(self._ring, 1, source.archive.directory, plan.steps)
         self._source, self._most_episodes = source, plan.episodes
         if self._tracker is not None:
             self._tracker.build()
 
-    # In
+    # Insertion
 
     def add(self, batch: EpisodeBatch, first: int) -> None:
-        """Add episodes whose first transition has this number."""
+        """Add new episodes, whose first transition has the number ``first``."""
         self._take(self._loaded(batch, first))
 
     def add_segment(self, segment: Segment, live: int) -> None:
@@ -101,7 +103,7 @@ class SegmentCache(RingObserver):
         self._take(self._load(segment, None, live))
 
     def _take(self, loaded: LoadedSegment, at: int | None = None) -> None:
-        """Append episodes to the ring, in the place of older ones if need be."""
+        """Append episodes to the ring, and evict the oldest spans if there is no room."""
         ring, steps = self._ring, len(loaded.part)
         gone: list[CachedSpan] = []
         while self.spans and (
@@ -119,14 +121,14 @@ class SegmentCache(RingObserver):
         self._follow(gone, self.spans[-1])
 
     def drop_before(self, first: int, episodes: int) -> None:
-        """Forget transitions that are not live any more.
+        """Drop transitions that are not live any more.
 
         Args:
             first: number of the oldest live transition.
-            episodes: how many episodes ceased to be live.
+            episodes: number of episodes that were dropped.
         """
         gone: list[CachedSpan] = []
-        # Where not all is in memory, they are evicted in their turn.
+        # If not all episodes are in memory, dropped ones stay until they are evicted.
         while self.holds_all and self.spans and self.spans[0].first < first:
             at, begin, steps, count = self.spans.popleft()
             left = begin + steps - first
@@ -141,7 +143,7 @@ class SegmentCache(RingObserver):
         self.cold.drop_before(first)
 
     def _follow(self, gone: list[CachedSpan], came: CachedSpan | None) -> None:
-        """Let the index of episodes and the priorities follow what left the ring, and what came into it."""
+        """Update the episode index and the priorities after spans left the ring, and one was added."""
         if self._tracker is not None:
             self._tracker.replaced(self._ring.steps if came is None else came.at)
         priorities = self._sampler.priorities
@@ -153,37 +155,37 @@ class SegmentCache(RingObserver):
         if came is not None:
             errors = self.cold.get(came.first, came.steps)
             errors[np.isnan(errors)] = priorities.initial_error
-            # Some may have left memory before any error was known.
+            # Some were evicted with the initial error of before the first update, which may be too large now.
             errors = priorities.bounded(errors)
         left = (gone[0].at, gone[-1].at + gone[-1].steps) if gone else (0, 0)
         priorities.replace(left, 0 if came is None else came.at, errors)
 
-    # Exchange
+    # Replacement
 
     def drawn(self, draws: int) -> None:
-        """Count draws."""
+        """Count transitions that were drawn."""
         self._draws_left -= draws
 
     @property
     def needs_refill(self) -> bool:
-        """Whether a segment is to be loaded before the next draw."""
+        """Whether a segment must be loaded before the next draw."""
         return not self.holds_all and self._draws_left <= 0
 
     def load_next(self, live: int, generator: np.random.Generator | None) -> bool:
-        """Load the next segment, and read ahead those after it.
+        """Load the next segment, and start to read ahead those after it.
 
         Args:
             live: number of the oldest live transition.
             generator: draws the order of the next pass; None for no further pass.
 
         Returns:
-            Whether there was one.
+            Whether there was a segment to load.
 
         Raises:
-            DamageError: it cannot be read; the next call goes on with the next one.
-            DroppedError: another process has dropped it.
+            DamageError: the segment is damaged; the next call continues with the next one.
+            DroppedError: another process has deleted the segment.
         """
-        # Errors of what leaves memory are kept.
+        # So that the errors of evicted transitions are up to date.
         self._sampler.settle()
         while True:
             self._read_ahead(live, generator)
@@ -199,10 +201,10 @@ class SegmentCache(RingObserver):
                 return True
 
     def _read_ahead(self, live: int, generator: np.random.Generator | None) -> None:
-        """Begin to read the segments that are next; the generator draws the order of the next pass, None of none."""
+        """Start to read the next segments; the generator is as in :meth:`load_next`."""
         while len(self._ahead) < _AHEAD:
             if not self._order and generator is not None:
-                # What came in last comes back last.
+                # Segments that are still in memory are loaded last.
                 newest = {span.first for span in self.spans}
                 shuffled = generator.permutation(np.array(self._segments.firsts(), np.int64)).tolist()
                 self._order.extend(sorted(shuffled, key=lambda first: first in newest))
@@ -220,14 +222,14 @@ class SegmentCache(RingObserver):
     def _loaded(self, batch: EpisodeBatch, first: int) -> LoadedSegment:
         return LoadedSegment(first, batch.part(self._ring.layout), len(batch))
 
-    # Filled at once
+    # Initial content
 
     def hold(self, live_range: LiveRange, memory: Mapping[str, Any] | None, generator: np.random.Generator) -> None:
         """Load the live episodes, or as many as fit.
 
         Args:
             live_range: the live episodes.
-            memory: :meth:`state` of what is to be in memory; the first segments of a pass if it is None or empty.
+            memory: the :meth:`state` to restore if not all fit; if None or empty, a new pass is started.
             generator: draws the order of a pass.
         """
         self._sampler.forget()
@@ -243,7 +245,7 @@ class SegmentCache(RingObserver):
             self._restore(memory)
         else:
             self.holds_all, loaded = False, 0
-            # Until a segment takes the place of another.
+            # Until a segment replaces another one.
             while self.load_next(live_range.live, generator) and len(self.spans) > loaded:
                 loaded = len(self.spans)
 
@@ -256,7 +258,7 @@ class SegmentCache(RingObserver):
         self.holds_all, self._draws_left = state["everything"], state["draws_left"]
 
     def state(self) -> dict[str, Any]:
-        """Return which transitions are in memory where, and which segments are next, as plain data."""
+        """Return the spans in memory and the order of the next segments, as plain data."""
         return {
             "spans": [list(span[:3]) for span in self.spans],
             "everything": self.holds_all,
@@ -270,12 +272,12 @@ class SegmentCache(RingObserver):
         self.spans.clear()
         self._episodes, self.holds_all, self._draws_left = 0, True, 0.0
         if self._ring.live_steps:
-            # It touches all of the memory.
+            # Not for an empty ring: reset() writes to all of its memory.
             self._ring.reset()
         self._ring.steps = self._ring.first = at
 
     def reset(self, at: int) -> None:
-        """Evict everything, and forget its priorities."""
+        """Evict everything, and reset the priorities."""
         self.forget(at)
         self._follow([], None)
         if self._sampler.priorities is not None:
@@ -290,7 +292,7 @@ class SegmentCache(RingObserver):
     # Errors
 
     def collect_errors(self) -> ColdPriorities | None:
-        """Return the errors of all transitions, those in memory included; None without priorities."""
+        """Copy the errors of transitions in memory to the cold priorities; return these, None without priorities."""
         self._sampler.settle()
         if self._sampler.priorities is None:
             return None
@@ -304,12 +306,12 @@ class SegmentCache(RingObserver):
                 self.cold.put(first, priorities.errors_of(at, at + steps))
 
     def known_errors(self) -> Any:
-        """(transitions in memory,) float32: their errors as they were last collected, NaN where none is known."""
+        """Return the last collected errors of the transitions in memory (N,), float32; NaN where none is known."""
         known = [self.cold.get(first, steps) for _, first, steps, _ in self._merged()]
         return np.concatenate(known) if known else np.zeros(0, np.float32)
 
     def _merged(self) -> list[CachedSpan]:
-        """Return what is in memory, in as few spans as possible."""
+        """Return the spans in memory, with adjacent ones joined."""
         merged: list[CachedSpan] = []
         for span in self.spans:
             if merged and merged[-1].first + merged[-1].steps == span.first:
@@ -320,7 +322,7 @@ class SegmentCache(RingObserver):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of cold priorities, and of segments that were read ahead."""
+        """Bytes of memory of cold priorities and of segments that were read ahead."""
         done = (future for _, future in self._ahead if future.done() and not future.cancelled())
         return self.cold.nbytes + sum(
             piece.nbytes
@@ -331,7 +333,7 @@ class SegmentCache(RingObserver):
         )
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the background thread."""
         self._drop_read_ahead()
         self._reader.shutdown()
 

@@ -1,9 +1,9 @@
 """Segments on disk: immutable groups of whole episodes, and the log that records them.
 
-A directory holds ``episodes.json`` (the manifest), ``episodes`` (a zarr group, an array for each leaf) and a log, each
-commit of which names a segment: its rows of the arrays, its episodes, and the checksum of each chunk. A segment begins
-with new chunks. So nothing that was committed is ever written again, and chunks without a commit are not read, and are
-overwritten by the next segment.
+A directory holds ``episodes.json`` (the manifest), ``episodes`` (a zarr group with an array for each leaf) and a log.
+Each commit records a segment: its rows of the arrays, its episodes, and the checksum of each chunk. A segment begins at
+a chunk boundary, so that committed chunks are never written again. Chunks without a commit, which a crash may leave,
+are not read, and are overwritten by the next segment.
 """
 
 import os
@@ -26,21 +26,21 @@ from storages.persistent.log.system_calls import open_file, sync_data, sync_dire
 
 SUFFIX = "segments"
 LOG_FILE_BYTES = 4 << 20
-"""A file of the log that is longer is not continued."""
+"""Size of a log file beyond which the next commit begins a new one."""
 
 
 class SegmentStore:
     """Segments of a directory, and the log that records them.
 
     Args:
-        directory: where.
-        manifest: what it holds.
-        durable: whether what was recorded survives a power cut.
-        read_only: whether another process may be writing there.
+        directory: the directory.
+        manifest: its manifest.
+        durable: whether commits survive a power cut.
+        read_only: whether another process may be writing to the directory.
 
     Raises:
-        DamageError: something of the log is not what was written; the text names the file.
-        PersistenceError: the ancestor has changed, or is gone.
+        DamageError: the log is damaged; the text names the file.
+        PersistenceError: the ancestor has changed or is missing.
     """
 
     def __init__(self, directory: Path, manifest: EpisodeManifest, durable: bool = False, read_only: bool = False):
@@ -48,26 +48,27 @@ class SegmentStore:
         self._durable, self._read_only = durable, read_only
         self._columns = manifest.columns
         self.log = segments_log(directory, durable)
-        """What is recorded."""
+        """The log of segments."""
         self.segments: list[Segment] = []
-        """All that hold transitions that are live, or were when a checkpoint was made; the ancestor's, too."""
+        """Segments with transitions that are live, or were at a pinned commit; including those of the ancestor."""
         self.live = 0
         """Number of the oldest live transition."""
         self.end = 0
-        """Number after the newest."""
+        """Number after the newest transition."""
         self.watermarks: list[int] = []
-        """Of each environment, how many of its steps are in segments, or dropped."""
+        """For each environment, the number of its steps that are in segments or were dropped."""
         self.next_row = 0
+        """Row of the arrays at which the next segment begins."""
         self._deleted = 0
         """Number after the last transition whose chunks were deleted."""
         self._read_log()
 
     @classmethod
     def beside_a_writer(cls, directory: Path, manifest: EpisodeManifest) -> "SegmentStore":
-        """Open a directory for reading to which another process may be writing."""
+        """Open a directory read-only while another process may be writing to it."""
         return read_beside_a_writer(directory, lambda: cls(directory, manifest, read_only=True))
 
-    # What is recorded
+    # Recovery
 
     def _read_log(self, until: int | None = None) -> None:
         older = self._ancestor()
@@ -101,12 +102,12 @@ class SegmentStore:
 
     @property
     def _needed(self) -> int:
-        """Number of the oldest transition that is live, or was at a pinned commit."""
+        """Number of the oldest transition that is live or was live at a pinned commit."""
         return min([self.live, *(live for _, live in self.log.pinned)])
 
     @property
     def record(self) -> Position:
-        """The last commit."""
+        """Position of the last commit."""
         return self.log.position.copy()
 
     def _ancestor(self) -> "SegmentStore | None":
@@ -126,19 +127,19 @@ class SegmentStore:
             )
         return older
 
-    # In
+    # Writing
 
     def append(self, batch: EpisodeBatch, segment: Segment, live: int, watermarks: Sequence[int]) -> Segment:
-        """Write a segment.
+        """Write a segment, commit it, and return it with its checksums.
 
         Args:
             batch: its episodes.
-            segment: what it is to be, as :meth:`planned` says.
+            segment: the segment that :meth:`planned` returned.
             live: number of the oldest live transition.
             watermarks: see :attr:`watermarks`.
 
         Raises:
-            OSError: it could not be written; nothing that was recorded changed.
+            OSError: the write failed; nothing was committed.
         """
         checksums, nbytes = self._write_chunks(batch, segment)
         segment = replace(segment, checksums=checksums, nbytes=nbytes)
@@ -146,7 +147,7 @@ class SegmentStore:
         return segment
 
     def planned(self, batch: EpisodeBatch, first: int, row: int) -> Segment:
-        """Return the segment that a batch will be, without checksums."""
+        """Return the description of the segment that a batch will become, without checksums."""
         return Segment(
             first,
             row,
@@ -160,7 +161,7 @@ class SegmentStore:
         )
 
     def row_after(self, segment: Segment) -> int:
-        """Where the next segment begins."""
+        """Return the row at which the segment after this one begins."""
         return segment.row + -(-segment.rows // self.manifest.segment_rows) * self.manifest.segment_rows
 
     def note(
@@ -171,16 +172,16 @@ class SegmentStore:
         pinned: list[list[int]] | None = None,
         segment: Segment | None = None,
     ) -> None:
-        """Record a change.
+        """Commit a new live range, watermarks, pins or a segment; delete segments that are not needed any more.
 
         Args:
             live: number of the oldest live transition.
             watermarks: see :attr:`watermarks`.
-            pinned: the commits that checkpoints refer to, and what was live at each; those of before where None.
-            segment: that was written; None where none was.
+            pinned: the pinned commits, and the oldest live transition at each; unchanged if None.
+            segment: the segment that was written, if any.
 
         Raises:
-            OSError: it could not be written.
+            OSError: the commit could not be written.
         """
         pinned = self.log.pinned if pinned is None else pinned
         end, next_row = max(self.end, live), self.next_row
@@ -203,7 +204,7 @@ class SegmentStore:
         for column in self._columns:
             rows, sums = batch.columns[column.leaf], []
             if not column.layout.count:
-                # Nothing to be read back but how many rows there are.
+                # Rows without elements need no chunks.
                 rows = rows[:0]
             make_directory(column.directory(group), self._durable)
             for first in range(0, len(rows), column.rows):
@@ -216,14 +217,14 @@ class SegmentStore:
             checksums[column.leaf] = np.array(sums, np.uint32)
         return checksums, nbytes
 
-    # Out
+    # Reading
 
     def read(self, segment: Segment) -> EpisodeBatch:
-        """The episodes of a segment.
+        """Return the episodes of a segment.
 
         Raises:
-            DamageError: not all of it is what was written; the text names the file and the episodes.
-            DroppedError: another process, which writes there, does not have it any more.
+            DamageError: a chunk is damaged; the text names the file and the episodes.
+            DroppedError: the process that writes to the directory has deleted the segment.
         """
         try:
             return read_segment(segment, self._columns)
@@ -235,13 +236,13 @@ class SegmentStore:
             with name_repair(segment.directory.parent, "drops these episodes and keeps the rest"):
                 raise damage
 
-    # What is gone
+    # Rollback and deletion
 
     def roll_back(self, position: Position) -> None:
-        """Restore a commit; later ones are dropped, unless another process writes there.
+        """Restore a commit, and drop later ones unless the directory is read-only.
 
         Raises:
-            PersistenceError: it is not there, or what was live then is gone; nothing was dropped.
+            PersistenceError: the commit, or a segment that was live then, does not exist; nothing was dropped.
         """
         self.refuse_unless_there(position)
         if not self._read_only:
@@ -251,10 +252,10 @@ class SegmentStore:
             self.tidy()
 
     def refuse_unless_there(self, position: Position) -> int:
-        """Return the oldest transition that was live at a commit to which a rollback is possible.
+        """Check that a rollback to a commit is possible; return the oldest transition that was live then.
 
         Raises:
-            PersistenceError: it is not.
+            PersistenceError: it is not possible.
         """
         if not position["commit"]:
             return 0
@@ -262,7 +263,7 @@ class SegmentStore:
         return live
 
     def tidy(self) -> None:
-        """Delete chunks without a record, and update the zarr metadata."""
+        """Delete chunks without a commit, and update the zarr metadata."""
         for column in self._columns:
             for number in column.numbers(self.directory / GROUP):
                 if number >= self.next_row // column.rows:
@@ -286,7 +287,7 @@ class SegmentStore:
                 try:
                     column.path(segment.directory, segment.row // column.rows + place).unlink(missing_ok=True)
                 except OSError:
-                    # It will be overwritten, or stays unread.
+                    # An unneeded chunk is never read, and may be overwritten later.
                     return
 
     def close(self) -> None:
@@ -295,7 +296,7 @@ class SegmentStore:
 
 
 def segments_log(directory: Path, durable: bool) -> CommitLog:
-    """Return the log of the segments of a directory, not read yet."""
+    """Return the log of the segments of a directory, not replayed yet."""
     return CommitLog(directory, SUFFIX, durable, rows="transitions", contiguous=False)
 
 
@@ -310,7 +311,7 @@ def _write(path: Path, data: bytes, durable: bool) -> None:
 
 
 def manifest_to_read(directory: Path) -> EpisodeManifest:
-    """The manifest of a directory to which another process writes.
+    """Return the manifest of a directory to which another process writes.
 
     Raises:
         PersistenceError: there is none.
@@ -322,15 +323,15 @@ def manifest_to_read(directory: Path) -> EpisodeManifest:
 
 
 def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> EpisodeManifest | None:
-    """Return the manifest of a directory; None if the first transition determines it.
+    """Return the manifest of a directory; None if there is none yet, and the first transition will determine it.
 
     Args:
-        directory: which must be there.
-        ancestor: the directory that it goes on from, as that is now, or was when this one was made.
-        durable: whether a new manifest is to survive a power cut.
+        directory: the directory, which must exist.
+        ancestor: directory that a new one continues, from the ancestor's present last commit; None for no ancestor.
+        durable: fsync a new manifest.
 
     Raises:
-        PersistenceError: the directory goes on from another, or the ancestor holds nothing.
+        PersistenceError: the directory continues another ancestor, or the ancestor holds no episodes.
         OSError: a new manifest cannot be written.
     """
     manifest = EpisodeManifest.read(directory)

@@ -1,1 +1,1 @@
-"""Files of the write-ahead log: records, segments, the lock, and small files of plain data."""
+"""Commit logs and the files beside them: records, log files, the lock, manifests, zarr chunks and JSON files."""

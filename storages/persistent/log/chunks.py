@@ -1,10 +1,11 @@
-"""How a column lies on disk: as a zarr (v3) array, whose chunks are files that are written once and then read.
+"""Columns on disk: zarr (v3) arrays, whose chunks are files that are written once.
 
-zarr itself does not write them, because it leaves out chunks of zeros, fills in missing ones, and says nothing of what
-is whole. It can read them: what lies there is an array like any other.
+Chunks are not written by zarr itself, because it leaves out chunks of zeros, reads missing chunks as zeros, and does
+not report damage. zarr can read the arrays that are written here.
 
-Of several million rows of CartPole, of 17 floats and of frames of Pong, lz4 with shuffled bytes made numbers of several
-bytes as small as zstd did and was ten times as quick either way; zstd, without shuffling, made frames half as large.
+Codecs were compared on several million rows of CartPole, of 17 floats and of Pong frames. For numbers of several bytes,
+lz4 with byte shuffling compressed as well as zstd and was ten times as fast in both directions; for frames, zstd
+without shuffling took half the space.
 """
 
 import json
@@ -26,20 +27,20 @@ from storages.transition import Array
 METADATA = "zarr.json"
 _CHECKSUM_BYTES = 4
 _HEADER_BYTES = 16
-"""Of what Blosc compresses, and by how much it may be longer than that."""
+"""Length of a Blosc header, and the most that compression may add to incompressible data."""
 _NBYTES = slice(4, 8)
-"""Where the header says how many bytes it is decompressed."""
+"""Position of the decompressed size in a Blosc header."""
 _CHUNK_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """A column in chunks of as many rows.
+    """A column that is stored in chunks of equally many rows.
 
     Args:
-        leaf: which.
+        leaf: the field of the column.
         layout: shape and dtype of a row.
-        rows: of a chunk.
+        rows: rows of a chunk.
     """
 
     leaf: FieldKey
@@ -48,27 +49,27 @@ class Chunks:
 
     @classmethod
     def of(cls, leaf: FieldKey, layout: LeafLayout, most_rows: int) -> "Chunks":
-        """With as many rows, at most, as are worth a file; a power of two."""
+        """Choose the rows of a chunk: ``most_rows``, halved until a chunk has at most 512 KiB."""
         rows = most_rows
         while rows > 1 and rows * layout.count * layout.dtype.itemsize > _CHUNK_BYTES:
             rows //= 2
         return cls(leaf, layout, rows)
 
     def directory(self, group: Path) -> Path:
-        """Where they are."""
+        """Return the folder of the chunks."""
         return group.joinpath(*map(_file_name, self.leaf))
 
     def path(self, group: Path, number: int) -> Path:
-        """Where one is."""
+        """Return the path of a chunk."""
         return self.directory(group) / ".".join(["c", str(number), *("0" for _ in self.layout.shape)])
 
     def numbers(self, group: Path) -> Iterator[int]:
-        """Numbers of those that are there."""
+        """Iterate over the numbers of the chunks that exist."""
         numbers = (path.name.split(".")[1] for path in self.directory(group).glob("c.*"))
         return (int(number) for number in numbers if number.isdecimal())
 
     def encode(self, rows: Array) -> tuple[bytes, int]:
-        """A chunk that begins with these rows, with zeros after them, and its checksum."""
+        """Return the bytes of a chunk with these rows, padded with zeros, and its checksum (CRC32C)."""
         if len(rows) < self.rows:
             whole = np.zeros((self.rows, *self.layout.shape), self.layout.dtype)
             whole[: len(rows)] = rows
@@ -88,19 +89,19 @@ class Chunks:
         """Read the first rows of a chunk.
 
         Args:
-            group: where all columns are.
-            number: of the chunk.
-            checksum: that it was written with.
-            target: (rows, ...), written; no more rows than a chunk has.
+            group: the folder of all columns.
+            number: number of the chunk.
+            checksum: the checksum that :meth:`encode` returned.
+            target: (rows, ...), output; no more rows than a chunk has.
 
         Raises:
-            DamageError: it is not what was written, or not there.
+            DamageError: the chunk is damaged or missing.
         """
         path, nbytes = self.path(group, number), self.rows * self.layout.count * self.layout.dtype.itemsize
         most = nbytes + _HEADER_BYTES + _CHECKSUM_BYTES
         try:
             with path.open("rb") as file:
-                # Room for as much as is asked for is taken before anything is read.
+                # read() allocates the requested size first, so a crafted file must not choose it.
                 data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
         except FileNotFoundError:
             raise DamageError(f"{path} is missing") from None
@@ -108,7 +109,7 @@ class Chunks:
         is_whole = _HEADER_BYTES + _CHECKSUM_BYTES <= len(data) <= most and said == checksum
         if not is_whole or google_crc32c.value(bytes(content)) != checksum:
             raise DamageError(f"{path} is damaged")
-        # Less would leave in the target what was there before.
+        # A smaller chunk would leave the rest of the target uninitialised.
         if int.from_bytes(content[_NBYTES], "little") != nbytes:
             raise DamageError(f"{path} holds another number of rows than its array has in a chunk")
         try:
@@ -123,8 +124,8 @@ class Chunks:
 
 
 def metadata(columns: list[Chunks]) -> dict[str, dict[str, Any]]:
-    """Return the zarr metadata of empty columns, by names of files within the group."""
-    # Importing it takes as long as importing all of storages, and most storages are not of episodes on disk.
+    """Return the zarr metadata of empty columns, by file names within the group."""
+    # Importing zarr takes as long as importing all of storages, and few storages need it.
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
@@ -152,11 +153,11 @@ def metadata(columns: list[Chunks]) -> dict[str, dict[str, Any]]:
 
 
 def with_rows(said: Mapping[str, Any], rows: int) -> dict[str, Any]:
-    """Metadata of so many rows."""
+    """Return zarr metadata with another number of rows."""
     return dict(said) | ({"shape": [rows, *said["shape"][1:]]} if "shape" in said else {})
 
 
 def _file_name(name: str) -> str:
-    """A name that is safe in any directory, and cannot be one of zarr's."""
+    """Return a name that is safe as a file name, and differs from zarr's metadata file."""
     quoted = quote(name, safe="")
     return quoted if quoted.strip(".") and quoted != METADATA else f"%{quoted}"

@@ -1,7 +1,7 @@
-"""Log of commits: each record is a commit, and names the one before it.
+"""Log of commits: each record is one commit, chained to the previous one by its checksum.
 
-The rows of a ring and the segments of episodes are kept in such a log. Recovery and repair walk it in the same way,
-checkpoints refer to its commits by the same positions, and files that no commit needs are deleted by the same rule.
+The write-ahead log of a ring and the log of segments are both of this kind. They share recovery, repair, the positions
+by which checkpoints refer to commits, and the deletion of files that no commit needs.
 """
 
 from collections.abc import Iterator
@@ -14,30 +14,31 @@ from storages.persistent.log.log_files import EMPTY_LOG, Flaw, LogFiles, LogOffs
 from storages.persistent.log.records import Record, StoredRecord
 
 LARGEST_NUMBER = 1 << 62
-"""Numbers of commits, rows and checksums are smaller."""
+"""Exclusive upper bound of commit numbers, row numbers and checksums."""
 
 
 class Position(TypedDict):
-    """A commit, as plain data: its number, and the checksum that tells it from another of the same number."""
+    """Reference to a commit: its number, and the checksum that distinguishes it from another of the same number."""
 
     commit: int
     checksum: int
 
 
 class CommitLog:
-    """Commits in the files of a directory.
+    """Log of commits in the files of a directory.
 
-    The facts of each record say what it is as a commit: ``after`` (the checksum of the one before), ``begins`` (whether
-    it replaces what was committed before), ``needed`` (the oldest row that it needs), and ``pinned`` (the commits that
-    checkpoints refer to, and the oldest row that each needs). The first record of each file also holds the manifest.
+    The facts of each record hold ``after`` (the checksum of the previous commit), ``begins`` (whether the commit is a
+    full snapshot, which replaces all earlier ones), ``needed`` (the oldest row that the commit needs), and ``pinned``
+    (the commits to which checkpoints refer, and the oldest row that each needs). The first record of each file also
+    holds the manifest.
 
     Args:
-        directory: where the files are.
-        suffix: of their names.
-        durable: sync what is written.
+        directory: directory of the log files.
+        suffix: file name suffix.
+        durable: fsync every write.
         rows: the word for rows in errors.
-        contiguous: whether the rows of a commit follow those of the one before, or numbers may be left out.
-        as_of_now: read only what the files hold now, because another process may be writing.
+        contiguous: whether the rows of each commit must continue those of the previous one without a gap.
+        as_of_now: read no further than the present end of each file, because another process may be writing.
     """
 
     def __init__(
@@ -55,17 +56,17 @@ class CommitLog:
         self.position: Position = {"commit": 0, "checksum": 0}
         """The last commit that was read or written."""
         self.steps = 0
-        """Number after its last row."""
+        """Number after the last row of that commit."""
         self.pinned: list[list[int]] = []
-        """Commits that checkpoints refer to, and the oldest row that each needs."""
+        """Commits to which checkpoints refer, and the oldest row that each needs."""
         self._read_to = EMPTY_LOG
         self._first_rows: list[tuple[int, int]] = []
-        """The number of each file, and its first row."""
+        """Number and first row of each file."""
 
-    # Out
+    # Reading
 
     def walk(self, flaw_of: Flaw) -> Iterator[tuple[StoredRecord, LogOffset] | str]:
-        """Yield all commits in order with their ends, and between them, in words, what is damaged or missing there."""
+        """Yield all commits in order with their end offsets, and a description of each damaged or missing part."""
         before: StoredRecord | None = None
         for one in self.files.walk(lambda record: _flaw_of_facts(record) or flaw_of(record)):
             if isinstance(one, str):
@@ -95,10 +96,10 @@ class CommitLog:
         return None
 
     def replay(self, flaw_of: Flaw, until: int | None = None) -> Iterator[Record]:
-        """Read commits in order, up to a number; the log, which is new, stands at each as it is read.
+        """Yield the commits of a newly opened log in order, up to a number; :attr:`position` follows.
 
         Raises:
-            DamageError: something is damaged or missing; the text names file and rows.
+            DamageError: a part of the log is damaged or missing; the text names the file and the rows.
         """
         for found, place in refuse_damage(self.walk(flaw_of)):
             record = found.record
@@ -111,11 +112,11 @@ class CommitLog:
             yield record
 
     def commit_at(self, position: Position, oldest: int) -> Record:
-        """Return a commit that can be restored, because it needs no row before the oldest one that is still there.
+        """Return the commit of a position, if it needs no row before ``oldest``.
 
         Raises:
-            PersistenceError: the directory does not have it.
-            DamageError: something of the log is not what was written.
+            PersistenceError: the directory does not have the commit, or not all rows that it needs.
+            DamageError: the log is damaged.
         """
         numbers: list[int] = []
         for found, _ in self.files.read():
@@ -132,39 +133,39 @@ class CommitLog:
         )
 
     def file_of(self, commit: int, needed: int) -> int:
-        """Return the number of the oldest file that a commit needs; 0 if it is gone."""
+        """Return the number of the oldest file that a commit needs; 0 if it was deleted."""
         return next((number for number, first in reversed(self._first_rows) if number <= commit and first <= needed), 0)
 
     @property
     def oldest_row(self) -> int:
-        """Number of the oldest row that the files hold."""
+        """Number of the oldest row in the files."""
         return self._first_rows[0][1] if self._first_rows else 0
 
     def bytes_since(self, needed: int) -> int:
-        """Bytes of the files that the last commit needs, whose oldest row has this number."""
+        """Return the bytes of the files that the last commit needs, given the oldest row that it needs."""
         oldest = self.file_of(self.position["commit"], needed)
         return sum(size for number, size in self.files.sizes().items() if number >= oldest)
 
-    # In
+    # Writing
 
     def next_facts(self, needed: int, pinned: list[list[int]], begins: bool) -> dict[str, Any]:
-        """Return the facts of the next commit as a commit."""
+        """Return the facts of the next commit that the log itself needs."""
         return {"after": self.position["checksum"], "begins": begins, "needed": needed, "pinned": pinned}
 
     def is_full(self, most_bytes: int) -> bool:
-        """Whether the next commit begins a file, the last one being longer than this."""
+        """Return whether the next commit begins a new file, because the last one is longer than ``most_bytes``."""
         end = self.files.end
         return end.log_file == 0 or end.offset > most_bytes
 
     def with_pin(self, needed: int, most: int) -> list[list[int]]:
-        """Return the pinned commits, of which there may be so many, if the next one is pinned too."""
+        """Return the pins with the next commit added, of which the newest ``most`` are kept."""
         return [*self.pinned, [self.position["commit"] + 1, needed]][-most:]
 
     def append(self, record: Record) -> None:
-        """Append a commit, to a new file if it has the manifest.
+        """Append a commit, to a new file if it holds the manifest.
 
         Raises:
-            OSError: it could not be written; the log is as it was.
+            OSError: the write failed; the log is unchanged.
         """
         checksum = self.files.append(record, record.begins_file)
         self.position = {"commit": record.commit, "checksum": checksum}
@@ -173,13 +174,16 @@ class CommitLog:
             self._first_rows.append((record.commit, record.first))
 
     def cut(self) -> None:
-        """Drop what is newer than the commit to which the log was read."""
+        """Truncate the log after the last commit that was replayed."""
         self.files.cut(self._read_to)
 
     def drop_unneeded(self, needed: int) -> None:
-        """Delete the files that neither the last commit nor a pinned one needs; ``needed`` is the former's.
+        """Delete the files that neither the last commit nor a pinned one needs.
 
-        What cannot be deleted stays for the next time.
+        A file that cannot be deleted is left for the next call.
+
+        Args:
+            needed: number of the oldest row that the last commit needs.
         """
         kept = [[self.position["commit"], needed], *self.pinned]
         oldest = min(self.file_of(commit, row) for commit, row in kept)
@@ -203,5 +207,5 @@ def _flaw_of_facts(record: Record) -> str | None:
 
 
 def is_number(value: Any) -> TypeGuard[int]:
-    """Whether a fact is a number that this package writes."""
+    """Return whether a fact is an int in the range that this package writes."""
     return type(value) is int and 0 <= value < LARGEST_NUMBER

@@ -1,4 +1,4 @@
-"""Files of a folder that may come from another person: no symbolic link in it is followed."""
+"""File operations in an untrusted folder: no symbolic link in it is followed."""
 
 import errno
 import os
@@ -12,19 +12,19 @@ from storages.persistent.log.system_calls import open_file, sync_directory, writ
 
 _LONGEST_TEXT_BYTES = 64 << 20
 _TRIES = 100
-"""Where another process has changed the folder each time."""
+"""Attempts to read a folder that another process changes meanwhile."""
 _Content = TypeVar("_Content")
 
 
 def unfinished(path: Path) -> Path:
-    """Return where a file is written before it replaces another."""
+    """Return the temporary path at which a file is written before it replaces ``path``."""
     return path.with_name(f"{path.name}.new")
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file for writing, replacing the file or the link that was there."""
+    """Open a new file for writing, in place of an existing file or link."""
     path.unlink(missing_ok=True)
-    # Fails where something appeared since, a link too.
+    # O_EXCL fails if a file or a link has appeared since.
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
 
 
@@ -33,8 +33,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Write a file that replaces ``path`` atomically at the end; an exception leaves ``path`` unchanged.
 
     Args:
-        path: the file; where it is a link, the link is replaced.
-        durable: whether the new content is to survive a power cut.
+        path: the file; a link is replaced, not followed.
+        durable: fsync, so that the new content survives a power cut.
     """
     new = unfinished(path)
     try:
@@ -55,11 +55,11 @@ def read_text(path: Path) -> str:
     """Read a small text file.
 
     Raises:
-        ValueError: it is longer than 64 MiB, or no text.
-        OSError: it cannot be read.
+        ValueError: the file is longer than 64 MiB, or is not UTF-8.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-        # Room for as much as is asked for is taken before anything is read.
+        # read() allocates the requested size first, so a crafted file must not choose it.
         content = file.read(min(os.fstat(file.fileno()).st_size, _LONGEST_TEXT_BYTES) + 1)
     if len(content) > _LONGEST_TEXT_BYTES:
         raise ValueError(f"it is longer than {_LONGEST_TEXT_BYTES >> 20} MiB")
@@ -67,20 +67,20 @@ def read_text(path: Path) -> str:
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Replace the content of a file atomically; as :func:`replacing`.
+    """Replace the content of a file atomically; see :func:`replacing`.
 
     Raises:
-        OSError: it cannot be written; the file is what it was.
+        OSError: the write failed; the file is unchanged.
     """
     with replacing(path, durable=durable) as file:
         write_all(file.fileno(), content)
 
 
 def open_for_append(path: Path) -> BinaryIO:
-    """Open a file to append to it, and create it if there is none.
+    """Open a file for appending, and create it if it does not exist.
 
     Raises:
-        PersistenceError: it is a link.
+        PersistenceError: it is a symbolic link.
         OSError: it cannot be opened.
     """
     try:
@@ -95,7 +95,7 @@ def refuse_link(path: Path) -> None:
     """Refuse a path that is a symbolic link.
 
     Raises:
-        PersistenceError: one does.
+        PersistenceError: it is one.
     """
     if path.is_symlink():
         raise PersistenceError(_is_a_link(path))
@@ -104,11 +104,11 @@ def refuse_link(path: Path) -> None:
 def refuse_links_in(folder: Path) -> None:
     """Refuse a folder that holds symbolic links, pipes or devices, at any depth.
 
-    The folder itself may be reached by a link.
+    The path of the folder itself may contain links.
 
     Raises:
-        PersistenceError: it does; the text names the first.
-        OSError: it cannot be listed.
+        PersistenceError: there is one; the text names the first.
+        OSError: the folder cannot be listed.
     """
     folders = [str(folder)]
     while folders:
@@ -128,18 +128,18 @@ def _is_a_link(path: Path) -> str:
 
 
 def read_beside_a_writer(folder: Path, read: Callable[[], _Content]) -> _Content:
-    """Read a folder to which another process may be writing: again, as often as its files changed meanwhile.
+    """Read a folder to which another process may be writing; retry while its files change.
 
     Raises:
-        PersistenceError: it cannot be read, or what was read was dropped.
-        DamageError: something is not what was written.
+        PersistenceError: the folder cannot be read, or a file was deleted during each attempt.
+        DamageError: a file is damaged.
     """
     for tries_left in reversed(range(_TRIES)):
         before = _listed(folder)
         try:
             return read()
         except (DamageError, FileNotFoundError) as error:
-            # What seems to be missing may have been dropped, or written, by another process meanwhile.
+            # A file that seems damaged or missing may have been deleted or written by the other process meanwhile.
             if tries_left and _listed(folder) != before:
                 continue
             if isinstance(error, FileNotFoundError):
@@ -162,14 +162,14 @@ def _listed(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def make_directory(directory: Path, durable: bool) -> None:
-    """Make a directory and its missing parents.
+    """Create a directory and its missing parents.
 
     Args:
         directory: may exist already.
-        durable: sync the names of the directories that are made.
+        durable: fsync the directory entries that are created.
 
     Raises:
-        OSError: one cannot be made; those above it stay.
+        OSError: a directory cannot be created; the parents that were created stay.
     """
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
@@ -178,6 +178,6 @@ def make_directory(directory: Path, durable: bool) -> None:
             try:
                 sync_directory(path.parent)
             except OSError:
-                # Otherwise the next call would find it, and take its name for safe.
+                # Otherwise the next call would find the directory, and take its entry for synced.
                 path.rmdir()
                 raise

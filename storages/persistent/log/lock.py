@@ -1,4 +1,4 @@
-"""Lock of a directory, released by the operating system when its process ends."""
+"""Exclusive lock of a directory, released by the operating system when its process ends."""
 
 import json
 import os
@@ -21,11 +21,11 @@ _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 class InUseError(PersistenceError):
-    """A directory that is locked already.
+    """Raised where a directory is locked already.
 
     Args:
         message: the text of the error.
-        holder: the process that holds the lock.
+        holder: description of the process that holds the lock.
     """
 
     def __init__(self, message: str, holder: str = "another process") -> None:
@@ -34,20 +34,21 @@ class InUseError(PersistenceError):
 
 
 class Lock:
-    """Exclusive lock, held from its creation until it is released or its process ends.
+    """Exclusive lock of a directory, held until it is released or its process ends.
 
-    The directory itself is locked, so that another storage is refused even where the file that names the holder was
-    deleted. Network file systems lock files only: there, a storage whose file was deleted refuses its next commit.
+    Both the directory and the lock file, which names the holder, are locked (``flock``), so that deleting the lock file
+    does not unlock the directory. Network file systems can lock files only: there, a storage whose lock file was
+    deleted refuses its next commit.
 
-    A process that is forked off does not hold it, nor does it keep others from it.
+    A forked process does not inherit the lock.
 
     Args:
-        directory: to lock.
+        directory: the directory to lock.
 
     Raises:
         InUseError: it is locked already, in this process or another.
         NoLocksError: the system has no such locks.
-        OSError: the directory cannot be opened, or no file can be made in it.
+        OSError: the directory cannot be opened, or the lock file cannot be created in it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -55,7 +56,7 @@ class Lock:
         self._file: int | None = None
         folder = open_directory(directory)
         try:
-            # First, so that nothing is made in a directory that is in use.
+            # First, so that no file is created in a directory that is in use.
             self._locks_folder = _locked(folder, self._path, of_folder=True)
             file = open_plain_file(self._path, os.O_CREAT)
             try:
@@ -72,12 +73,12 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds it."""
+        """Whether this process holds the lock."""
         return self._file is not None
 
     @property
     def lost(self) -> bool:
-        """Whether another process may write although this one holds it: its file was deleted, and the file counts."""
+        """Whether the lock file was deleted or replaced, on a file system where only files can be locked."""
         if self._locks_folder or self._file is None:
             return False
         try:
@@ -95,11 +96,11 @@ class Lock:
 
 
 def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
-    """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
+    """Lock a file or a folder; return False for a folder if the file system can lock files only.
 
     Raises:
-        InUseError: another lock holds it.
-        NoLocksError: there are no locks.
+        InUseError: it is locked already.
+        NoLocksError: the file system has no locks.
     """
     try:
         lock_exclusively(file)
@@ -122,7 +123,7 @@ def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
 
 
 def _tell_holder(file: int) -> None:
-    # Others are told of it; the lock holds without.
+    # The name of the holder is for error messages only; the lock holds without it.
     with suppress(OSError):
         os.ftruncate(file, 0)
         os.write(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
@@ -141,7 +142,7 @@ def _holder(path: Path) -> str:
 
 
 def _let_go() -> None:
-    """In a process that was forked off: the lock is its parent's."""
+    """Close the inherited lock files in a forked process: the lock is its parent's."""
     for lock in list(_held):
         lock.release()
 

@@ -1,4 +1,4 @@
-"""Append-only files of a log, each deleted as a whole once none of its records is needed."""
+"""Append-only files of a log, each of which is deleted once none of its records is needed."""
 
 import errno
 import os
@@ -15,15 +15,16 @@ from storages.persistent.log.system_calls import open_file, sync_data, sync_dire
 
 _DIGITS = 12
 Flaw = Callable[[Record], str | None]
-"""Describes what of a record this package does not write; None where there is nothing."""
+"""Validates a record: returns a description of what is invalid, or None."""
 
 
 class LogOffset(NamedTuple):
-    """The end of a record."""
+    """Offset of the end of a record in a log."""
 
     log_file: int
-    """Number of the commit with which the file begins; 0 before the first file."""
+    """Number of the file, which is that of its first commit; 0 before the first file."""
     offset: int
+    """Bytes from the beginning of the file."""
 
 
 EMPTY_LOG = LogOffset(0, 0)
@@ -31,14 +32,14 @@ EMPTY_LOG = LogOffset(0, 0)
 
 
 class LogFiles:
-    """The files of a log, named after the commits with which they begin.
+    """The files of a log, each named after the number of its first commit.
 
     Args:
-        directory: where they are.
-        suffix: of their names.
-        durable: sync what is written.
+        directory: directory of the files.
+        suffix: file name suffix.
+        durable: fsync every write.
         rows: the word for rows in errors.
-        as_of_now: read only what the files hold now, because another process may be writing.
+        as_of_now: read no further than the present end of each file, because another process may be writing.
     """
 
     def __init__(
@@ -48,9 +49,9 @@ class LogFiles:
         self._sizes = {n: self.path(n).stat().st_size for n in self.numbers()} if as_of_now else None
         self._file: int | None = None
         self._leftovers: list[LogOffset] = []
-        """Ends to which files are truncated, or deleted (0), before the next write."""
+        """Offsets to which files are truncated before the next write; a file with offset 0 is deleted."""
         self.end = EMPTY_LOG
-        """Where the next record goes."""
+        """Offset at which the next record is appended."""
 
     def numbers(self) -> list[int]:
         """Return the numbers of the files, in order."""
@@ -58,7 +59,7 @@ class LogFiles:
         return sorted(int(match[1]) for path in self._directory.iterdir() if (match := name.fullmatch(path.name)))
 
     def sizes(self) -> dict[int, int]:
-        """Return the bytes of each file that exists now."""
+        """Return the size in bytes of each file that exists now, by its number."""
         sizes = {}
         for number in self.numbers():
             with suppress(FileNotFoundError):
@@ -74,18 +75,21 @@ class LogFiles:
         """Bytes of all files."""
         return sum((self.sizes() if self._sizes is None else self._sizes).values())
 
-    # Out
+    # Reading
 
     def read(self, flaw_of: Flaw = lambda record: None) -> Iterator[tuple[StoredRecord, LogOffset]]:
-        """Read all records and their ends, up to a torn tail of the last file.
+        """Read all records and their end offsets, up to a torn tail of the last file.
 
         Raises:
-            DamageError: something is damaged; the text names file and rows.
+            DamageError: a record is damaged; the text names the file and the rows.
         """
         return refuse_damage(self.walk(flaw_of))
 
     def walk(self, flaw_of: Flaw = lambda record: None) -> Iterator[tuple[StoredRecord, LogOffset] | str]:
-        """Yield all records in order with their ends, up to a torn tail of the last file, and damage in words."""
+        """Yield all records in order with their end offsets, and a description of each damaged part.
+
+        A torn tail of the last file ends the walk, and is not damage.
+        """
         numbers = self.numbers() if self._sizes is None else list(self._sizes)
         steps = 0
         for log_file in numbers:
@@ -118,16 +122,16 @@ class LogFiles:
             f"to {'its end' if last is None else last} are"
         )
 
-    # In
+    # Writing
 
     def append(self, record: Record, new_file: bool) -> int:
         """Append a record, to a new file if ``new_file``; return its checksum.
 
         Raises:
-            OSError: it could not be written; the log is as it was.
+            OSError: the write failed; the log is unchanged.
         """
         if self._file is not None and os.fstat(self._file).st_size > self.end.offset:
-            # Another program has appended to the file; no record may follow what recovery cannot read.
+            # Another program has appended to the file; a record behind its bytes could not be recovered.
             self._leftovers.append(self.end)
         self._drop_leftovers()
         place = LogOffset(record.commit, 0) if new_file or self.end.log_file == 0 else self.end
@@ -145,17 +149,17 @@ class LogFiles:
         return checksum
 
     def take_back(self, end: LogOffset) -> None:
-        """Drop what was written after an offset, in its file or as a new file.
+        """Truncate the file, or delete the new file, that was written after an offset.
 
-        What cannot be dropped now is dropped before the next write.
+        If that fails, it is retried before the next write.
         """
         place = end if end.log_file == self.end.log_file else LogOffset(self.end.log_file, 0)
         self.end = end
         self._try_to_drop(place)
 
     def cut(self, place: LogOffset) -> None:
-        """Drop everything after an offset."""
-        # The newest first, so that what is left at any instant has no gap.
+        """Truncate the log at an offset, and delete the files after it."""
+        # The newest first, so that a crash leaves a log without a gap.
         newer = [number for number in reversed(self.numbers()) if number > place.log_file]
         self.end = place
         self._leftovers = [*(LogOffset(number, 0) for number in newer), *([place] if place.log_file else [])]
@@ -168,7 +172,7 @@ class LogFiles:
             self._refuse_unless_there(self._file, place)
             return self._file
         self.close()
-        # A file that is to be new must not be there, so no link to another is followed.
+        # O_EXCL: a new file must not exist yet, not even as a link.
         new = os.O_CREAT | os.O_EXCL if place.offset == 0 else 0
         file = _open_to_append(self.path(place.log_file), new)
         try:
@@ -194,12 +198,12 @@ class LogFiles:
 
     def _try_to_drop(self, place: LogOffset) -> None:
         self._leftovers = [*self._leftovers, place]
-        # What fails is tried again before anything else is written.
+        # It is retried before the next write.
         with suppress(OSError):
             self._drop_leftovers()
 
     def _drop_leftovers(self) -> None:
-        """Delete or shorten the files of :attr:`_leftovers`."""
+        """Delete or truncate the files of :attr:`_leftovers`."""
         if not self._leftovers:
             return
         self.close()
@@ -221,7 +225,7 @@ class LogFiles:
             self._leftovers.pop(0)
 
     def _sync_all(self) -> None:
-        """What was read may have been written by a process that did not live to sync it."""
+        """Fsync all files: they may have been written by a process that was killed before its fsync."""
         for number in self.numbers():
             file = open_file(self.path(number), os.O_RDONLY)
             try:
@@ -231,12 +235,12 @@ class LogFiles:
         sync_directory(self._directory)
 
     def delete_before(self, log_file: int) -> None:
-        """Delete the files before one, the oldest first."""
+        """Delete the files before ``log_file``, the oldest first."""
         for number in self.numbers():
             if number < log_file:
                 self.path(number).unlink()
                 if self._durable:
-                    # One after the other, so that a power cut brings none back without those after it.
+                    # After each file, so that a power cut cannot restore a file without those after it.
                     sync_directory(self._directory)
 
     def close(self) -> None:
@@ -249,10 +253,10 @@ class LogFiles:
 def refuse_damage(
     found: Iterator[tuple[StoredRecord, LogOffset] | str],
 ) -> Iterator[tuple[StoredRecord, LogOffset]]:
-    """Yield the records of a walk.
+    """Yield the records of a walk, and raise an error at the first damage.
 
     Raises:
-        DamageError: instead of the first description of damage.
+        DamageError: with the description of the damage.
     """
     for one in found:
         if isinstance(one, str):
@@ -261,5 +265,5 @@ def refuse_damage(
 
 
 def _open_to_append(path: Path, flags: int = 0) -> int:
-    # No link is followed: the directory may come from another person.
+    # No symbolic link is followed, because the directory may come from another person.
     return open_file(path, os.O_WRONLY | os.O_APPEND | flags)

@@ -1,4 +1,4 @@
-"""Manifest of a directory: a file that says what the directory holds, which people can read."""
+"""Manifest of a directory: a JSON file that describes the fields of its transitions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,30 +20,30 @@ from storages.persistent.log.records import FORMAT
 
 @dataclass(frozen=True)
 class Manifest(ABC):
-    """Fields of the transitions that a directory holds.
+    """Description of the transitions that a directory holds.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
-        stacked: how many frames each leaf is a stack of, of those that are stacks.
+        stacked: number of stacked frames of each leaf that is a frame stack.
     """
 
     name: ClassVar[str]
-    """Of the file."""
+    """File name of the manifest."""
     what: ClassVar[str]
-    """The directory in words."""
+    """Description of the directory, for people who read the file."""
     made_before: ClassVar[frozenset[str]] = frozenset()
-    """Names in a directory that may be made before the manifest."""
+    """Names of directory entries that may be created before the manifest."""
 
     layout: Layout
     stacked: dict[FieldKey, int]
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read that of a directory; return None if the directory is empty, or is not there.
+        """Read the manifest of a directory; return None if the directory is empty or does not exist.
 
         Raises:
-            PersistenceError: it is of another format, or the directory is something else.
-            DamageError: it is not what was written.
+            PersistenceError: the manifest has another format version, or the directory holds other files.
+            DamageError: the manifest is damaged.
         """
         path = directory / cls.name
         if path.exists():
@@ -62,11 +62,11 @@ class Manifest(ABC):
 
     @classmethod
     def claim(cls, directory: Path, durable: bool) -> Lock:
-        """Lock a directory that holds such a manifest, or nothing yet; any other is left as it is.
+        """Lock a directory that is empty or holds such a manifest, and create it if it does not exist.
 
         Raises:
-            PersistenceError: it is in use, or is something else.
-            DamageError: the manifest is not what was written.
+            PersistenceError: the directory is in use, or holds other files.
+            DamageError: the manifest is damaged.
             OSError: the directory cannot be written.
         """
         cls.read(directory)
@@ -76,14 +76,14 @@ class Manifest(ABC):
         return Lock(directory)
 
     def write(self, directory: Path, durable: bool) -> None:
-        """Write it to a directory atomically."""
+        """Write the manifest to a directory atomically."""
         write_verified(directory / self.name, self.facts(), durable)
 
     def make_columns(self, ring: Ring, num_envs: int, directory: Path, size: int | None = None) -> None:
-        """Give an empty ring the layout, and room for ``size`` steps unless its own size stays.
+        """Allocate the columns of an empty ring, for ``size`` steps or, where None, for its own size.
 
         Raises:
-            PersistenceError: it was made for something else.
+            PersistenceError: the ring was made for other observations.
         """
         try:
             ring.prepare(self.layout, num_envs, size)
@@ -99,7 +99,7 @@ class Manifest(ABC):
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the manifest as plain data."""
         return {
             "what": self.what,
             "format": FORMAT,
@@ -116,12 +116,12 @@ class Manifest(ABC):
         """Invert :meth:`facts`.
 
         Raises:
-            ValueError: no storage has such a manifest; other errors of such a kind mean the same.
+            ValueError: the manifest is invalid; malformed facts may raise other errors, such as a TypeError.
         """
 
 
 def empty_ring(layout: Layout, stacked: Mapping[FieldKey, int], size: int, owner: str, num_envs: int) -> Ring:
-    """Make an empty ring of a layout, for ``size`` steps of so many environments."""
+    """Make an empty ring of a layout, for ``size`` steps of ``num_envs`` environments."""
     names = {path[-1]: depth for path, depth in stacked.items()}
     whole = next((depth for path, depth in stacked.items() if len(path) == 1), 0)
     ring = Ring(size, owner, num_envs, allow_nonfinite=True, stacked_frames=whole or names)
@@ -133,12 +133,12 @@ def layout_of(facts: Mapping[str, Any]) -> Layout:
     """Parse the layout of a manifest.
 
     Raises:
-        ValueError: no storage has such a layout.
+        ValueError: the layout is invalid.
     """
     layout = {}
     for path, dtype, shape in facts["layout"]:
         leaf = LeafLayout(tuple(shape), np.dtype(dtype))
-        # A name may become that of a folder.
+        # Names of fields become folder names.
         if not path or not all(isinstance(name, str) and name not in ("", ".", "..") for name in path):
             raise ValueError(f"{path!r} is no name of a field")
         if leaf.dtype.kind not in "?biufc" or not all(type(length) is int and length >= 0 for length in shape):
@@ -148,15 +148,15 @@ def layout_of(facts: Mapping[str, Any]) -> Layout:
 
 
 def stacks_of(facts: Mapping[str, Any]) -> dict[FieldKey, int]:
-    """Parse how many frames the leaves of a manifest are stacks of."""
+    """Parse the numbers of stacked frames of a manifest, by leaf."""
     return {tuple(path): depth for path, depth in facts["stacked_frames"]}
 
 
 def count_of(facts: Mapping[str, Any], name: str) -> int:
-    """Parse a positive number of a manifest.
+    """Parse a positive int of a manifest.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is none.
     """
     count = facts[name]
     if type(count) is not int or count < 1:

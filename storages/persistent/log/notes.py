@@ -1,10 +1,10 @@
-"""Notes beside a log: what a directory held when its storage was closed, and a rollback that is not finished.
+"""Closing note and rollback marker: two small files beside the logs of a directory.
 
-By the first, a missing end is noticed later. A killed process leaves no such note, or an earlier one, which is still a
-lower bound of what has to be there.
+The closing note records what a directory held when its storage was closed, so that a missing end of a log is detected.
+A killed process leaves no note, or an earlier one, which is still a lower bound of what must be there.
 
-The two logs of a directory of episodes cannot be rolled back in one instant. A rollback marker names the checkpoint
-first, and is removed last: a process that finds one finishes the rollback.
+The two logs of a directory of episodes cannot be rolled back in one atomic operation. A rollback marker, which names
+the checkpoint, is therefore written first and removed last: a process that finds one finishes the rollback.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ _WHAT_MARKER = "where this directory was going back to when its process ended"
 
 @dataclass(frozen=True)
 class ClosingNote:
-    """Content of a directory.
+    """Content of a directory at the time when its storage was closed.
 
     Args:
         position: the last commit.
         steps: number after the last row.
-        files: bytes of each file, by its name.
-        errors: checksum of the file of cold priorities; None where there is none.
+        files: size of each log file in bytes, by its name.
+        errors: checksum of the file of cold priorities; None if there is none.
     """
 
     position: Position
@@ -45,8 +45,8 @@ class ClosingNote:
         """Read the note of a directory; return None if there is none.
 
         Raises:
-            PersistenceError: it is of another format.
-            DamageError: it is not what was written.
+            PersistenceError: the note has another format version.
+            DamageError: the note is damaged.
         """
         path = folder / NAME
         if not path.exists():
@@ -66,7 +66,7 @@ class ClosingNote:
         return self.position["commit"]
 
     def missing(self, folder: Path, log: CommitLog) -> str | None:
-        """Describe what a directory lacks whose commits were read; return None if that is nothing."""
+        """Describe what is missing from a directory, whose log was replayed; return None if nothing is."""
         last, then = log.position["commit"], self.commit
         if last > then:
             return None
@@ -93,13 +93,15 @@ class ClosingNote:
 
 
 def write_note(folder: Path, log: CommitLog, durable: bool, errors: int | None = None) -> None:
-    """Write the note of a directory, if there was a commit; without it nothing is lost, so that it may fail.
+    """Write the closing note of a directory, if there was a commit.
+
+    An OSError is ignored, because no data depend on the note.
 
     Args:
         folder: the directory.
-        log: its commits.
-        durable: whether the note is to survive a power cut.
-        errors: checksum of the file of cold priorities; None where there is none.
+        log: its log.
+        durable: fsync the note.
+        errors: checksum of the file of cold priorities; None if there is none.
     """
     if not log.position["commit"]:
         return
@@ -111,14 +113,14 @@ def write_note(folder: Path, log: CommitLog, durable: bool, errors: int | None =
 
 
 def refuse_missing(folder: Path, log: CommitLog) -> None:
-    """Refuse a directory that lacks what it held when it was last closed.
+    """Refuse a directory that has lost commits since it was last closed.
 
     Args:
         folder: the directory.
-        log: its commits, all of which were read.
+        log: its log, which was replayed to its end.
 
     Raises:
-        DamageError: something is missing; the text names it.
+        DamageError: commits or files are missing; the text names them.
     """
     closed = ClosingNote.read(folder)
     if closed is not None and (missing := closed.missing(folder, log)):
@@ -126,7 +128,7 @@ def refuse_missing(folder: Path, log: CommitLog) -> None:
 
 
 def remove_note(folder: Path, durable: bool) -> None:
-    """Remove the note, before anything that it names is dropped."""
+    """Remove the closing note; call this before anything that it names is dropped."""
     path = folder / NAME
     if path.exists():
         path.unlink()
@@ -135,10 +137,10 @@ def remove_note(folder: Path, durable: bool) -> None:
 
 
 def write_marker(folder: Path, state: Mapping[str, Any], durable: bool) -> None:
-    """Mark that a directory is being rolled back to a pinned state.
+    """Write the marker of a rollback to a pinned state.
 
     Raises:
-        OSError: it cannot be written; it may be there all the same.
+        OSError: the write failed; the marker may exist nevertheless.
     """
     facts = {
         "what": _WHAT_MARKER,
@@ -150,7 +152,7 @@ def write_marker(folder: Path, state: Mapping[str, Any], durable: bool) -> None:
 
 
 def read_marker(folder: Path) -> Mapping[str, Any] | None:
-    """Read the state that a directory was being rolled back to; None if it was not.
+    """Read the position of an unfinished rollback; return None if there is none.
 
     Raises:
         DamageError: the marker is damaged.
@@ -164,14 +166,14 @@ def read_marker(folder: Path) -> Mapping[str, Any] | None:
 
 
 def remove_marker(folder: Path, durable: bool) -> None:
-    """Remove the marker, once the rollback is finished or given up.
+    """Remove the marker of a rollback that is finished or was given up.
 
     Raises:
-        OSError: it cannot be removed, or may be there again after a power cut.
+        OSError: it cannot be removed, or the removal may not survive a power cut.
     """
     path = folder / MARKER_NAME
     if path.exists():
         path.unlink()
     if durable:
-        # Also where another call removed it and failed then: a note that comes back undoes what is committed later.
+        # Also if an earlier call removed the marker but could not sync: a marker that reappears undoes later commits.
         sync_directory(folder)

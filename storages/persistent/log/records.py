@@ -1,8 +1,9 @@
 """Records of a log: the unit that a commit writes, valid only as a whole.
 
-A record is a header of fixed length with a checksum, a line of JSON that names the arrays that follow, the arrays, each
-aligned to 8 bytes, and a checksum of everything but the header. A record that the file ends within is a torn tail, as a
-killed process leaves it; any other record that is not whole is damage. The next record is found by its magic bytes.
+A record consists of a header of fixed length with its own checksum, a line of JSON that lists the arrays, the arrays,
+each padded to 8 bytes, and a checksum of everything but the header. An incomplete record at the end of a file is a torn
+tail, which a killed process leaves; any other invalid record is corruption. After corruption, the next record is found
+by its magic bytes.
 """
 
 import json
@@ -23,28 +24,28 @@ from storages.persistent.log.system_calls import write_all
 from storages.transition import Array
 
 FORMAT = 5
-"""Version of records and manifests that this code writes, and the only one that it reads."""
+"""Format version of records and manifests; no other version is read."""
 
 _MAGIC = b"\x89records"
 _HEADER = struct.Struct("<8sI4xQQQQQ")
-"""Magic, format, number of the commit, first step, number after the last, bytes of JSON, bytes of arrays."""
+"""Magic bytes, format, number of the commit, first step, number after the last step, bytes of JSON, bytes of arrays."""
 _CHECKSUM = struct.Struct("<I4x")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _ALIGNED = 8
 SMALL_RECORD_BYTES = 1 << 20
-"""Records with less than this are copied and written by one call."""
+"""Records up to this size are copied and written by one system call."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A commit, or a part of one.
+    """Content of a record: one commit.
 
     Args:
         commit: its number, from 1.
         first: number of the first step that it holds.
-        steps: number after the last.
-        facts: plain data.
-        arrays: by name.
+        steps: number after the last step.
+        facts: everything but arrays, as JSON can hold it.
+        arrays: arrays by role and leaf.
     """
 
     commit: int
@@ -55,12 +56,12 @@ class Record:
 
     @property
     def begins_file(self) -> bool:
-        """Whether it is the first of a file: that has the manifest."""
+        """Whether it is the first record of a file, which holds the manifest."""
         return "manifest" in self.facts
 
     @property
     def small(self) -> bool:
-        """Whether it is cheap to copy."""
+        """Whether its arrays have at most :data:`SMALL_RECORD_BYTES`, and are cheap to copy."""
         return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= SMALL_RECORD_BYTES
 
 
@@ -70,20 +71,20 @@ class StoredRecord(NamedTuple):
     record: Record
     checksum: int
     end: int
-    """Number of the byte after it."""
+    """Offset of its end in the file."""
 
 
 class CorruptRange(NamedTuple):
-    """Bytes of a file that are no record."""
+    """Bytes of a file that are no valid record."""
 
     begin: int
     end: int
     cut: bool
-    """Whether it is a torn tail, which recovery truncates, and not corruption, which is an error."""
+    """Whether it is a torn tail, which recovery truncates, rather than corruption, which is an error."""
     first: int | None
-    """Number of the first step in it; None where no header says so."""
+    """Number of the first step in it; None if there is no valid header."""
     steps: int | None
-    """Number after the last."""
+    """Number after the last step in it; None if there is no valid header."""
 
 
 def write(file: int, record: Record) -> tuple[int, int]:
@@ -106,17 +107,17 @@ def write(file: int, record: Record) -> tuple[int, int]:
 
 
 def read(path: Path, most_bytes: int | None = None) -> Iterator[StoredRecord | CorruptRange]:
-    """Read the records of a file, in order, and the ranges that are corrupt.
+    """Read the records of a file in order, and the corrupt ranges between them.
 
     Args:
         path: the file.
-        most_bytes: how much of it to read if another process may be writing to it; None for all.
+        most_bytes: how many bytes to read while another process may be writing to the file; None for all.
     """
     data: bytes | mmap.mmap
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
         if most_bytes is not None:
-            # Memory that is mapped is gone where the other process makes the file shorter.
+            # Not mapped: access to a mapped page raises SIGBUS once the other process has truncated the file.
             data = file.read(most_bytes)
             length = len(data)
         elif length:
@@ -128,7 +129,7 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[StoredRecord | C
         header = _header_at(data, offset)
         if header is None:
             end = _next_header(data, offset + 1)
-            # A power cut may leave a file with a length that was never filled.
+            # A power cut may leave a file that was extended, but whose end was never written.
             cut = length - offset < _HEADER_BYTES or (end == length and not data[offset:].strip(b"\0"))
             yield CorruptRange(offset, end, cut, None, None)
             offset = end
@@ -146,12 +147,12 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[StoredRecord | C
                 facts = dict(**said["facts"])
                 record = Record(commit, first, steps, facts, _arrays(data, begin + text_bytes, said["arrays"]))
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError, SyntaxError):
-                # A checksum is no signature.
+                # A valid checksum does not protect from crafted content.
                 yield CorruptRange(offset, end, False, first, steps)
             else:
                 yield StoredRecord(record, checksum, end)
         else:
-            # As above, where a part of the record got there.
+            # As above, with a part of the record written.
             cut = end == length and not data[end - _CHECKSUM.size : end].strip(b"\0")
             yield CorruptRange(offset, end, cut, first, steps)
         offset = end
@@ -184,7 +185,7 @@ def _arrays(data: bytes | mmap.mmap, offset: int, listed: list[Any]) -> dict[Arr
 
 
 def _beginning(record: Record) -> tuple[bytes, bytes]:
-    """Header and text."""
+    """Return the header and the JSON text of a record."""
     listed, arrays_bytes = [], 0
     for (role, leaf), pieces in record.arrays.items():
         listed.append((role, leaf, pieces[0].dtype.str, [sum(map(len, pieces)), *pieces[0].shape[1:]]))
@@ -215,5 +216,5 @@ def _plain(number: Any) -> Any:
 
 
 def checksum_of(facts: Mapping[str, Any]) -> int:
-    """Return the checksum of plain data, which does not depend on its layout in a file."""
+    """Return the checksum of plain data, independent of the order of keys and of white space in a file."""
     return zlib.crc32(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())

@@ -1,6 +1,6 @@
-"""What only some operating systems have, with a plain fallback for the others.
+"""System calls that not all operating systems have, with a fallback where one is possible.
 
-Storages in memory need nothing of it. A storage with a directory needs file locks, and is refused without them.
+Storages in memory need none of them. A storage with a directory needs file locks, and is refused without them.
 """
 
 import os
@@ -19,11 +19,11 @@ _NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 
 class NoLocksError(PersistenceError):
-    """A system, or a file system, without file locks."""
+    """Raised where the operating system or the file system has no file locks."""
 
 
 def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
-    """Open a file in binary mode, without following a link where the system can refuse one.
+    """Open a file in binary mode, without following a symbolic link (O_NOFOLLOW, where the system has it).
 
     Raises:
         OSError: it cannot be opened.
@@ -32,10 +32,10 @@ def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
 
 
 def open_plain_file(path: Path, flags: int) -> int:
-    """Open a file to read and write; as :func:`open_file`, but refuse pipes and devices.
+    """Open a regular file for reading and writing, like :func:`open_file`; refuse pipes and devices.
 
     Raises:
-        OSError: it cannot be opened, or is no plain file.
+        OSError: it cannot be opened, or is no regular file.
     """
     file = open_file(path, os.O_RDWR | _NON_BLOCKING | flags)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -48,7 +48,7 @@ def open_directory(directory: Path) -> int:
     """Open a directory, to lock or to sync it.
 
     Raises:
-        NoLocksError: the system opens files only.
+        NoLocksError: the operating system cannot open directories.
         OSError: it cannot be opened.
     """
     if _DIRECTORY is None:
@@ -57,7 +57,7 @@ def open_directory(directory: Path) -> int:
 
 
 def write_all(file: int, data: "bytes | memoryview[int]") -> None:
-    """Write all of some bytes to an open file."""
+    """Write all bytes of a buffer to an open file."""
     left = memoryview(data)
     while len(left):
         written = os.write(file, left)
@@ -67,19 +67,19 @@ def write_all(file: int, data: "bytes | memoryview[int]") -> None:
 
 
 def sync_data(file: int) -> None:
-    """Make the content of an open file survive a power cut.
+    """Flush the content of an open file to disk (fdatasync).
 
     Raises:
-        OSError: it may not survive it.
+        OSError: the content may not survive a power cut.
     """
     (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut, where the system lets a process ask for it.
+    """Flush the entries of a directory to disk (fsync); do nothing where the system cannot open directories.
 
     Raises:
-        OSError: they may not survive it.
+        OSError: the entries may not survive a power cut.
     """
     if _DIRECTORY is None:
         return
@@ -94,7 +94,7 @@ def lock_exclusively(file: int) -> None:
     """Lock an open file or directory until it is closed or its process ends.
 
     Raises:
-        NoLocksError: the system has no such locks.
+        NoLocksError: the operating system has no such locks.
         BlockingIOError: it is locked already.
         OSError: its file system has no such locks.
     """
@@ -106,7 +106,7 @@ def lock_exclusively(file: int) -> None:
 
 
 def after_fork_in_child(function: Callable[[], None]) -> None:
-    """Register a function that each forked process calls first."""
+    """Register a function that is called in every forked process."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 

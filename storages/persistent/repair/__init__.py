@@ -1,1 +1,1 @@
-"""Repair of damaged directories: what is damaged is dropped, the rest is kept."""
+"""Repair of damaged directories: drop damaged parts, keep the rest."""

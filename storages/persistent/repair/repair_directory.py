@@ -1,4 +1,4 @@
-"""Repair of a directory: what is damaged is dropped, and the rest is written anew where it has to be."""
+"""Repair of a storage's directory: drop damaged parts, and rewrite the rest where necessary."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,8 @@ class Repair:
     """Result of a repair.
 
     Args:
-        dropped: what was damaged or missing, in words, with the files and steps; empty where nothing was.
-        steps: how many steps the storage holds now; of whole episodes, how many are in segments.
+        dropped: descriptions of what was damaged or missing, with the files and steps; empty if nothing was.
+        steps: steps that the storage holds now; of a directory of episodes, live transitions in segments.
     """
 
     dropped: tuple[str, ...]
@@ -40,25 +40,24 @@ class Repair:
 
 
 def repair(directory: str | Path) -> Repair:
-    """Drop what is damaged in a storage's directory, keep the rest, and say what was dropped.
+    """Drop the damaged parts of a storage's directory, keep the rest, and report what was dropped.
 
-    Steps on both sides of what was dropped are not joined: no transition and no sequence reaches across. Of priorities
-    that are lost, those that were known before stand. Counters and the random generator are those of the newest commit
-    that is whole. Commits that checkpoints refer to are gone if anything had to be dropped but the end of the newest
-    file of steps.
+    No transition and no sequence spans the gap that a dropped part leaves. Where changed priorities are lost, the
+    earlier ones are kept. Counters and the state of the random generator are those of the newest intact commit. Pinned
+    commits, to which checkpoints refer, are lost if anything but the end of the newest log file had to be dropped.
 
-    Of a directory of whole episodes, those segments of episodes are dropped that are damaged. Its write-ahead log, a
-    directory in it, is repaired with it.
+    In a directory of episodes, damaged segments are dropped, and also the write-ahead log, a folder in it, if it is
+    damaged.
 
-    One that is interrupted can be done again, and does the rest.
+    An interrupted repair can be repeated.
 
     Raises:
-        PersistenceError: the directory is in use, or holds no storage of a format that is known, and nothing was
-            changed; or it cannot be read or written.
+        PersistenceError: the directory is in use, or holds no storage of a known format, and nothing was changed; or it
+            cannot be read or written.
     """
     folder = Path(directory).absolute()
     if folder.name == WAL_FOLDER and EpisodesLeft.are_in(folder.parent):
-        # Its steps are counted by the segments, too.
+        # The watermarks of the segments refer to its steps, so both are repaired together.
         folder = folder.parent
     if not folder.is_dir():
         raise PersistenceError(f"{folder} is no directory")
@@ -88,7 +87,7 @@ def _repaired(folder: Path, left: RowsLeft | EpisodesLeft) -> list[str]:
     closed, flaws_of_note = _note(folder)
     missing = None if closed is None else closed.missing(folder, left.log)
     if closed is not None and lost and (left.log.position["commit"] >= closed.commit or not closed.shorter(folder)):
-        # It is described already.
+        # ``lost`` describes it already.
         missing = None
     as_closed = closed is not None and closed.position == left.log.position
     beside = left.take_beside(closed.errors if closed is not None and as_closed else None)
@@ -125,7 +124,7 @@ def _manifest(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_
         error = PersistenceError(f"{folder} holds no storage")
     except PersistenceError as refused:
         error = refused
-    # Every file of the log says it again.
+    # Every log file begins with a copy of the manifest.
     for one in log.files.walk():
         if not isinstance(one, str) and "manifest" in one[0].record.facts:
             return kind.from_facts(one[0].record.facts["manifest"]), [str(error).partition(";")[0]]

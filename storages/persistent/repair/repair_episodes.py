@@ -23,12 +23,12 @@ _DROPPED = "wal.dropped"
 
 
 class EpisodesLeft:
-    """What is left of a directory of episodes.
+    """The intact commits and segments of a directory of episodes.
 
     Args:
         folder: the directory.
-        manifest: of it.
-        log: of its segments.
+        manifest: its manifest.
+        log: the log of its segments.
     """
 
     def __init__(self, folder: Path, manifest: EpisodeManifest, log: CommitLog) -> None:
@@ -41,7 +41,7 @@ class EpisodesLeft:
 
     @staticmethod
     def are_in(folder: Path) -> bool:
-        """Whether a directory holds whole episodes."""
+        """Return whether a directory is that of a storage of episodes."""
         return (folder / EpisodeManifest.name).exists() or any(folder.glob(f"*.{SUFFIX}"))
 
     @property
@@ -50,11 +50,11 @@ class EpisodesLeft:
 
     @property
     def steps(self) -> int:
-        """Transitions in segments that are live."""
+        """Number of transitions in live segments."""
         return sum(segment.steps for segment in self._segments if segment.end > self._live)
 
     def take(self) -> list[str]:
-        """Read all commits and segments that are whole; describe the others."""
+        """Read all intact commits and segments; return descriptions of the damaged ones."""
         dropped = []
         for one in self.log.walk(lambda record: flaw_of_record(record, self.manifest)):
             if isinstance(one, str):
@@ -86,9 +86,13 @@ class EpisodesLeft:
         return [f"{oldest} does not go back to transition {self._live}: the log up to {first} is gone"]
 
     def take_beside(self, errors: int | None) -> list[str]:
-        """Describe damage of zarr's metadata, the write-ahead log, the cold priorities and a rollback marker."""
+        """Describe damage of the zarr metadata, the write-ahead log, the cold priorities and the rollback marker.
+
+        Args:
+            errors: checksum of the file of cold priorities in the closing note; None if unknown.
+        """
         if (self._folder / _DROPPED).exists():
-            # Of a repair that was interrupted.
+            # Left by an interrupted repair.
             shutil.rmtree(self._folder / _DROPPED)
         try:
             if RingManifest.read(self._folder / WAL_FOLDER) is not None:
@@ -103,24 +107,30 @@ class EpisodesLeft:
         flaws = self.manifest.flaws_of_zarr(self._folder) if self._commits else []
         flaws += self._wal_damage + self._errors_damage
         try:
-            # With one that is whole, the next to open the directory finishes the rollback.
+            # An intact marker stays: the rollback is finished when the directory is opened.
             read_marker(self._folder)
         except DamageError:
             flaws.append(f"{self._folder / MARKER_NAME} is damaged: where the directory was going back to")
         return flaws
 
     def drop_beside(self) -> None:
-        """Drop cold priorities that are damaged."""
+        """Delete damaged cold priorities."""
         if self._errors_damage:
             (self._folder / ERRORS_NAME).unlink(missing_ok=True)
             sync_directory(self._folder)
 
     def write(self, lost: bool, missing: bool, last_number: int) -> None:
-        """Replace the log by one of the segments that are left, and drop everything else."""
+        """Rewrite the log with the intact segments, and delete everything else.
+
+        Args:
+            lost: whether commits or segments are damaged.
+            missing: whether commits of the closing note are missing.
+            last_number: number of the last commit in the closing note.
+        """
         if lost or missing or self._wal_damage:
             self._write_log(last_number)
         if self._wal_damage:
-            # In one instant, as some of its files may look like the whole of it.
+            # Renamed first, which is atomic: some of its files alone may look like a valid log.
             (self._folder / WAL_FOLDER).rename(self._folder / _DROPPED)
             sync_directory(self._folder)
             shutil.rmtree(self._folder / _DROPPED)
@@ -131,7 +141,7 @@ class EpisodesLeft:
 
     def _write_log(self, last_number: int) -> None:
         commits, files = self._commits, self.log.files
-        # Files of the log may have taken each other's place.
+        # Log files may have been swapped.
         segments = sorted(self._segments, key=lambda segment: segment.first)
         number = max([last_number, *(record.commit for record in commits), *files.numbers()]) + 1
         end = commits[-1].steps if commits else 0
@@ -155,7 +165,7 @@ class EpisodesLeft:
         files.delete_before(number)
 
     def _row_after_all(self) -> int:
-        """Return a row that no chunk reaches, whether it is recorded or not."""
+        """Return the first row after all chunks, with or without a commit."""
         row = max((int(record.facts["next_row"]) for record in self._commits), default=0)
         for column in self.manifest.columns:
             for number in column.numbers(self._folder / GROUP):

@@ -1,4 +1,4 @@
-"""Repair of the directory of a replay storage."""
+"""Repair of a replay storage's directory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from storages.transition import DONE2, TRUNC2
 
 @dataclass
 class _Extent:
-    """Steps that followed one another without a gap, and the numbers that they have now."""
+    """Consecutive steps [first, end) of the log, which are renumbered from ``now`` on."""
 
     first: int
     end: int
@@ -29,12 +29,14 @@ class _Extent:
 
 
 class RowsLeft:
-    """What is left of a replay storage, in a ring without gaps: steps after a gap follow those before it.
+    """The intact rows of a replay storage, in a ring without gaps.
+
+    Steps after a gap are renumbered to follow those before it.
 
     Args:
         folder: the directory.
-        manifest: of it.
-        log: of its steps.
+        manifest: its manifest.
+        log: its write-ahead log.
     """
 
     def __init__(self, folder: Path, manifest: RingManifest, log: CommitLog) -> None:
@@ -47,19 +49,19 @@ class RowsLeft:
         self._apart: _AfterGap | None = None
         self.newest: StoredRecord | None = None
         self._oldest_there = 0
-        """The first step that the logs hold of what is live."""
+        """Number of the oldest step in the log since its last full snapshot."""
         self._before_flaws: LogOffset | None = None
-        """Where all ends that can stay as it is, if nothing after it is whole."""
+        """Offset at which the log can be truncated, because no intact record follows damage; None if one does."""
 
     @property
     def steps(self) -> int:
-        """Steps that are live."""
+        """Number of live steps."""
         return self.ring.live_steps
 
     def take(self) -> list[str]:
-        """Replay all records that are whole; describe the others."""
+        """Replay all intact records; return descriptions of the damaged ones."""
         dropped: list[str] = []
-        # Whether something before a commit that is whole is not.
+        # ``gap``: damage since the last intact record; ``within``: damage before some intact record.
         gap, within = False, False
         for one in self.log.walk(lambda record: flaw_of_part(record, self.ring)):
             if isinstance(one, str):
@@ -80,14 +82,14 @@ class RowsLeft:
         return dropped
 
     def take_beside(self, errors: int | None) -> list[str]:
-        """Describe nothing: there are only logs."""
+        """Return no descriptions: a replay storage has no other files."""
         return []
 
     def drop_beside(self) -> None:
-        """Drop nothing."""
+        """Do nothing: a replay storage has no other files."""
 
     def _put(self, part: RowSpan, apart: bool) -> None:
-        """Insert some rows, ``apart`` from those before them where there is a gap."""
+        """Append the rows of a record; ``apart`` if there is a gap before them."""
         if part.begins or not self._runs:
             self._oldest_there = part.first
         if part.begins:
@@ -111,7 +113,7 @@ class RowsLeft:
         self._put_errors(part)
 
     def _put_apart(self, part: RowSpan, apart: "_AfterGap") -> None:
-        """Insert those rows step by step whose stacks reach to no row that is lost."""
+        """Insert step by step the rows whose frame stacks do not reach into the gap."""
         first = self.ring.steps
         if apart.first is None or apart.broken_before(part):
             self.ring.break_off()
@@ -135,14 +137,14 @@ class RowsLeft:
             self._errors.put(part)
 
     def _step_now(self, step: int) -> int:
-        """The number that a step has now, or the first one after it that is there."""
+        """Return the new number of a step, or of the first intact step after it."""
         for run in self._runs:
             if step < run.end:
                 return run.now + max(0, step - run.first)
         return self.ring.steps
 
     def _now(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers that transitions have now, -1 for those that are gone."""
+        """Return the new numbers of transitions, -1 for those that were dropped."""
         steps, envs = np.divmod(numbers, self.ring.envs)
         now = np.full_like(numbers, -1)
         for run in self._runs:
@@ -152,7 +154,13 @@ class RowsLeft:
         return now
 
     def write(self, lost: bool, missing: bool, last_number: int) -> None:
-        """Cut the end of the log, or write what is left as one commit, and drop everything else."""
+        """Truncate the log, or replace it by one commit of the intact rows.
+
+        Args:
+            lost: whether records are damaged.
+            missing: whether commits of the closing note are missing.
+            last_number: number of the last commit in the closing note.
+        """
         if lost and not missing and self._before_flaws is not None:
             self.log.files.cut(self._before_flaws)
         elif lost or missing:
@@ -178,26 +186,26 @@ class RowsLeft:
 
 
 class _AfterGap:
-    """The rows since a gap, under their own numbers: those whose stacks of frames reach into the gap are left out.
+    """The rows after a gap, with their original numbers, of which those with incomplete frame stacks are left out.
 
     Args:
-        ring: an empty one.
-        since: the first row after the gap.
+        ring: an empty ring.
+        since: number of the first row after the gap.
     """
 
     def __init__(self, ring: Ring, since: int) -> None:
         self._ring, self._since = ring, since
         self._ended: NDArray[np.bool_] = np.ones(ring.envs, np.bool_)
         self.first: int | None = None
-        """The first row that is whole; None as long as none was."""
+        """Number of the first row with a complete frame stack; None as long as there is none."""
 
     def whole_without_it(self, part: RowSpan) -> bool:
-        """Whether all rows are whole with those from :attr:`first` on."""
-        # Rows that are not there yet say nothing.
+        """Return whether the frame stacks of a part need no rows before :attr:`first`."""
+        # A part without rows proves nothing.
         return self.first is not None and len(part) > 0 and part.first_whole(self.first) == part.first
 
     def samples(self, part: RowSpan) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """Insert some rows; yields the whole ones, and whether something else than the next row follows each."""
+        """Yield the complete rows of a part: number, sample, and whether an episode was broken off after the row."""
         ring = self._ring
         ring.append_span(part)
         for step in range(part.first_whole(self._since), part.steps):
@@ -206,6 +214,6 @@ class _AfterGap:
             yield step, sample, bool((ring.broken_after(step) & ~self._ended).any())
 
     def broken_before(self, part: RowSpan) -> bool:
-        """Whether a part says that it does not continue the row before it, which did not know it yet."""
+        """Return whether a part records that an episode was broken off after the row before it."""
         told = part.array(HAS_FINAL)
         return len(told) > len(part) and bool((told[0] & ~self._ended).any())

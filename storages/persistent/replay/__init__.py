@@ -1,1 +1,1 @@
-"""A ring on disk: the write-ahead log, its manifest, and recovery."""
+"""Persistence of a ring buffer: the write-ahead log, its manifest, and recovery."""

@@ -1,4 +1,4 @@
-"""Recovery: replay the commits of a directory into a ring, up to a commit; and reading, which changes nothing."""
+"""Recovery: replay the log of a directory into a ring, up to a commit; also read-only, from another process."""
 
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,22 @@ from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS, flaw_of_part, part_of
 
 SUFFIX = "steps"
-"""Of log files."""
+"""File name suffix of the write-ahead log."""
 
 
 def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, Any] | None:
-    """Replay a log into an empty ring whose columns are made.
+    """Replay a log into an empty ring whose columns are allocated.
 
     Args:
-        ring: to fill.
-        log: its commits; then stands at the last one that was replayed.
-        until: the last commit to replay; None for all.
+        ring: the ring to fill.
+        log: the log; its position is then that of the last replayed commit.
+        until: number of the last commit to replay; None for all.
 
     Returns:
-        The state of the storage beside the ring; None before the first commit.
+        The state of the storage besides the ring; None if there is no commit.
 
     Raises:
-        DamageError: something is damaged; the text names file and steps.
+        DamageError: the log is damaged; the text names the file and the steps.
     """
     rows = ErrorRows(ring)
     state: dict[str, Any] | None = None
@@ -59,10 +59,10 @@ def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, A
 
 
 class ErrorRows:
-    """Errors of a ring's transitions, replayed beside it.
+    """Priority errors of a ring's transitions, replayed along with the ring.
 
     Args:
-        ring: whose memory is made.
+        ring: the ring, whose columns are allocated.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -78,21 +78,21 @@ class ErrorRows:
         self._end = part.steps * self._errors.shape[1]
 
     def change(self, record: Record, numbers: NDArray[np.int64]) -> None:
-        """Apply the errors that updates gave: of transitions of these numbers, -1 for those that were dropped."""
+        """Apply the changed errors of a commit; ``numbers`` are of its transitions, -1 for dropped ones."""
         flat = self._errors.reshape(-1)
-        # Of transitions that were live then and lie in files that were dropped, there may be more than rows.
+        # The commit may hold more errors than there are rows: of transitions in log files that were deleted since.
         here = numbers >= max(0, self._end - len(flat))
         flat[numbers[here] % len(flat)] = record.arrays[ArrayKey(CHANGES)][0][here]
 
     def live(self, ring: Ring) -> NDArray[np.float32]:
-        """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
+        """Return the errors of all live transitions (transitions,), oldest first; NaN where none is known."""
         flat = self._errors.reshape(-1)
         live: NDArray[np.float32] = flat[np.arange(ring.start, ring.end) % len(flat)]
         return live
 
 
 def changed_in(record: Record) -> NDArray[np.int64]:
-    """(changed,): the numbers of the transitions whose errors a commit changes."""
+    """Return the numbers (changed,) of the transitions whose errors a commit changes."""
     start: int = record.facts["start"]
     if ArrayKey(OFFSETS) in record.arrays:
         offsets: NDArray[np.int64] = record.arrays[ArrayKey(OFFSETS)][0].astype(np.int64)
@@ -101,17 +101,17 @@ def changed_in(record: Record) -> NDArray[np.int64]:
 
 
 def read_state(directory: str | Path, position: Position | None = None) -> dict[str, Any]:
-    """The state of the storage that a directory holds, as ``state_dict`` gives it of one without a directory.
+    """Return the state of the storage in a directory, as the ``state_dict`` of a storage without a directory.
 
-    Nothing is changed, and another process may go on writing.
+    The directory is not changed, and another process may be writing to it.
 
     Args:
-        directory: of the storage.
-        position: the commit; the last one where None.
+        directory: directory of the storage.
+        position: the commit to read; the last one if None.
 
     Raises:
-        PersistenceError: there is no storage, or not this commit.
-        DamageError: something is not what was written; the text names file and steps.
+        PersistenceError: the directory holds no storage, or not this commit.
+        DamageError: the directory is damaged; the text names the file and the steps.
     """
     ring, state, here = read_ring(directory, position)
     if state is None or position not in (None, here):
@@ -122,7 +122,7 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
 
 
 def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, dict[str, Any] | None, Position]:
-    """Return the ring of a directory, the state beside it and the commit; as :func:`read_state`."""
+    """Return the ring of a directory, the other state and the position; see :func:`read_state`."""
     folder = Path(directory).absolute()
     return read_beside_a_writer(folder, lambda: _read_ring(folder, position))
 

@@ -1,4 +1,4 @@
-"""The write-ahead log of a storage, as an observer of its ring."""
+"""Persistence of a storage: an observer of its ring that drives the write-ahead log."""
 
 import atexit
 import weakref
@@ -17,10 +17,10 @@ from storages.transition import Sample
 
 
 class Closable(Protocol):
-    """A storage that holds a directory."""
+    """A storage that has a directory open."""
 
     def close(self) -> None:
-        """Release it."""
+        """Release the directory."""
 
 
 _open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
@@ -29,22 +29,22 @@ _open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
 class RingLog(StorageLog):
     """Commits a storage's rows to a directory, and restores them when the storage is made again.
 
-    :mod:`storages.persistent` says what is promised. Any storage can have one: ``storage.attach(RingLog(...))`` as the
-    last statement of its ``__init__``.
+    The guarantees are those of :mod:`storages.persistent`. Any storage can have one: call
+    ``storage.attach(RingLog(...))`` as the last statement of its ``__init__``.
 
     Args:
-        storage: made with the same hyper-parameters as the one that wrote the directory, and still empty.
-        directory: where to write.
-        commit_every: steps that a process which is killed loses at most.
-        durable: whether commits survive a power cut as well.
+        storage: an empty storage with the same hyper-parameters as the one that wrote the directory.
+        directory: directory of the log.
+        commit_every: the most steps that are lost if the process is killed.
+        durable: whether commits also survive a power cut.
 
     Raises:
-        PersistenceError: the directory is in use, is something else, or holds another storage.
-        DamageError: the directory's content is not what was written.
+        PersistenceError: the directory is in use, holds other files, or holds another storage.
+        DamageError: the directory is damaged.
     """
 
     def __init__(self, storage: Storage, directory: str | Path, commit_every: int, durable: bool) -> None:
-        # Weak, so that a storage without other references is closed at once.
+        # Weak, so that a storage is garbage-collected, and closed, with its last other reference.
         self._storage = weakref.ref(storage)
         self._ring, self._owner = storage.ring, type(storage).__name__
         self._state_as_made = storage.extra_state()
@@ -67,30 +67,30 @@ class RingLog(StorageLog):
     # As an observer
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Begin the next commit if it is time."""
+        """Begin the next commit if it is due."""
         if ring.steps >= self.wal.due:
             storage = self._storage()
             assert storage is not None
             self.wal.commit_soon(storage.extra_state, storage.priorities)
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Steps until the next commit."""
+        """Return the steps that may be inserted before the next commit."""
         return self.wal.due - ring.steps
 
     def before_change(self, ring: Ring, rows: bool) -> None:
-        """Wait for a commit that reads rows."""
+        """Wait until no commit in progress reads rows, if rows are about to change."""
         if rows:
             self.wal.wait()
 
     def after_change(self, ring: Ring) -> None:
-        """Let the next commit hold all rows."""
+        """Make the next commit a full snapshot."""
         self.wal.changed()
 
-    # What a storage asks
+    # Called by the storage
 
     @property
     def position(self) -> Position:
-        """The last commit."""
+        """Position of the last commit."""
         return self.wal.position
 
     def flush(self, storage: Loggable) -> None:
@@ -98,12 +98,12 @@ class RingLog(StorageLog):
         self.wal.flush(storage.extra_state(), storage.priorities)
 
     def roll_back(self, position: Position) -> dict[str, Any]:
-        """Restore the rows of a commit, drop later ones, and return the commit's state beside the rows."""
+        """Restore the rows of a commit, drop later commits, and return the rest of the commit's state."""
         state = self.wal.roll_back(position)
         return self._state_as_made if state is None else state
 
     def pin(self, storage: Loggable, position: Position) -> None:
-        """Keep what is needed to roll back to a commit."""
+        """Pin a commit: keep the log files that a rollback to it needs."""
         self.wal.pin(position)
         self.flush(storage)
 
@@ -116,7 +116,7 @@ class RingLog(StorageLog):
                 self.wal.close()
 
     def save(self, storage: Loggable) -> dict[str, Any]:
-        """Return the position of a commit of everything, and the state beside the rows."""
+        """Commit everything, pin the commit, and return its position and the state besides the rows."""
         state = storage.extra_state()
         self.wal.flush(state, storage.priorities, pin=storage.states_kept)
         return {"position": dict(self.wal.position)} | state
@@ -138,10 +138,10 @@ class RingLog(StorageLog):
 
 
 def check_directory(owner: str, hyper_parameters: Mapping[str, Any]) -> None:
-    """Refuse a directory that is a file, and a promise about none.
+    """Refuse a ``directory`` that is a file, and ``durable=True`` without a directory.
 
     Raises:
-        ValueError: the values of ``directory`` and ``durable`` do not fit.
+        ValueError: one of these is the case.
     """
     directory = hyper_parameters["directory"]
     if directory is None and hyper_parameters["durable"]:

@@ -1,4 +1,4 @@
-"""Manifest of a directory, a file that people can read: ``storage.json``."""
+"""Manifest of a replay storage's directory: ``storage.json``, with the size and layout of the ring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from storages.persistent.log.manifest import Manifest, count_of, empty_ring, lay
 from storages.transition import OBS, SUCCESSORS
 
 _SMALL_STEP_BYTES = 64 << 20
-"""Of a step that is no larger, a directory may hold none."""
+"""Steps up to this size are accepted even if the log is smaller, because it may hold no step yet."""
 _MOST_BYTES = 1 << 44
-"""Of what a ring is believed to take; memory that is filled with zeros only as it is used can seem to be endless."""
+"""Largest ring that a manifest may claim; NumPy need not refuse it, as zeroed pages are allocated at first access."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RingManifest(Manifest):
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
-        stacked: how many frames each leaf is a stack of, of those that are stacks.
+        stacked: number of stacked frames of each leaf that is a frame stack.
         size: capacity along the time axis.
         num_envs: environments in a step.
     """
@@ -52,14 +52,14 @@ class RingManifest(Manifest):
         return manifest
 
     def ring(self, owner: str, log_bytes: int) -> Ring:
-        """Make an empty ring that takes no more memory than the log justifies.
+        """Make an empty ring with no more memory than the steps in the log can fill.
 
         Args:
             owner: its name in errors.
-            log_bytes: bytes of all files of steps.
+            log_bytes: bytes of all log files.
 
         Raises:
-            ValueError: a step would take more than all of them.
+            ValueError: the manifest claims steps that are larger than the log.
         """
         self._refuse_large_steps(log_bytes)
         ring = empty_ring(self.layout, self.stacked, self._steps_within(log_bytes), owner, self.num_envs)
@@ -67,11 +67,11 @@ class RingManifest(Manifest):
         return ring
 
     def prepare(self, ring: Ring, directory: Path, log_bytes: int) -> None:
-        """Give an empty ring the layout.
+        """Allocate the columns of an empty ring.
 
         Raises:
-            PersistenceError: it was made for something else.
-            ValueError: a step would take more than all files of steps, which have ``log_bytes``.
+            PersistenceError: the ring has another size, number of environments or layout.
+            ValueError: the manifest claims steps that are larger than the log, which has ``log_bytes``.
         """
         self._refuse_another("num_envs", self.num_envs, ring.num_envs, directory)
         self._refuse_large_steps(log_bytes)
@@ -84,8 +84,8 @@ class RingManifest(Manifest):
     # Inside
 
     def _steps_within(self, log_bytes: int) -> int:
-        """Return how many steps the ring can have held, if the files of steps have ``log_bytes``."""
-        # Each step in the log takes there what it takes in the ring, at least.
+        """Return the most steps that a log of ``log_bytes`` can hold, at most the size of the ring."""
+        # A step takes at least as many bytes in the log as in the ring.
         return min(self.size, log_bytes // self._bytes_of_a_step + 1)
 
     def _refuse_another(self, name: str, there: int, here: int | None, directory: Path) -> None:
@@ -97,7 +97,7 @@ class RingManifest(Manifest):
 
     @property
     def _bytes_of_a_step(self) -> int:
-        """A lower bound, without final observations."""
+        """Lower bound of the bytes of a step, without final observations."""
         return self.num_envs * sum(
             leaf.count * leaf.dtype.itemsize // self.stacked.get(path, 1)
             for path, leaf in self.layout.items()

@@ -1,6 +1,6 @@
-"""Validation of commits before they are replayed: a checksum is no signature.
+"""Validation of commits before they are replayed, because a valid checksum does not protect from crafted content.
 
-Compiled code reads the memory of a ring without asking whether an index lies within it.
+Compiled kernels access the memory of a ring without bounds checks.
 """
 
 from collections.abc import Iterator
@@ -32,23 +32,23 @@ from storages.persistent.log.records import Record
 from storages.transition import Array
 
 CHANGES = "changed errors"
-"""(changed,) float32: errors that updates gave since the commit before; of all live transitions without OFFSETS."""
+"""(changed,) float32: errors that changed since the previous commit; of all live transitions if there is no OFFSETS."""
 OFFSETS = "offsets"
-"""(changed,) uint32: how many transitions after the oldest live one each is that an update changed."""
+"""(changed,) uint32: the transitions of CHANGES, as offsets from the oldest live one."""
 
 
 def flaw_of_part(record: Record, ring: Ring) -> str | None:
-    """Describe what of a commit does not fit a ring; None if all does.
+    """Describe why a commit cannot be replayed into a ring; return None if it can.
 
     Args:
         record: the commit.
-        ring: of the size and layout that the directory is said to have, its columns made.
+        ring: a ring of the size and layout of the manifest, whose columns are allocated.
     """
     return _flaw_of_facts(record, ring) or next(_flaws_of_arrays(record, ring), None)
 
 
 def part_of(record: Record) -> RowSpan:
-    """The rows that a commit holds in which there is no flaw."""
+    """Return the rows of a commit that was validated."""
     return RowSpan(record.first, record.steps, record.facts["begins"], record.facts["since"], record.arrays)
 
 
@@ -68,7 +68,7 @@ def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
 def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
     arrays, rows, envs = record.arrays, record.steps - record.first, ring.envs
     taken = arrays[ArrayKey(HAS_FINAL)][0] if ArrayKey(HAS_FINAL) in arrays else np.zeros(0)
-    # It may tell of the row before, too.
+    # The first row of HAS_FINAL may be that of the row before.
     told = rows + (len(taken) == rows + 1 and record.first > record.facts["since"])
     shapes: dict[ArrayKey, tuple[tuple[int, ...], np.dtype[Any]]] = {
         ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),

@@ -1,11 +1,12 @@
-"""The write-ahead log of a ring: commits to disk of what is inserted in memory.
+"""Write-ahead log of a ring: incremental commits to disk of the steps that are inserted in memory.
 
-A directory holds ``storage.json`` (what is kept there), ``lock`` (who writes), and a log, each record of which is a
-commit: the steps since the one before, the errors that updates gave in between, and everything else of the storage that
-is not a matter of single transitions. So all records up to any one of them are the storage as it was then.
+A directory holds ``storage.json`` (the manifest), ``lock`` (the process that writes), and a log. Each record of the log
+is a commit: the steps since the previous one, the priority errors that changed since, and the state of the storage that
+does not belong to single transitions. The records up to a commit therefore restore the storage as it was then.
 
-What is committed is read from the ring while the next steps come in: at most two thirds as many steps as the ring holds
-are on their way at a time, and it overwrites the oldest; they are waited for when as many as it holds are not on disk.
+A background thread writes a commit from the memory of the ring while further steps are inserted. A commit is due after
+at most two thirds of ``commit_every`` steps, or of the ring's size if that is smaller. An insertion waits before it
+would overwrite a row that is not on disk.
 """
 
 from collections.abc import Callable
@@ -27,26 +28,27 @@ from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS
 
 LOG_FILE_BYTES = 64 << 20
-"""A file that is longer is not continued."""
+"""Size of a log file beyond which the next commit begins a new one."""
 _LARGEST_COMMIT_BYTES = 64 << 20
-"""Of steps that are larger, fewer are committed at a time."""
+"""Size beyond which a commit holds fewer steps."""
 LONGEST_LOG_BYTES, _LONGEST_LOG_RINGS = 64 << 20, 4
-"""Where there are priorities, a log that is longer, and longer than so many times the ring, begins anew."""
+"""With priorities: a log longer than these bytes plus this multiple of the ring is replaced by a full snapshot."""
 
 
 class WriteAheadLog:
     """Commits a ring to a directory, and restores it.
 
     Args:
-        directory: made if it does not exist.
+        directory: created if it does not exist.
         owner: the storage's name, for errors.
-        ring: the storage's, still empty.
-        commit_every: steps that are on their way to the disk at most.
+        ring: the storage's ring, still empty.
+        commit_every: the most steps that may not be on disk yet.
         durable: whether commits survive a power cut.
-        log_file_bytes: a file that is longer is not continued; :data:`LOG_FILE_BYTES` where None.
+        log_file_bytes: size of a log file beyond which the next commit begins a new one; :data:`LOG_FILE_BYTES` if
+            None.
 
     Raises:
-        PersistenceError: the directory is in use, is something else, or holds another storage.
+        PersistenceError: the directory is in use, holds other files, or holds another storage.
     """
 
     def __init__(
@@ -74,28 +76,28 @@ class WriteAheadLog:
             raise
         self._executor = ThreadPoolExecutor(1, "commits")
         self._writing: Future[None] | None = None
-        """A commit that is being written beside the insertions."""
+        """The commit that the background thread is writing."""
         self._failed = False
         """Whether the last commit could not be written."""
         self._is_cut = False
-        """Whether nothing on disk is newer than what the storage is as of."""
+        """Whether the log on disk is truncated to the commit that the storage was restored from."""
         self._errors_on_their_way = False
-        """Whether errors were taken from the priorities that are not on disk."""
+        """Whether changed errors were taken from the priorities, but may not be on disk; the next commit takes all."""
         self._commit_every = commit_every
         self.due = 0
-        """Before which step to call :meth:`commit_soon`."""
+        """Number of steps at which :meth:`commit_soon` must be called before the next insertion."""
         self._next_commit = 0
-        """Before which step a commit is to be made."""
+        """Number of steps at which the next commit is made."""
         self.written = 0
-        """The number after the newest step that is on disk."""
+        """Number after the newest step that is on disk."""
 
-    # Back into memory
+    # Recovery
 
     def recover(self) -> dict[str, Any] | None:
-        """Recover the ring, and drop a torn commit; return the state beside the ring.
+        """Recover the ring, and truncate a torn commit; return the state besides the ring.
 
         Raises:
-            DamageError: something is not what was written; the text names file and steps.
+            DamageError: the log is damaged; the text names the file and the steps.
         """
         state = self._recover(None)
         with name_owner(self._owner, self.directory):
@@ -103,19 +105,23 @@ class WriteAheadLog:
         return state
 
     def refuse_unless_there(self, position: Position) -> None:
-        """Raise what :meth:`roll_back` would raise before it changes anything."""
+        """Raise the PersistenceError of :meth:`roll_back` if the directory does not have a commit."""
         self._refuse_unless_held()
         self.wait()
         if position["commit"]:
             self._commit_at(position)
 
     def roll_back(self, position: Position, at_once: bool = False) -> dict[str, Any] | None:
-        """Restore a commit; later ones are dropped, on disk ``at_once`` or before the next commit.
+        """Restore a commit and drop later ones; return the state besides the ring.
+
+        Args:
+            position: the commit.
+            at_once: raise an error if the log cannot be truncated now, rather than retry before the next commit.
 
         Raises:
-            PersistenceError: the directory does not have it; nothing was dropped.
-            DamageError: something is not what was written; the text names file and steps.
-            OSError: not everything could be dropped ``at_once``.
+            PersistenceError: the directory does not have the commit; nothing was dropped.
+            DamageError: the log is damaged; the text names the file and the steps.
+            OSError: the log could not be truncated ``at_once``.
         """
         self.refuse_unless_there(position)
         with name_owner(self._owner, self.directory):
@@ -127,7 +133,7 @@ class WriteAheadLog:
         try:
             self._cut()
         except OSError:
-            # It is tried again, and said, before anything else is written.
+            # The next commit tries it again, and raises an error if it fails.
             self._failed = True
             if at_once:
                 raise
@@ -149,41 +155,41 @@ class WriteAheadLog:
         return state
 
     def _cut(self) -> None:
-        """Drop what is newer than the present commit."""
+        """Truncate the log after the commit that the storage was restored from."""
         self._log.cut()
         self._is_cut = True
 
-    # What is committed
+    # Commits
 
     @property
     def position(self) -> Position:
-        """The last commit, once it is on disk."""
+        """Position of the last commit, after waiting until it is on disk."""
         self._wait()
         return self._log.position.copy()
 
     def commit_soon(self, state: Callable[[], dict[str, Any]], priorities: Priorities | None) -> None:
-        """Wait for the commit that is being written and, if it is time, begin the next one.
+        """Wait for the commit in progress and, if the next one is due, begin it.
 
         Raises:
-            PersistenceError: that one, or this one, could not be written.
+            PersistenceError: one of the two could not be written.
         """
         ring = self._ring
         self._refuse_unless_held()
         self._wait()
         if not ring.layout:
             return
-        # As many are missing then as may be: where an interruption has kept a commit from being begun, it has to wait.
+        # At ``latest`` steps, a commit that was delayed, by Ctrl-C for example, is written synchronously.
         most = min(self._commit_every, ring.size)
         latest = self.written + most
         if ring.steps < min(self._next_commit, latest):
             self.due = min(self._next_commit, latest)
             return
         record, manifest = self._snapshot(state(), priorities, self._log.pinned, everything=False)
-        # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
-        # for, which is when as many are not there as may be missing.
+        # More steps in a commit cost less each; fewer steps leave the disk more time before an insertion has to wait,
+        # which it does when ``most`` steps are not on disk.
         largest = _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
         steps = max(1, min(most * 2 // 3, largest))
-        # Before the thread begins: where it fails at once, it says that the next commit is due now.
+        # Before the thread starts: if its write fails, it sets both to 0.
         self._next_commit = ring.steps + steps
         self.due = min(self._next_commit, record.first + most)
         if self._failed or ring.steps >= latest or self._is_quick(record):
@@ -196,14 +202,14 @@ class WriteAheadLog:
         """Commit everything, and wait until it is on disk.
 
         Args:
-            state: of the storage, beside the ring.
-            priorities: the storage's, if it has any.
-            pin: 0, or how many commits that checkpoints refer to stay usable, from now on this one among them.
-            new_file: write all that is needed into a new file, so that older files are dropped unless checkpoints
-                refer to them.
+            state: state of the storage besides the ring.
+            priorities: the storage's priorities, if it has any.
+            pin: if not 0, pin this commit, and keep the newest ``pin`` pinned commits.
+            new_file: write a full snapshot to a new file, so that older files are deleted unless a pinned commit
+                needs them.
 
         Raises:
-            PersistenceError: it could not be written.
+            PersistenceError: the commit could not be written.
         """
         self._refuse_unless_held()
         self.wait()
@@ -212,10 +218,10 @@ class WriteAheadLog:
             self._write(*self._snapshot(state, priorities, pinned, everything=new_file))
 
     def pin(self, position: Position) -> None:
-        """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
+        """Pin a commit instead of those pinned before; the next commit writes the change.
 
         Raises:
-            PersistenceError: the directory does not have it.
+            PersistenceError: the directory does not have the commit.
         """
         self.wait()
         commit = position["commit"]
@@ -226,7 +232,7 @@ class WriteAheadLog:
         self.written = self.due = self._next_commit = 0
 
     def wait(self) -> None:
-        """Wait for the commit that is being written; if it fails, the next commit tries it again, and says it."""
+        """Wait for the commit in progress; if it failed, the next commit retries it, and may raise an error."""
         try:
             self._wait()
         except PersistenceError:
@@ -236,7 +242,7 @@ class WriteAheadLog:
         """Release the directory, without a commit.
 
         Raises:
-            PersistenceError: a file could not be closed; the directory is released all the same.
+            PersistenceError: a file could not be closed; the directory is released nevertheless.
         """
         try:
             self._executor.shutdown()
@@ -254,7 +260,7 @@ class WriteAheadLog:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be committed any more: after :meth:`close`, or in a process that was forked off."""
+        """Whether the directory was released: after :meth:`close`, or in a forked process."""
         return not self._lock.held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -268,16 +274,16 @@ class WriteAheadLog:
     def _snapshot(
         self, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]], everything: bool
     ) -> tuple[Record, RingManifest]:
-        """Return what is not on disk, or all that is needed, as a commit that may begin a file, and its manifest.
+        """Return a commit of what is not on disk, or of ``everything``, and the present manifest.
 
-        No commit may be being written.
+        Call this only while no commit is in progress.
         """
         ring, log, manifest = self._ring, self._log, RingManifest.of(self._ring)
         needed = ring.needed
-        # A file says of which size the ring is whose steps it holds.
+        # The manifest at the beginning of each file holds the size of the ring.
         new_file = everything or manifest != self._manifest or log.is_full(self._log_file_bytes or LOG_FILE_BYTES)
         if new_file and priorities is not None:
-            # Errors of a step change again and again, and changes stay in the log for as long as the step does.
+            # Errors of a step change many times, and all changes stay in the log for as long as the step does.
             most_bytes = LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * ring.live_steps * ring.bytes_of_a_step
             with suppress(OSError):
                 everything |= log.bytes_since(needed) > most_bytes
@@ -296,11 +302,11 @@ class WriteAheadLog:
         return Record(log.position["commit"] + 1, part.first, part.steps, facts, arrays), manifest
 
     def _is_quick(self, record: Record) -> bool:
-        """Whether a commit is copied to the system's cache in less time than it takes to hand it to a thread."""
+        """Return whether writing to the page cache takes less time than submitting the commit to a thread."""
         return record.small and self._is_cut and not self._durable and not record.begins_file
 
     def _write(self, record: Record, manifest: RingManifest) -> None:
-        """Called by one thread at a time."""
+        """Write a commit; called by one thread at a time."""
         log, end = self._log, None
         try:
             if not self._is_cut:
@@ -321,7 +327,7 @@ class WriteAheadLog:
             if log.position["commit"] == record.commit:
                 self.written = record.steps
             elif end not in (None, log.files.end):
-                # The next commit has the same number.
+                # The next commit reuses the number.
                 log.files.take_back(end)
             if not isinstance(error, OSError):
                 raise

@@ -1,4 +1,4 @@
-"""Encoders: from observations of a space to vectors of features."""
+"""Feature extractors: networks from observations of a space to feature vectors."""
 
 from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, output_size_of
 from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN

@@ -1,4 +1,4 @@
-"""Which feature extractor an observation space gets."""
+"""Choice of the feature extractor for an observation space."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ ExtractorName: TypeAlias = Literal[
     "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions", "identity", "embedding"
 ]
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
-"""A name, one of our classes that has one, or the user's own."""
+"""A name, the class of ours that it stands for, or a user's own extractor."""
 
 _CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallCNN | ImpalaCNN]] = {
     "nature_cnn": NatureCNN,
@@ -45,15 +45,15 @@ _NAMES: Mapping[Any, ExtractorName] = {
 
 
 class DictFeatures(QuickModule):
-    """The features of every part of a dict observation, side by side in the order of the space.
+    """The concatenated features of the parts of a dict observation, in the order of the space.
 
     Args:
         space: of the observation.
         initialisation: as for :class:`~pytorchrl.agent.actors.layers.mlp.MLP`.
-        extractor: of the parts; a CNN that is named is that of the images among them, "embedding" that of the choices.
+        extractor: of the parts; a CNN applies only to the images among them, "embedding" only to discrete parts.
 
     Raises:
-        ValueError: there is no part for what is named.
+        ValueError: there is no part that the named extractor applies to.
     """
 
     def __init__(self, space: spaces.Dict, initialisation: Initialisation, extractor: ExtractorName) -> None:
@@ -62,7 +62,7 @@ class DictFeatures(QuickModule):
         if extractor not in ("auto", *kinds.values()):
             wanted = "Discrete and MultiDiscrete observations" if extractor == "embedding" else "images"
             raise ValueError(f"feature_extractor {extractor!r} is for {wanted}, there are none in {space}")
-        # By position: a key of the user's may be no legal name of a submodule.
+        # A list, because a key of the space may not be a legal name of a submodule.
         self.parts = nn.ModuleList(
             features_of(part, initialisation, kinds[name]) for name, part in space.spaces.items()
         )
@@ -70,18 +70,18 @@ class DictFeatures(QuickModule):
         self.output_size = sum(output_size_of(part) for part in self.parts)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """A dict of (B, ...) to (B, output_size)."""
+        """Map a dict of (B, ...) to (B, output_size)."""
         return torch.cat([part(observation[key]) for key, part in zip(self._keys, self.parts, strict=True)], dim=1)
 
 
 def features_of(space: gym.Space[Any], initialisation: Initialisation, extractor: ExtractorKind = "auto") -> nn.Module:
-    """The feature extractor of a space: images through a CNN, dicts part by part, choices one-hot, the rest as vectors.
+    """Make the feature extractor of a space; "auto": a CNN for images, one-hot or flat vectors otherwise, part by part.
 
-    It takes observations (B, *obs), or a dict of such, to (B, output_size).
+    It maps observations (B, *obs), or a dict of such, to (B, output_size).
 
     Raises:
         TypeError: a user's extractor does not make a module that returns a Tensor.
-        ValueError: what is named does not fit the observations, or what the user's makes of them is not (B, n).
+        ValueError: the named extractor does not fit the observations, or the output of the user's is not (B, n).
     """
     name = named(extractor)
     if not isinstance(name, str):
@@ -106,20 +106,20 @@ def features_of(space: gym.Space[Any], initialisation: Initialisation, extractor
 
 
 def output_size_of(features: nn.Module) -> int:
-    """How many features an extractor makes."""
+    """Return the number of features of an extractor."""
     size: Any = features.output_size
     return int(size)
 
 
 def named(extractor: ExtractorKind) -> ExtractorKind:
-    """The name of an extractor, of one of our classes too; what has none as it is."""
+    """Return the name of an extractor, also if given by its class; an extractor without a name as it is."""
     if isinstance(extractor, str):
         return extractor
     return _NAMES.get(extractor, extractor) if isinstance(extractor, type) else extractor
 
 
 def extractor_of(space: gym.Space[Any], extractor: ExtractorName) -> ExtractorName:
-    """The extractor of one part of a dict: a CNN that is named is not for parts that are no images."""
+    """Return the extractor of one part of a dict; a named CNN applies only to images."""
     suitable: ExtractorName = suitable_cnn(space) or "mlp"
     if extractor in _CNNS:
         return "mlp" if suitable == "mlp" else extractor
@@ -129,7 +129,7 @@ def extractor_of(space: gym.Space[Any], extractor: ExtractorName) -> ExtractorNa
 
 
 def described(space: gym.Space[Any], extractor: ExtractorKind) -> str:
-    """The feature extractor of a space in words."""
+    """Describe the feature extractor of a space, for display."""
     name = named(extractor)
     if not isinstance(name, str):
         return name_of(name)

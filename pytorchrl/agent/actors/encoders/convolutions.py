@@ -20,18 +20,18 @@ _PIXELS_OF_IMPALA_CNN = 3
 
 
 class ConvolutionalFeatures(QuickModule, ABC):
-    """Convolutions and a fully connected layer; images of uint8 are scaled to [0, 1] here, on the device.
+    """Convolutions and a fully connected layer; uint8 images are scaled to [0, 1] here, on the device.
 
-    Subclasses say which convolutions, in :meth:`layers`.
+    Subclasses define the convolutions in :meth:`layers`.
 
     Args:
         space: of images.
-        smallest: pixels that an image needs each way.
-        output_size: features out; None for those of the convolutions, without a layer behind them.
+        smallest: minimum height and width of an image, in pixels.
+        output_size: number of features; None for those of the convolutions, without a fully connected layer.
         initialisation: "orthogonal" or torch's "uniform".
 
     Raises:
-        ValueError: the observations are no images, or too small.
+        ValueError: the observations are not images, or too small.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class ConvolutionalFeatures(QuickModule, ABC):
 
     @abstractmethod
     def layers(self, channels: int) -> Sequence[nn.Module]:
-        """What takes (B, channels, H, W); an activation is taken of what it makes."""
+        """Return the convolutions of (B, channels, H, W), without the last activation."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
         image = self._layout.channels_first(observation)
-        # Gradients of convolutions take two thirds of the time there with channels last in memory.
+        # On a CPU, gradients of convolutions take two thirds of the time in the channels-last format.
         channels_last = torch.is_grad_enabled() and image.device.type == "cpu"
         image = scaled(image, self._largest, channels_last=channels_last)
-        # Behind the copy to rows, the activation and its gradient are quicker: 2% of an update of PPO.
+        # After flattening, which copies, the activation and its gradient are faster: 2% of an update of PPO.
         features = torch.relu_(self.convolutions(image).flatten(1))
         return features if self.linear is None else torch.relu_(linear(self.linear, features))
 
@@ -126,7 +126,7 @@ class ImpalaCNN(ConvolutionalFeatures):
         super().__init__(space, _PIXELS_OF_IMPALA_CNN, 256, initialisation)
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
-        """Three times a convolution, a pooling that halves the sides, and two residual blocks."""
+        """Three times a convolution, a max pooling of stride 2, and two residual blocks."""
         modules: list[nn.Module] = []
         for following in (16, 32, 32):
             modules += [nn.Conv2d(channels, following, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
@@ -136,7 +136,7 @@ class ImpalaCNN(ConvolutionalFeatures):
 
 
 class ResidualBlock(QuickModule):
-    """Two convolutions, each after an activation, added to what they were given.
+    """Residual block: two convolutions, each preceded by a ReLU, added to the input.
 
     Args:
         channels: in and out.
@@ -154,5 +154,5 @@ class ResidualBlock(QuickModule):
 
 
 def _largest_byte(space: gym.Space[Any]) -> int:
-    """The upper bound of images of uint8; 1 where there is nothing to scale."""
+    """Return the upper bound of uint8 images; 1 where there is nothing to scale."""
     return max(int(space.high.max()), 1) if isinstance(space, spaces.Box) and space.dtype == "uint8" else 1

@@ -1,7 +1,8 @@
-"""Memory for large batches of images, which a thread uses again.
+"""A buffer for large batches of images, which each thread reuses.
 
-The floats of 256 stacks of four frames of 84 x 84 pixels take 29 MB. What is freed in blocks of that size goes back to
-the system, and the next update pays for every page of it again: 7 to 14% of an update of PPO on Atari.
+256 stacks of four frames of 84 x 84 pixels take 29 MB as float32. Freed blocks of that size are returned to the
+operating system, so that the next update causes a page fault for every page again: 7 to 14% of an update of PPO on
+Atari.
 """
 
 import threading
@@ -13,23 +14,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _LARGE = 1 << 20
-"""Numbers of the smallest batch that uses the memory."""
+"""Elements of the smallest batch that uses the buffer."""
 
 
 class ImageMemory(threading.local):
-    """Keeps the memory of one large batch for each thread, as long as the thread lives."""
+    """A buffer for one large batch in each thread, which lives as long as the thread."""
 
     def __init__(self) -> None:
         self._numbers: NDArray[np.float32] = np.empty(0, np.float32)
         self._lent: weakref.ref[NDArray[np.float32]] | None = None
-        """To what tensors of the memory, and graphs of gradients that hold these, keep alive."""
+        """To the array that tensors in the buffer, and autograd graphs that saved them, keep alive."""
 
     def empty(self, shape: torch.Size, *, channels_last: bool) -> Tensor:
-        """An uninitialised float32 tensor (B, C, H, W), in this memory where no other tensor is.
+        """Return an uninitialised float32 tensor (B, C, H, W), in the buffer if it is large and the buffer is free.
 
         Args:
             shape: of the tensor.
-            channels_last: whether the channels of a pixel are to lie side by side.
+            channels_last: whether to use the channels-last memory format.
         """
         count = shape.numel()
         if count < _LARGE or (self._lent is not None and self._lent() is not None):
@@ -37,8 +38,8 @@ class ImageMemory(threading.local):
             return torch.empty(shape, dtype=torch.float32, memory_format=order)
         if len(self._numbers) < count:
             self._numbers = np.empty(0, np.float32)
-            # Freed at once: from then on glibc keeps twice as much freed memory, up to 64 MB, so that what the network
-            # needs beside the images is not given back to the system either.
+            # Freed at once, which makes glibc raise its trim threshold to twice the size, up to 64 MB: then the
+            # network's other memory is not returned to the operating system either.
             torch.empty(count, dtype=torch.float32)
             self._numbers = torch.empty(count, dtype=torch.float32).numpy()
         lent = self._numbers[:count]

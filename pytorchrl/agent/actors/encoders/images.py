@@ -1,4 +1,4 @@
-"""Which observations are images, and how their pixels lie."""
+"""Detection of image observations, and the layout of their axes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,25 +9,25 @@ from gymnasium import spaces
 from torch import Tensor
 
 PIXELS_OF_NATURE_CNN = 36
-"""That it needs each way."""
+"""Minimum height and width of an image."""
 PIXELS_OF_SMALL_CNN = 3
-"""That it needs each way."""
+"""Minimum height and width of an image."""
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How the pixels of an image lie in an observation: (H, W), (C, H, W), (H, W, C), or a stack of the latter two."""
+    """The axes of an image observation: (H, W), (C, H, W), (H, W, C), or a stack of one of the latter two."""
 
     channels: int
     """Of all images of a stack together."""
     height: int
     width: int
     axes: int
-    """Of one observation: 2 without channels, 4 for a stack."""
+    """Number of axes of one observation: 2 without channels, 4 for a stack."""
     channels_last: bool
 
     def channels_first(self, observation: Tensor) -> Tensor:
-        """Observations of any of the layouts to (B, C, H, W)."""
+        """Convert observations of this layout to (B, C, H, W)."""
         if self.axes == 2:
             return observation.unsqueeze(1)
         image = observation.movedim(-1, -3) if self.channels_last else observation
@@ -38,7 +38,7 @@ class ImageLayout:
 
 
 def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
-    """The layout of a space that could be one of images; the smaller side is taken for the channels."""
+    """Return the layout of a space that may hold images, else None; the smaller outer axis counts as channels."""
     if not isinstance(space, spaces.Box | spaces.MultiBinary) or len(space.shape) not in (2, 3, 4):
         return None
     axes = len(space.shape)
@@ -53,9 +53,9 @@ def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
 
 
 def suitable_cnn(space: gym.Space[Any]) -> Literal["nature_cnn", "small_cnn"] | None:
-    """The network for images of a space, None where its observations are no images.
+    """Return the CNN for a space, None where its observations are not images.
 
-    Images have three axes (four, if stacked) and bounds, or are tables of uint8 large enough for Nature's network.
+    Images have three axes (four if stacked) and finite bounds, or are 2D arrays of uint8 large enough for Nature's CNN.
     """
     layout = image_layout(space)
     if layout is None:

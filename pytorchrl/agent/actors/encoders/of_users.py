@@ -1,4 +1,4 @@
-"""Feature extractors that users write: any module, made by a class or a function of the observation space."""
+"""User-defined feature extractors: any module, made by a class or a function of the observation space."""
 
 import copy
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from pytorchrl.agent.envs.spaces import with_trailing_axis
 
 UserExtractor: TypeAlias = Callable[[Any], nn.Module]
-"""Makes a module of the observation space; its forward takes observations (B, *obs), or a dict of such, to (B, n)."""
+"""Makes a module from the observation space, which maps observations (B, *obs), or a dict of such, to (B, n)."""
 
 _ROWS = 2
 
 
 def name_of(extractor: UserExtractor) -> str:
-    """The name of the class or function, for people; of a partial, that of what it calls."""
+    """Return the name of the class or function, for display; of a partial, that of the function it calls."""
     named: Any = extractor
     while hasattr(named, "func"):
         named = named.func
@@ -27,11 +27,10 @@ def name_of(extractor: UserExtractor) -> str:
 
 
 def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
-    """A user's module, tried on two observations; its ``output_size`` is set where it has none.
+    """Make a user's module and try it on two observations; its ``output_size`` is set if it has none.
 
     Raises:
-        TypeError: the extractor is a module and not what makes one, it makes something else than a module, or the
-            module returns something else than a Tensor.
+        TypeError: the extractor is a module itself, does not make a module, or the module does not return a Tensor.
         ValueError: the Tensor is not (B, n) of torch's default dtype, or n is not the module's ``output_size``.
     """
     if isinstance(extractor, nn.Module):
@@ -66,7 +65,7 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
 
 
 def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
-    """What the module makes of some observations, unchanged by it but for parameters that take their shape now."""
+    """Return the module's output for sample observations; this changes nothing but uninitialised lazy parameters."""
     parameter = next(module.parameters(), None)
     observations = some_observations(space, _ROWS, torch.device("cpu") if parameter is None else parameter.device)
     modes = {part: part.training for part in module.modules()}
@@ -79,8 +78,8 @@ def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
 
 
 def some_observations(space: gym.Space[Any], rows: int, device: torch.device) -> Any:
-    """Observations (B, *obs) of a space, or a dict of such, to try networks with; always the same ones."""
-    # A copy, for the space's random numbers are the environment's.
+    """Return sample observations (B, *obs) of a space, or a dict of such, to try networks with; always the same."""
+    # A copy, because the random state of the space belongs to the environment.
     drawn = copy.deepcopy(space)
     drawn.seed(0)
     observations = [drawn.sample() for _ in range(rows)]

@@ -1,7 +1,7 @@
-"""Images of bytes as numbers from 0 to 1, in the order in which convolutions take them.
+"""Conversion of uint8 images to float32 in [0, 1], in the memory format of convolutions.
 
 torch needs three operations to change dtype, memory format and scale: 6 ms for 256 stacks of four frames of 84 x 84
-pixels, and 15 where their memory is new to the process. One kernel does it in 1.5 ms, and in 3 to 6 in new memory.
+pixels, and 15 in newly allocated memory. One kernel takes 1.5 ms, and 3 to 6 in newly allocated memory.
 """
 
 from typing import Any
@@ -21,12 +21,12 @@ _memory = ImageMemory()
 
 
 def scaled(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
-    """Images (B, C, H, W) of any dtype as float32, divided by ``largest``.
+    """Convert images (B, C, H, W) of any dtype to float32, divided by ``largest``.
 
     Args:
-        image: it is not changed.
-        largest: at least 1.
-        channels_last: whether the channels of a pixel are to lie side by side in memory; False leaves the order.
+        image: not changed.
+        largest: divisor, at least 1.
+        channels_last: whether to use the channels-last memory format; False leaves the format.
     """
     if _is_of_bytes(image):
         is_reordered = channels_last and not image.is_contiguous(memory_format=torch.channels_last)
@@ -37,12 +37,12 @@ def scaled(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
         return numbers
     if channels_last:
         image = image.contiguous(memory_format=torch.channels_last)
-    # A quotient of bytes would take one more copy, and the system's time for its memory.
+    # Dividing the bytes themselves would take one more copy in newly allocated memory.
     return image.float() if largest == 1 else image.to(torch.float32, copy=True).div_(largest)
 
 
 def _is_of_bytes(image: Tensor) -> bool:
-    """Whether the kernel takes an image: bytes without gaps."""
+    """Whether the kernel takes these images: uint8, contiguous in one of the two memory formats."""
     return (
         not is_recorded()
         and image.dtype is torch.uint8
@@ -54,10 +54,10 @@ def _is_of_bytes(image: Tensor) -> bool:
 
 @parallel_kernel
 def _scale(bytes_at: int, numbers_at: int, images: int, channels: int, pixels: int, largest: Any) -> None:
-    """From (images, channels, pixels) bytes to (images, pixels, channels) quotients."""
+    """Write (images, channels, pixels) bytes as (images, pixels, channels) quotients by ``largest``."""
     source = carray(pointer(bytes_at), (images, channels, pixels), np.uint8)
     target = carray(pointer(numbers_at), (images, pixels, channels), np.float32)
-    # With a constant number of channels, several pixels are computed at a time.
+    # With a constant number of channels, the compiler vectorises the loops.
     if channels == 1:
         _interleave(source, target, 1, largest)
     elif channels == 3:

@@ -1,4 +1,4 @@
-"""Feature extractors of numbers that are no images: vectors, choices, bits."""
+"""Feature extractors of vectors and discrete observations."""
 
 import math
 from typing import Any, TypeAlias
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 Choices: TypeAlias = spaces.Discrete | spaces.MultiDiscrete
-"""Spaces of one or several choices among a few."""
+"""Spaces of one or several discrete variables."""
 
 
 class VectorFeatures(QuickModule):
-    """Arrays of numbers as they are, flattened to float32 vectors.
+    """Arrays, flattened to float32 vectors.
 
     Args:
         space: of arrays.
@@ -38,7 +38,7 @@ class OneHotFeatures(QuickModule):
     """A Discrete observation as a one-hot vector.
 
     Args:
-        space: of the choice.
+        space: of the observation.
     """
 
     def __init__(self, space: spaces.Discrete) -> None:
@@ -52,10 +52,10 @@ class OneHotFeatures(QuickModule):
 
 
 class Rows(QuickModule):
-    """The rows of a table that has one for each possible value of each choice, one choice after the other.
+    """Row indices of discrete observations in a table with one row for each value of each discrete variable.
 
     Args:
-        space: of the choices.
+        space: of the observation.
     """
 
     offsets: Tensor
@@ -74,10 +74,10 @@ class Rows(QuickModule):
 
 
 class MultiOneHotFeatures(QuickModule):
-    """A MultiDiscrete observation as one-hot vectors, side by side.
+    """A MultiDiscrete observation as concatenated one-hot vectors.
 
     Args:
-        space: of the choices.
+        space: of the observation.
     """
 
     def __init__(self, space: spaces.MultiDiscrete) -> None:
@@ -92,11 +92,11 @@ class MultiOneHotFeatures(QuickModule):
 
 
 class EmbeddingFeatures(QuickModule):
-    """A learnt vector for each value of a Discrete observation, or of each choice of a MultiDiscrete one.
+    """A learnt embedding of a Discrete observation, or of each variable of a MultiDiscrete one.
 
     Args:
-        space: of the choices.
-        size: of the vector of one choice.
+        space: of the observation.
+        size: of the embedding of one variable.
 
     Raises:
         ValueError: the space is neither Discrete nor MultiDiscrete.

@@ -1,4 +1,4 @@
-"""Heads: from features to what an algorithm needs."""
+"""Heads: output layers from features to a policy or a value function."""
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads.beta_policy import BetaPolicy

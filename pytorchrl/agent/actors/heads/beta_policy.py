@@ -1,4 +1,4 @@
-"""The head that makes Beta distributions of the actions of a bounded Box."""
+"""The head of Beta policies over a bounded Box."""
 
 import math
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from storages.component.hyper_parameters import Positive
 
 @dataclass(frozen=True)
 class BetaPolicy(DistributionHead):
-    """Beta distributions over the bounds of a Box, both concentrations from the features.
+    """A Beta policy over the bounds of a Box; both concentrations depend on the features.
 
     Chou et al., "Improving Stochastic Policy Gradients in Continuous Control with Deep Reinforcement Learning using the
-    Beta Distribution" (ICML 2017), whose concentrations are ``1 + softplus(.)``, so that there is one peak.
+    Beta Distribution" (ICML 2017), whose concentrations are ``1 + softplus(.)``, so that there is one mode.
 
     Args:
-        smallest_concentration: added to the softplus; below 1 lets actions gather at both bounds.
-        gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
+        smallest_concentration: added to the softplus; below 1 allows a mode at both bounds.
+        gain: of the layer's orthogonal initialisation; small, so that initial distributions hardly depend on the state.
     """
 
     smallest_concentration: Positive = 1.0
@@ -32,16 +32,16 @@ class BetaPolicy(DistributionHead):
 
     @property
     def is_scaled(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     @property
     def is_bounded(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`Beta`."""
+        """Return the module from (N, features) to a :class:`Beta`."""
         layer = actor.linear(features, 2 * math.prod(bounded_box_of(actor, self).shape or (1,)))
         orthogonal(layer, self.gain)
         return _Beta(layer, self.smallest_concentration)

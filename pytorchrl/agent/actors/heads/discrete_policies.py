@@ -1,4 +1,4 @@
-"""Heads that make distributions of the actions of a Discrete space."""
+"""Heads of categorical policies over a Discrete space."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,14 @@ from storages.component.hyper_parameters import Positive, UnitInterval
 
 @dataclass(frozen=True)
 class SoftmaxPolicy(DistributionHead):
-    """Probabilities ``min_probability + (1 - n * min_probability) * softmax(numbers / temperature)`` of n actions.
+    """A softmax policy with a temperature and a lower bound of probabilities.
+
+    Of n actions: ``min_probability + (1 - n * min_probability) * softmax(logits / temperature)``.
 
     Args:
         temperature: the larger, the more even the probabilities, and the smaller their gradients.
         min_probability: lower bound of every action's probability, so that no action is given up; less than ``1 / n``.
-        gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
+        gain: of the layer's orthogonal initialisation; small, so that all actions are almost equally likely at first.
     """
 
     temperature: Positive = 1.0
@@ -29,7 +31,7 @@ class SoftmaxPolicy(DistributionHead):
     gain: Positive = 0.01
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`Categorical`."""
+        """Return the module from (N, features) to a :class:`Categorical`."""
         actions = int(discrete_space_of(actor, self).n)
         if self.min_probability * actions >= 1:
             raise ValueError(
@@ -43,13 +45,13 @@ class SoftmaxPolicy(DistributionHead):
 
 @dataclass(frozen=True)
 class MellowmaxPolicy(DistributionHead):
-    """The policy of the largest entropy whose expectation is the mellowmax of numbers that are learnt, one an action.
+    """The maximum-entropy policy whose expected action preference is the mellowmax of the learnt preferences.
 
     Asadi and Littman, "An Alternative Softmax Operator for Reinforcement Learning" (arXiv 1612.05628), section 5: a
-    softmax, whose inverse temperature follows from how far the numbers lie apart, and is at most omega.
+    softmax of the preferences, whose inverse temperature depends on their differences and is at most omega.
 
     Args:
-        omega: of the mellowmax; the larger, the closer its expectation is to the largest number.
+        omega: of the mellowmax; the larger, the closer the expectation is to the largest preference.
         gain: of the layer's orthogonal initialisation.
     """
 
@@ -57,7 +59,7 @@ class MellowmaxPolicy(DistributionHead):
     gain: Positive = 1.0
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`Categorical`."""
+        """Return the module from (N, features) to a :class:`Categorical`."""
         layer = actor.linear(features, int(discrete_space_of(actor, self).n))
         orthogonal(layer, self.gain)
         return _Mellowmax(layer, self.omega)

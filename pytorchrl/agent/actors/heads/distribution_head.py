@@ -1,4 +1,4 @@
-"""What heads of distributions of actions have in common, among which users choose."""
+"""The base class of the policy heads among which users choose."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from storages.component.setting import Setting
 
 @dataclass(frozen=True)
 class DistributionHead(Setting, ABC):
-    """From features to a distribution of actions: what an algorithm's ``distribution`` may be.
+    """A head from features to a distribution of actions, as for an algorithm's ``distribution``.
 
     A subclass is a frozen dataclass, whose fields are hyper-parameters.
     """
 
     @property
     def keeps_noise_for(self) -> int | None:
-        """Steps for which a matrix of noise is used, where the distribution draws by such; None where it does not."""
+        """Steps for which a noise matrix is kept, with state-dependent noise; None without."""
         return None
 
     @property
     def is_scaled(self) -> bool:
-        """Whether actions are (N, A), the bounds of a Box being -1 and 1; else they are as environments have them."""
+        """Whether actions are (N, A) on the scale [-1, 1] of a Box's bounds; else they are those of environments."""
         return False
 
     @property
@@ -39,19 +39,19 @@ class DistributionHead(Setting, ABC):
 
     @abstractmethod
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a distribution."""
+        """Return the module from (N, features) to a distribution."""
 
 
 def in_units_of_environments(head: DistributionHead) -> Head:
-    """The head, whose actions are stretched to the bounds of the Box if they are scaled."""
+    """Return a head whose actions, if scaled to [-1, 1], are stretched to the bounds of the Box."""
     return _Stretched(head) if head.is_scaled else head
 
 
 def check_bounded(head: DistributionHead, algorithm: str) -> None:
-    """Refuse a head whose actions may lie beyond the bounds.
+    """Refuse a head whose actions may exceed the bounds.
 
     Raises:
-        ValueError: it is such a head.
+        ValueError: its actions may.
     """
     if not head.is_bounded:
         raise ValueError(
@@ -61,10 +61,10 @@ def check_bounded(head: DistributionHead, algorithm: str) -> None:
 
 
 def box_of(actor: Actor, head: object) -> spaces.Box:
-    """The action space, which is a Box.
+    """Return the action space, which must be a Box.
 
     Raises:
-        UnsupportedSpaceError: it is none.
+        UnsupportedSpaceError: it is not.
     """
     space = actor.action_space
     if not isinstance(space, spaces.Box):
@@ -73,10 +73,10 @@ def box_of(actor: Actor, head: object) -> spaces.Box:
 
 
 def bounded_box_of(actor: Actor, head: object) -> spaces.Box:
-    """The action space, which is a Box with finite bounds.
+    """Return the action space, which must be a Box with finite bounds.
 
     Raises:
-        UnsupportedSpaceError: it is none.
+        UnsupportedSpaceError: it is not.
     """
     space = box_of(actor, head)
     if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
@@ -85,7 +85,7 @@ def bounded_box_of(actor: Actor, head: object) -> spaces.Box:
 
 
 def discrete_space_of(actor: Actor, head: object) -> spaces.Discrete:
-    """The action space, which is Discrete.
+    """Return the action space, which must be Discrete.
 
     Raises:
         UnsupportedSpaceError: it is not.

@@ -1,4 +1,4 @@
-"""Heads that describe: numbers that stand for an observation."""
+"""The head of feature vectors."""
 
 import math
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from pytorchrl.agent.actors.layers.mlp import MLP
 
 @dataclass(frozen=True)
 class Features:
-    """Numbers without a meaning, (N, size), by layers without noise.
+    """An embedding of observations, (N, size), by layers without noise.
 
     Args:
-        size: how many.
-        hidden_sizes: units of layers before them.
+        size: of the embedding.
+        hidden_sizes: units of the hidden layers before it.
     """
 
     size: int
     hidden_sizes: Sequence[int] = ()
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to (N, size)."""
+        """Return the module from (N, features) to (N, size)."""
         hidden = MLP(features, self.hidden_sizes, "relu", "orthogonal")
         last = nn.Linear(hidden.output_size, self.size)
         orthogonal(last, math.sqrt(2))

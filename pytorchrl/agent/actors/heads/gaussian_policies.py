@@ -1,4 +1,4 @@
-"""Heads that make normal distributions of the actions of a Box."""
+"""Heads of Gaussian policies over a Box."""
 
 import math
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 
 @dataclass(frozen=True)
 class GaussianPolicy(DistributionHead):
-    """A normal over the actions of a Box, of independent numbers.
+    """A diagonal Gaussian policy over a Box.
 
     Args:
-        covariance: what standard deviations follow from: "diagonal" learns one for each number of an action,
-            "spherical" one for all, "fixed" keeps the initial one, "state-dependent" makes them of the features.
-        bounded_mean: let means lie within the bounds of the Box, by a tanh. Standard deviations are then shares of half
-            the range. Other means begin in the middle of the bounds, where these are finite.
-        initial_log_std: logarithm of the standard deviation at first; None takes the actor's.
-        min_log_std: what that logarithm stays above, so that likelihoods of data whose actions follow from the
-            observations do not grow without end; None for no such bound.
-        gain: of the layer's orthogonal initialisation; small, so that means are almost those of the bias at first.
+        covariance: parametrisation of standard deviations: "diagonal" learns one for each component of an action,
+            "spherical" one for all, "fixed" keeps the initial one, "state-dependent" computes them from the features.
+        bounded_mean: keep means within the bounds of the Box by a tanh. Standard deviations are then in units of half
+            the range. Unbounded means begin in the middle of the bounds, where these are finite.
+        initial_log_std: initial logarithm of the standard deviation; None takes the actor's.
+        min_log_std: lower bound of that logarithm, so that the likelihood of data with deterministic actions does not
+            grow without limit; None for no bound.
+        gain: of the layer's orthogonal initialisation; small, so that initial means hardly depend on the state.
     """
 
     covariance: Covariance = "diagonal"
@@ -50,7 +50,7 @@ class GaussianPolicy(DistributionHead):
         return self.bounded_mean
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`DiagonalGaussian`."""
+        """Return the module from (N, features) to a :class:`DiagonalGaussian`."""
         space = (bounded_box_of if self.bounded_mean else box_of)(actor, self)
         shape = space.shape or (1,)
         size = math.prod(shape)
@@ -70,7 +70,7 @@ class GaussianPolicy(DistributionHead):
 
 
 def _middle(space: spaces.Box) -> Tensor:
-    """(size,): of the bounds of each number, 0 where one is infinite."""
+    """Return the middle of the bounds of each component, (size,), 0 where one is infinite."""
     is_bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = (np.where(is_bounded, bound, 0.0).ravel() for bound in (space.low, space.high))
     return torch.from_numpy(low / 2 + high / 2)
@@ -78,36 +78,36 @@ def _middle(space: spaces.Box) -> Tensor:
 
 @dataclass(frozen=True)
 class SquashedGaussianPolicy(DistributionHead):
-    """A normal squashed into (-1, 1), mean and standard deviation from the features."""
+    """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features."""
 
     @property
     def is_scaled(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     @property
     def is_bounded(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`SquashedGaussian`."""
+        """Return the module from (N, features) to a :class:`SquashedGaussian`."""
         size = math.prod(bounded_box_of(actor, self).shape or (1,))
         return _SquashedGaussian(actor.linear(features, 2 * size))
 
 
 @dataclass(frozen=True)
 class LatentGaussian:
-    """A normal over some numbers that are no action, mean and standard deviation from the features.
+    """A diagonal Gaussian over a latent vector; mean and standard deviation depend on the features.
 
     Args:
-        size: how many numbers.
+        size: of the latent vector.
     """
 
     size: int
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`DiagonalGaussian`."""
+        """Return the module from (N, features) to a :class:`DiagonalGaussian`."""
         return _GaussianOfFeatures(actor.linear(features, 2 * self.size), (self.size,))
 
 
@@ -137,18 +137,18 @@ class GaussianLayer(QuickModule):
         super().__init__()
         self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
         self.is_plain = not bounded_mean and min_log_std is None
-        """Whether means and standard deviations are what the layer makes, and the parameter."""
+        """Whether the layer's output and the parameter are mean and log standard deviation without a transform."""
         if learns_std:
             self.log_std = nn.Parameter(log_std)
         else:
             self.register_buffer("log_std", log_std, persistent=False)
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
-        """(N, features) to a distribution."""
+        """Map (N, features) to a distribution."""
         return self.distribution(linear(self.layer, features))
 
     def distribution(self, numbers: Tensor) -> DiagonalGaussian:
-        """The distribution of the numbers (N, A) that the layer makes."""
+        """Return the distribution of the layer's outputs (N, A)."""
         mean = numbers.view(-1, *self._shape)
         log_std = above(self._min_log_std, self.log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)

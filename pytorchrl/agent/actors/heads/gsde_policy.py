@@ -1,4 +1,4 @@
-"""The head that makes distributions whose noise is a linear function of the features."""
+"""The head of policies with generalised state-dependent exploration (gSDE)."""
 
 import math
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from storages.component.hyper_parameters import Count, Positive
 
 @dataclass(frozen=True)
 class GSDEPolicy(DistributionHead):
-    """A normal whose noise is a linear function of the features, by a matrix that stays for some steps.
+    """A Gaussian policy whose noise is a linear function of the features, by a matrix kept for some steps.
 
     Raffin et al., "Smooth Exploration for Robotic Reinforcement Learning" (arXiv 2005.05719). Each environment has a
-    matrix, drawn from the collector's generator and saved with the run. Where updates draw actions, those are
-    independent.
+    matrix, drawn from the collector's generator and saved with the run. Actions sampled in updates have independent
+    noise.
 
     Args:
-        resample_every: steps of each environment between matrices (n in the paper).
-        squash: let actions lie within the bounds of a Box, by a tanh; SAC needs that.
-        initial_log_std: logarithm of the standard deviation of the matrix's numbers at first. An action's standard
-            deviation is as large times the root of the sum of the features' squares.
+        resample_every: steps of each environment between draws of the matrix (n in the paper).
+        squash: squash actions into the bounds of a Box by a tanh; required by SAC.
+        initial_log_std: initial logarithm of the standard deviation of the matrix's entries. An action's standard
+            deviation is that times the Euclidean norm of the features.
         gain: of the mean's orthogonal initialisation; small, so that means are almost 0 at first.
-        learns_features: whether gradients of standard deviations reach the layers before the head.
+        learns_features: whether gradients of standard deviations flow into the layers before the head.
     """
 
     resample_every: Count = 8
@@ -40,7 +40,7 @@ class GSDEPolicy(DistributionHead):
 
     @property
     def keeps_noise_for(self) -> int:
-        """Steps between matrices."""
+        """Steps between draws of the matrix."""
         return self.resample_every
 
     @property
@@ -54,7 +54,7 @@ class GSDEPolicy(DistributionHead):
         return self.squash
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a distribution that draws by a matrix."""
+        """Return the module from (N, features) to a distribution with state-dependent noise."""
         shape = (bounded_box_of if self.squash else box_of)(actor, self).shape or (1,)
         size = math.prod(shape)
         layer = actor.linear(features, size)

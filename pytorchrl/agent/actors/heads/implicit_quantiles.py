@@ -1,4 +1,4 @@
-"""The head of implicit quantile networks: Dabney et al. (arXiv 1806.06923), section 3 and equation 4."""
+"""The head of implicit quantile networks (IQN): Dabney et al. (arXiv 1806.06923), section 3 and equation 4."""
 
 import math
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
 
 @dataclass(frozen=True)
 class ImplicitQuantiles:
-    """The return's quantiles after each action of a Discrete space, at any fractions; :class:`ImplicitQuantileValues`.
+    """Quantiles of the return of each discrete action at any fractions, :class:`ImplicitQuantileValues`.
 
     Args:
-        num_quantiles: drawn for the value of an action.
-        num_action_quantiles: drawn to choose an action.
-        num_cosines: that a fraction is embedded by.
+        num_quantiles: number of fractions drawn for the value of an action.
+        num_action_quantiles: number of fractions drawn to choose an action.
+        num_cosines: number of cosine features that embed a fraction.
         kappa: threshold of the quantile Huber loss.
-        risk: what actions are chosen by.
+        risk: risk measure by which actions are chosen.
         hidden_sizes: units of the layers between the product of features and embedding, and the quantiles.
     """
 
@@ -40,7 +40,7 @@ class ImplicitQuantiles:
     hidden_sizes: Sequence[int] = ()
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         hidden = actor.hidden_layers(features, self.hidden_sizes) if self.hidden_sizes else None
         numbers = numbers_of_actions(hidden.output_size if hidden else features, 1, actor)
         output = getattr(numbers, "layer", None)
@@ -50,7 +50,7 @@ class ImplicitQuantiles:
 
 
 class _Quantiles(UsesGenerator):
-    """A :class:`~pytorchrl.agent.actors.outputs.values.implicit_quantile.QuantileFunction` of any layers."""
+    """A :class:`~pytorchrl.agent.actors.outputs.values.implicit_quantile.QuantileFunction` with any output layers."""
 
     midpoints: Tensor
     _frequencies: Tensor
@@ -85,12 +85,12 @@ class _Quantiles(UsesGenerator):
         return self.quantiles(features, fractions).mean(2)
 
     def _embedded(self, fractions: Tensor) -> Tensor:
-        """(N, F)."""
+        """Embed fractions (N,) as (N, F)."""
         return torch.relu_(linear(self.embedding, torch.cos(fractions.unsqueeze(1) * self._frequencies)))
 
 
 class _LinearQuantiles(_Quantiles):
-    """Quantiles of one linear layer behind the product: no product (B, N, F) is made.
+    """Quantiles by a single linear output layer, computed without the product (B, N, F).
 
     For 128 rows, 64 fractions and 256 features, values and their gradients take a twentieth of the time.
     """
@@ -106,6 +106,6 @@ class _LinearQuantiles(_Quantiles):
         return F.linear(features * self._embedded(fractions).mean(0), *self._output())
 
     def _output(self) -> tuple[Tensor, Tensor]:
-        """Weights (n, F) and bias (n,) of the linear layer."""
+        """Return weights (n, F) and bias (n,) of the linear layer."""
         layer: nn.Linear | NoisyLinear = self.numbers.layer
         return layer.drawn_weights() if isinstance(layer, NoisyLinear) else (layer.weight, layer.bias)

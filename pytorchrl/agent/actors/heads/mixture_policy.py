@@ -1,4 +1,4 @@
-"""The head that makes mixtures of normals of the actions of a Box."""
+"""The head of Gaussian mixture policies over a Box."""
 
 import math
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from storages.component.hyper_parameters import Count
 
 @dataclass(frozen=True)
 class MixturePolicy(DistributionHead):
-    """Several normals over the actions of a Box, each with a probability; all numbers from the features.
+    """A Gaussian mixture policy over a Box; all its parameters depend on the features.
 
-    Bishop, "Mixture density networks" (1994): for data in which several actions are right and their mean is not, as
-    where experts pass an obstacle on either side. Entropies and divergences are the upper bounds of
+    Bishop, "Mixture density networks" (1994): for multimodal data, in which the mean of good actions may be a bad one,
+    as where experts pass an obstacle on either side. Entropies and divergences are the upper bounds of
     :class:`~pytorchrl.agent.actors.outputs.GaussianMixture`.
 
     Args:
-        num_components: how many normals.
-        bounded_mean: let means lie within the bounds of the Box, by a tanh. Standard deviations are then shares of half
+        num_components: number of Gaussians.
+        bounded_mean: keep means within the bounds of the Box by a tanh. Standard deviations are then in units of half
             the range.
-        initial_log_std: logarithm of the standard deviations at first, about; None takes the actor's.
-        smallest_log_std: lower bound of that logarithm, without which a normal collapses onto an action that data
-            repeats, as where actions lie at a bound.
+        initial_log_std: approximate initial logarithm of the standard deviations; None takes the actor's.
+        smallest_log_std: lower bound of that logarithm, without which a component collapses onto an action that is
+            repeated in the data, such as a bound.
     """
 
     num_components: Count = 5
@@ -42,11 +42,11 @@ class MixturePolicy(DistributionHead):
         return self.bounded_mean
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a :class:`GaussianMixture`."""
+        """Return the module from (N, features) to a :class:`GaussianMixture`."""
         shape = (bounded_box_of if self.bounded_mean else box_of)(actor, self).shape or (1,)
         size = math.prod(shape)
         initial = actor.initial_log_std if self.initial_log_std is None else self.initial_log_std
-        # Unlike the layers of other policies not a small one, so that the components differ from the first.
+        # Without the small gain of other policies' layers, so that the components differ from the beginning.
         layer = actor.linear(features, self.num_components * (1 + 2 * size))
         return _Mixture(self, layer, (size,) if self.bounded_mean else shape, initial)
 

@@ -1,4 +1,4 @@
-"""Heads that act: distributions of actions, and single actions."""
+"""Heads of policies: the default distribution of an action space, and deterministic actions."""
 
 import math
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ from storages.component.hyper_parameters import Positive
 
 @dataclass(frozen=True)
 class Policy(DistributionHead):
-    """The distribution that suits an action space; a normal without bounds for a Box.
+    """The default distribution of an action space; an unbounded Gaussian for a Box.
 
     Args:
-        gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
+        gain: of the layer's orthogonal initialisation; small, so that initial distributions hardly depend on the state.
     """
 
     gain: Positive = 0.01
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to a distribution."""
+        """Return the module from (N, features) to a distribution."""
         space = actor.action_space
         module: CategoricalLayer | _MultiCategorical | _Bernoulli
         match space:
@@ -52,18 +52,18 @@ class Policy(DistributionHead):
 
 @dataclass(frozen=True)
 class DeterministicPolicy:
-    """One action in (-1, 1).
+    """A deterministic policy with actions in (-scale, scale).
 
     Args:
         scale: actions lie in (-scale, scale).
-        squash: by a tanh; False leaves the numbers that it would be taken of.
+        squash: by a tanh; False leaves actions unbounded.
     """
 
     scale: float = 1.0
     squash: bool = True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to (N, A)."""
+        """Return the module from (N, features) to (N, A)."""
         layer = actor.linear(features, math.prod(box_of(actor, self).shape or (1,)))
         return DeterministicLayer(layer, self.scale, self.squash)
 
@@ -80,7 +80,7 @@ class CategoricalLayer(QuickModule):
         self.layer = layer
 
     def forward(self, features: Tensor) -> Categorical:
-        """(N, features) to a distribution."""
+        """Map (N, features) to a distribution."""
         return Categorical(linear(self.layer, features))
 
 
@@ -106,7 +106,7 @@ class DeterministicLayer(QuickModule):
     """The module of :class:`DeterministicPolicy`: one linear layer.
 
     Args:
-        layer: from features to a number for each part of an action.
+        layer: from features to the components of an action.
         scale: as of ``DeterministicPolicy``.
         squash: as of ``DeterministicPolicy``.
     """

@@ -1,4 +1,4 @@
-"""The head of values that are quadratic in the action."""
+"""The head of Q-functions that are quadratic in the action."""
 
 import math
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from pytorchrl.agent.actors.outputs import QuadraticValues
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Q(s, .) over the actions of a bounded Box, :class:`QuadraticValues`; noisy layers where the user wants them.
+    """Q(s, .) over a bounded Box, quadratic in the action, :class:`QuadraticValues`; its layers may be noisy.
 
-    Gu et al., "Continuous Deep Q-Learning with Model-based Acceleration" (arXiv 1603.00748), section 4. A state's
-    value and its advantages are apart with ``dueling`` or not; with it, each of the two has a hidden layer.
+    Gu et al., "Continuous Deep Q-Learning with Model-based Acceleration" (NAF, arXiv 1603.00748), section 4. With
+    ``dueling``, state value and advantages have a hidden layer each.
 
     Args:
-        squash: let peaks lie within the bounds, by a tanh; False has peaks anywhere, and clips actions.
-        huber_threshold: error from which on the loss is linear; None for squares everywhere.
-        min_log_diagonal: what the logarithms of the diagonal of L stay above, so that values always depend on the
-            action; None for no such bound. Once they do not, no gradient reaches the peak and the diagonal.
+        squash: keep the maximising actions within the bounds by a tanh; False leaves them unbounded, and clips actions.
+        huber_threshold: error from which on the Huber loss is linear; None for the squared error.
+        min_log_diagonal: lower bound of the logarithms of L's diagonal, so that values always depend on the action;
+            None for no bound. Without that dependence, no gradient reaches the peak and the diagonal.
     """
 
     squash: bool = False
@@ -33,7 +33,7 @@ class Quadratic:
     min_log_diagonal: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         assert isinstance(actor.action_space, spaces.Box)
         size = math.prod(actor.action_space.shape or (1,))
         numbers = 1, size + size * (size + 1) // 2
@@ -53,7 +53,7 @@ class _OneLayer(QuickModule):
 
 
 class _SeparateStreams(QuickModule):
-    """A hidden layer for each of several groups of numbers, which come out side by side."""
+    """A hidden layer for each of several groups of outputs, which are concatenated."""
 
     def __init__(self, features: int, numbers: tuple[int, ...], actor: Actor) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _SeparateStreams(QuickModule):
 
 
 class _Quadratic(QuickModule):
-    """Numbers in the order V, peak, logarithms of L's diagonal, what lies below it row by row."""
+    """Outputs in the order V, peak, logarithms of L's diagonal, entries below it row by row."""
 
     places: Tensor
 

@@ -1,12 +1,12 @@
-"""Bounds of what layers make, through which gradients pass."""
+"""Smooth lower bounds of layers' outputs."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
 
 def above(bound: float | None, numbers: Tensor) -> Tensor:
-    """Numbers that stay above a bound, of any shape; unchanged where it is None.
+    """Bound numbers of any shape from below by a softplus; return them unchanged where the bound is None.
 
-    Smoothly, since what a clamp cuts off has no gradient that could raise it again.
+    Unlike a clamp, it has a gradient below the bound, too.
     """
     return numbers if bound is None else bound + F.softplus(numbers - bound)

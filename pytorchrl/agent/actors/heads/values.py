@@ -1,4 +1,4 @@
-"""Heads that value: a state, one action, or each action of a Discrete space."""
+"""Heads of value functions: of a state, of one action, or of each action of a Discrete space."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class StateValue:
     gain: float | None = 1.0
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features) to (N, 1)."""
+        """Return the module from (N, features) to (N, 1)."""
         module = NumbersLayer(actor.linear(features, 1))
         if self.gain is not None:
             orthogonal(module.layer, self.gain)
@@ -44,30 +44,30 @@ class ActionValue:
     """Q(s, a) of one action, a :class:`ScalarValue`; for networks that take actions.
 
     Args:
-        huber_threshold: error from which on the loss is linear; None for squares everywhere.
+        huber_threshold: error from which on the Huber loss is linear; None for the squared error.
     """
 
     huber_threshold: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         return ActionValueLayer(actor.linear(features, 1), self.huber_threshold)
 
 
 @dataclass(frozen=True)
 class ActionQuantiles:
-    """The return's distribution after one action, a :class:`QuantileValue`; for networks that take actions.
+    """Quantiles of the return of one action, a :class:`QuantileValue`; for networks that take actions.
 
     Args:
-        number: of quantiles.
-        kappa: of the quantile Huber loss.
+        number: number of quantiles.
+        kappa: threshold of the quantile Huber loss.
     """
 
     number: int
     kappa: float = 1.0
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         return _ActionQuantiles(actor.linear(features, self.number), self.number, self.kappa)
 
 
@@ -76,43 +76,43 @@ class Values:
     """Q(s, .) of each action of a Discrete space, :class:`ScalarValues`.
 
     Args:
-        huber_threshold: error from which on the loss is linear; None for squares everywhere.
-        rescaling: eps of the scale on which values are learnt, that of :class:`RescaledValues`; None for none.
+        huber_threshold: error from which on the Huber loss is linear; None for the squared error.
+        rescaling: eps of the value rescaling of :class:`RescaledValues`; None for none.
     """
 
     huber_threshold: float | None = 1.0
     rescaling: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         return ActionValuesLayer(numbers_of_actions(features, 1, actor), self.huber_threshold, self.rescaling)
 
 
 @dataclass(frozen=True)
 class QuantileReturns:
-    """The return's distribution after each action of a Discrete space, by its quantiles; :class:`QuantileValues`.
+    """Quantiles of the return of each action of a Discrete space, :class:`QuantileValues`.
 
     Args:
-        number: of quantiles.
-        kappa: of the quantile Huber loss.
+        number: number of quantiles.
+        kappa: threshold of the quantile Huber loss.
     """
 
     number: int
     kappa: float = 1.0
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         return _QuantileReturns(numbers_of_actions(features, self.number, actor), self.number, self.kappa)
 
 
 @dataclass(frozen=True)
 class CategoricalReturns:
-    """The return's distribution after each action of a Discrete space, over fixed atoms; :class:`CategoricalValues`.
+    """Categorical return distribution of each action of a Discrete space, :class:`CategoricalValues`.
 
     Args:
-        atoms: their number.
-        low: the smallest.
-        high: the largest.
+        atoms: number of atoms.
+        low: smallest atom.
+        high: largest atom.
     """
 
     atoms: int
@@ -120,21 +120,21 @@ class CategoricalReturns:
     high: float
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """The module, from (N, features)."""
+        """Return the module from features (N, features) to the output."""
         support = torch.linspace(self.low, self.high, self.atoms, device=actor.device)
         return _CategoricalReturns(numbers_of_actions(features, self.atoms, actor), support)
 
 
 class DuelingStreams(QuickModule):
-    """Numbers for each action as those of the state plus advantages, whose mean over the actions is taken off.
+    """Dueling streams: state value plus advantages, less their mean over the actions.
 
     Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning" (arXiv 1511.06581), equation 9.
 
     Args:
-        features: in.
-        actions: how many.
-        numbers: for each action.
-        actor: makes the layers, and says how many units each stream has.
+        features: number of inputs.
+        actions: number of actions.
+        numbers: outputs for each action.
+        actor: makes the layers, and defines the units of each stream.
     """
 
     def __init__(self, features: int, actions: int, numbers: int, actor: Actor) -> None:
@@ -153,9 +153,9 @@ class DuelingStreams(QuickModule):
 
 
 def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
-    """The layers of a head with so many numbers for each action, (N, features) to (N, actions * numbers).
+    """Make the output layers of a head for discrete actions, (N, features) to (N, actions * numbers).
 
-    They are dueling streams and noisy where the user wants it. The action space is Discrete.
+    They are dueling streams, and noisy, where the user wants it. The action space must be Discrete.
     """
     assert isinstance(actor.action_space, spaces.Discrete)
     actions = int(actor.action_space.n)
@@ -165,7 +165,7 @@ def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
 
 
 class NumbersLayer(QuickModule):
-    """Numbers that are no more than one linear layer of the features, as the module of :class:`StateValue`.
+    """One linear layer of the features, such as the module of :class:`StateValue`.
 
     Args:
         layer: from features to numbers.

@@ -1,1 +1,1 @@
-"""Layers that networks are made of, and what is done to their inputs and weights."""
+"""Layers of networks, initialisation of weights, and normalisation of observations."""

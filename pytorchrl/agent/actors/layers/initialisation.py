@@ -1,4 +1,4 @@
-"""How weights begin."""
+"""Initialisation of weights."""
 
 from typing import Literal, TypeAlias
 
@@ -10,7 +10,7 @@ Initialisation: TypeAlias = Literal["orthogonal", "uniform"]
 
 
 def orthogonal(layer: nn.Module, gain: float) -> None:
-    """Orthogonal weights of a gain, no bias; of a noisy layer, in the mean."""
+    """Initialise weights as orthogonal with a gain, and biases with 0; of a noisy layer, their means."""
     assert isinstance(layer, nn.Linear | nn.Conv2d | NoisyLinear)
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:

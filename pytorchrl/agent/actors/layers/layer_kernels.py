@@ -1,7 +1,7 @@
-"""Compiled code of fully connected layers: tangents, activations behind a bias, and whole layers for a few rows.
+"""Compiled kernels of fully connected layers: tanh, activation after a bias, and whole layers for a few rows.
 
-All of it is in one file, because a kernel is compiled anew where its own file has changed. Addresses are those of
-contiguous float32 numbers.
+All of them are in one file, because numba's cache compiles a kernel again only if the kernel's own file has changed.
+Addresses are those of contiguous float32 arrays.
 """
 
 from typing import Any
@@ -16,17 +16,17 @@ from storages.core.kernels.memory import pointer
 RELU, TANGENT = 0, 1
 """Activations."""
 
-# The quotient's relative error, 2.1e-8 at most for inputs up to 9, was fitted to be as small as that of any such one.
-# Beyond, the tangent rounds to 1.
+# Minimax rational approximation of tanh, of a relative error of at most 2.1e-8 for inputs up to 9. Beyond, tanh rounds
+# to 1.
 _LARGEST_INPUT = np.float32(9.0)
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 _P1, _P2, _P3, _P4 = map(np.float32, (0.13381013, 0.0034955740, 2.0608852e-05, 1.3354352e-08))
 _Q1, _Q2, _Q3, _Q4 = map(np.float32, (0.46714330, 0.025876928, 0.00032856117, 7.7764292e-07))
 
 _LANES = 16
-"""Rows that a processor computes at a time, if it can."""
+"""Rows that a CPU with 512-bit vectors computes at a time."""
 _BLOCK = 4
-"""Inputs and outputs of a layer that are read once for each other."""
+"""Inputs and outputs of a block of the matrix product, whose numbers are loaded once."""
 
 
 @inlined_kernel
@@ -47,7 +47,7 @@ def _rectified(x: Any) -> Any:
 
 @arithmetic_kernel(nogil=True)
 def replace_by_tangents(address: int, count: int) -> None:
-    """Replace numbers from an address on by their hyperbolic tangents."""
+    """Apply tanh in place to ``count`` numbers at an address."""
     numbers = carray(pointer(address), count, np.float32)
     for position in range(count):
         numbers[position] = _tangent(numbers[position])
@@ -55,10 +55,10 @@ def replace_by_tangents(address: int, count: int) -> None:
 
 @arithmetic_kernel(nogil=True)
 def add_bias_and_activate(address: int, bias_at: int, groups: int, rows: int, columns: int, activation: int) -> None:
-    """Add biases to numbers (groups, rows, columns) from an address on, and take an activation of the sums.
+    """Add biases to numbers (groups, rows, columns) at an address, and apply the activation, in place.
 
     Args:
-        address: of the numbers, which are replaced.
+        address: of the numbers, which are overwritten.
         bias_at: address of (groups, columns), a bias for the rows of each group.
         groups: of rows.
         rows: of each group.
@@ -81,10 +81,10 @@ def add_bias_and_activate(address: int, bias_at: int, groups: int, rows: int, co
 def slope_below_one_output(
     slope_at: int, weight_at: int, units_at: int, result_at: int, rows: int, columns: int, activation: int
 ) -> None:
-    """Write the derivative of a loss by the inputs of the activations below a layer of one output.
+    """Write the gradient of a loss with respect to the pre-activations below a layer with one output.
 
     Args:
-        slope_at: address of (rows,), the derivative by the output.
+        slope_at: address of (rows,), the gradient with respect to the output.
         weight_at: address of (columns,), the weights of the layer.
         units_at: address of (rows, columns), the activations.
         result_at: address of (rows, columns), which are written.
@@ -103,7 +103,7 @@ def slope_below_one_output(
                 result[row, column] = slope[row] * weight[column] * (_ONE - unit * unit)
         else:
             for column in range(columns):
-                # Computed in any case, so that several columns are at a time.
+                # Computed unconditionally, so that the loop is vectorised.
                 product = slope[row] * weight[column]
                 result[row, column] = _ZERO if units[row, column] <= _ZERO else product
 
@@ -112,7 +112,7 @@ def slope_below_one_output(
 def apply_layer(
     weight_at: int, bias_at: int, features_at: int, outputs_at: int, rows: int, inputs: int, outputs: int
 ) -> None:
-    """Write (rows, outputs), by weights (outputs, inputs) and biases (outputs,), of features (rows, inputs)."""
+    """Write the outputs (rows, outputs) of a linear layer of weights (outputs, inputs) for features (rows, inputs)."""
     weight = carray(pointer(weight_at), (outputs, inputs), np.float32)
     bias = carray(pointer(bias_at), outputs, np.float32)
     features = carray(pointer(features_at), (rows, inputs), np.float32)
@@ -129,7 +129,7 @@ def apply_layer(
 def apply_layers_by_rows(
     layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
 ) -> None:
-    """Several layers, each followed by the activation, row after row.
+    """Apply several layers, each followed by the activation, one row at a time.
 
     Args:
         layers: (layers, 4): addresses of weight and bias, inputs and outputs of each.
@@ -163,7 +163,7 @@ def apply_layers_by_rows(
 def apply_layers_by_columns(
     layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
 ) -> None:
-    """As :func:`apply_layers_by_rows`, all rows of a unit at a time."""
+    """As :func:`apply_layers_by_rows`, but one unit at a time, for all rows."""
     widest = max(layers[:, 2].max(), layers[:, 3].max())
     inputs, outputs = layers[0, 2], layers[-1, 3]
     features = carray(pointer(features_at), (rows, inputs), np.float32)
@@ -173,7 +173,7 @@ def apply_layers_by_columns(
     for position in range(inputs):
         for row in range(rows):
             below[position, row] = features[row, position]
-        # What is not there could be numbers so small that computing with them is slow.
+        # Uninitialised memory could hold denormal numbers, which are slow to compute with.
         below[position, rows:] = _ZERO
     for layer in range(len(layers)):
         width, height = layers[layer, 2], layers[layer, 3]
@@ -201,7 +201,7 @@ def _activate(units: NDArray[np.float32], count: int, activation: int) -> None:
 
 @arithmetic_kernel(nogil=False)
 def _add_products(weight: NDArray[np.float32], below: NDArray[np.float32], above: NDArray[np.float32]) -> None:
-    """``above[:outputs] += weight @ below[:inputs]``, in blocks whose numbers are read once."""
+    """Compute ``above[:outputs] += weight @ below[:inputs]``, in blocks whose numbers are loaded once."""
     outputs, inputs = weight.shape
     rows = below.shape[1]
     whole_outputs, whole_inputs = outputs // _BLOCK * _BLOCK, inputs // _BLOCK * _BLOCK

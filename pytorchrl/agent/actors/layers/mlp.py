@@ -1,4 +1,4 @@
-"""Fully connected layers, with what may stand between them: noise, dropout, normalisation."""
+"""Fully connected layers with optional noise, dropout and normalisation."""
 
 import itertools
 import math
@@ -18,23 +18,23 @@ from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]
-"""Those whose slope follows from their output."""
+"""Activations whose derivative is a function of their output."""
 
-# In place where torch can: the layers' outputs are needed by nothing else, and a second array of their size costs 4% of
-# an update of TD3.
+# In place where torch can: nothing else needs the layers' outputs, and a second array of their size costs 4% of an
+# update of TD3.
 _ACTIVATIONS = {"relu": torch.relu_, "tanh": tanh_, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
 
 _RENORM_MOMENTUM = 0.01
 _LARGEST_SCALE, _LARGEST_SHIFT = 3.0, 5.0
-"""Of a batch's correction to the running statistics: r_max and d_max of the paper."""
+"""Limits of the correction to the running statistics: r_max and d_max of the paper."""
 
 
 class Dropout(UsesGenerator):
-    """Zeros in the place of some features, the others scaled up by as much; nothing in evaluation, nor in acting.
+    """Dropout that draws from a given generator; inactive in evaluation and in acting.
 
     Args:
         probability: of a zero.
-        generator: of the choice, on the device of the features; None for torch's default one.
+        generator: random generator on the device of the features; None for torch's default one.
 
     Raises:
         ValueError: the probability does not lie in [0, 1).
@@ -48,14 +48,14 @@ class Dropout(UsesGenerator):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, n) to (B, n)."""
-        # Acting is in inference mode, which updates never are.
+        # Networks act in inference mode, in which there are no updates.
         if not self.training or not self.probability or torch.is_inference_mode_enabled():
             return features
         kept = 1 - self.probability
         return features * torch.empty_like(features).bernoulli_(kept, generator=self.generator).div_(kept)
 
     def extra_repr(self) -> str:
-        """What torch shows of the layer."""
+        """Return what torch shows of the layer."""
         return f"probability={self.probability}"
 
 
@@ -64,10 +64,10 @@ class LayerNorm(QuickModule, nn.LayerNorm):
 
 
 class BatchNorm(QuickModule, nn.BatchNorm1d):
-    """torch's batch normalisation, by the statistics of a batch only where gradients are computed.
+    """torch's batch normalisation, by batch statistics only where gradients are computed.
 
-    Without gradients (acting, which may have one row, and the values of target networks) as in evaluation: by the
-    running statistics, which are buffers and do not change.
+    Without gradients (in acting, perhaps on one row, and in target networks), it uses the running statistics, as in
+    evaluation, and does not update them.
     """
 
     def forward(self, features: Tensor) -> Tensor:
@@ -78,15 +78,15 @@ class BatchNorm(QuickModule, nn.BatchNorm1d):
 
 
 class BatchRenorm(BatchNorm):
-    """Batch normalisation that comes to use the running statistics of training, too.
+    """Batch renormalisation: batch normalisation corrected towards the running statistics, in training too.
 
     Ioffe, "Batch Renormalization" (arXiv 1702.03275), algorithm 1. After a warm-up, the statistics of a batch are
-    corrected to the running ones as far as those lie within limits of it; gradients are those of the batch's. As in
-    :class:`BatchNorm`, there are no batches where no gradients are computed.
+    corrected to the running ones within the limits r_max and d_max; gradients flow through the batch statistics only.
+    As in :class:`BatchNorm`, the running statistics are used where no gradients are computed.
 
     Args:
-        size: features.
-        warmup: batches in training before, which are normalised by their statistics alone.
+        size: number of features.
+        warmup: number of first training batches that are normalised without the correction.
     """
 
     def __init__(self, size: int, warmup: int) -> None:
@@ -102,7 +102,7 @@ class BatchRenorm(BatchNorm):
         assert variance is not None
         assert batches is not None
         with torch.no_grad():
-            # By tensors, so that nothing waits for the device: limits of 1 and 0 correct nothing.
+            # Tensors, not floats, to avoid a device synchronisation; limits of 1 and 0 disable the correction.
             is_warm = batches >= self._warmup
             largest_scale = is_warm * (_LARGEST_SCALE - 1) + 1
             largest_shift = is_warm * _LARGEST_SHIFT
@@ -119,7 +119,7 @@ class BatchRenorm(BatchNorm):
 
 
 class Layers(TypedDict, total=False):
-    """What may stand between fully connected layers, as for :class:`MLP`."""
+    """Settings of fully connected layers, as for :class:`MLP`."""
 
     layer_norm: bool
     batch_norm: bool
@@ -133,20 +133,21 @@ class Layers(TypedDict, total=False):
 class MLP(QuickModule):
     """Fully connected layers, each followed by dropout, normalisation and the activation.
 
-    That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034). Batches are renormalised as they
-    go into the first layer, and as they come out of each activation (Bhatt et al., "CrossQ", arXiv 1902.05605).
+    That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034). Batch
+    renormalisation, if any, is applied to the input and after each activation (Bhatt et al., "CrossQ", arXiv
+    1902.05605).
 
     Args:
         input_size: features in.
-        hidden_sizes: features out of each layer; none makes the identity.
-        activation: what ends each layer.
+        hidden_sizes: units of each layer; none makes the identity.
+        activation: of each layer.
         initialisation: "orthogonal" with the activation's gain and no bias, or torch's "uniform" within 1/sqrt(inputs).
-        layer_norm: normalise the features of each row.
-        batch_norm: normalise each feature over the rows; see :class:`BatchNorm`.
-        batch_renorm_warmup: of the renormalisation; see :class:`BatchRenorm`. None renormalises nothing.
-        dropout: probability of a feature to be zero in training.
-        noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.layers.noisy_linear.NoisyLinear`.
-        noisy_sigma: size of their noise at first.
+        layer_norm: layer normalisation.
+        batch_norm: batch normalisation; see :class:`BatchNorm`.
+        batch_renorm_warmup: warm-up of batch renormalisation; see :class:`BatchRenorm`. None for no renormalisation.
+        dropout: probability with which a feature is dropped in training.
+        noisy: noisy weights; see :class:`~pytorchrl.agent.actors.layers.noisy_linear.NoisyLinear`.
+        noisy_sigma: initial scale of their noise.
         generator: of dropout and noise, on the device of the network; None for torch's default one.
 
     Raises:
@@ -198,7 +199,7 @@ class MLP(QuickModule):
 
     @property
     def plain_layers(self) -> list[nn.Linear] | None:
-        """The layers, where an activation of :data:`PlainActivation` follows each; None where anything else does."""
+        """The layers, if each is linear and followed only by a :data:`PlainActivation`; None otherwise."""
         is_plain = self._is_plain and self.activation in get_args(PlainActivation)
         layers = [layer for layer in self._layers if type(layer) is nn.Linear]
         return layers if is_plain and len(layers) == len(self._layers) else None

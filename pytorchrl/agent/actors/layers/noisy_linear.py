@@ -1,4 +1,4 @@
-"""Linear layers whose weights are noisy: exploration that depends on the state, of a size that is learnt."""
+"""Noisy linear layers: state-dependent exploration of a learnt scale."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
 _ROWS_WORTH_A_MATRIX = 16
-"""From so many rows on, one multiplication by a matrix of noisy weights takes less time than two by mean and noise."""
+"""Rows from which one product with noisy weights takes less time than two, with means and with noise."""
 
 
 class NoisyLinear(UsesGenerator):
@@ -22,7 +22,7 @@ class NoisyLinear(UsesGenerator):
         inputs: features in.
         outputs: features out.
         generator: of the noise, on the device of the layer; None for torch's default one.
-        sigma: size of the noise at first, of weights times the root of ``inputs`` (section 3.2).
+        sigma: initial scale of the noise: a weight's standard deviation is ``sigma / sqrt(inputs)`` (section 3.2).
     """
 
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator | None = None, sigma: float = 0.5) -> None:
@@ -50,7 +50,7 @@ class NoisyLinear(UsesGenerator):
         return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
 
     def drawn_weights(self) -> tuple[Tensor, Tensor]:
-        """Weights (outputs, inputs) and bias (outputs,) with the noise of one pass; their means in evaluation."""
+        """Return weights (outputs, inputs) and bias (outputs,) with newly drawn noise; their means in evaluation."""
         if not self.training:
             return self.weight, self.bias
         noise = self._noise()
@@ -59,11 +59,11 @@ class NoisyLinear(UsesGenerator):
         return weight, torch.addcmul(self.bias, self.bias_sigma, noise_out)
 
     def extra_repr(self) -> str:
-        """What torch shows of the layer."""
+        """Return what torch shows of the layer."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
     def _noise(self) -> Tensor:
-        """(inputs + outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
+        """Draw (inputs + outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
         weight = self.weight
         size = self.in_features + self.out_features
         drawn = torch.empty(size, dtype=weight.dtype, device=weight.device).normal_(generator=self.generator)
@@ -73,5 +73,5 @@ class NoisyLinear(UsesGenerator):
 def linear_layer(
     inputs: int, outputs: int, *, noisy: bool = False, generator: torch.Generator | None = None, sigma: float = 0.5
 ) -> nn.Linear | NoisyLinear:
-    """A linear layer, with or without noise; ``generator`` draws the noise, whose size at first is ``sigma``."""
+    """Make a linear layer, noisy or not; ``generator`` draws the noise, whose initial scale is ``sigma``."""
     return NoisyLinear(inputs, outputs, generator, sigma) if noisy else nn.Linear(inputs, outputs)

@@ -1,4 +1,4 @@
-"""Observations on a common scale: minus their running mean, divided by their running standard deviation."""
+"""Observation normalisation by the running mean and standard deviation."""
 
 from typing import Any, TypeAlias
 
@@ -14,11 +14,11 @@ _LARGEST = 10.0
 _EPSILON = 1e-8
 
 Moments: TypeAlias = tuple[Any, Any, Any]
-"""Of tensors or arrays: how many there are, their mean, and the sum of their squared distances from it."""
+"""Count, mean, and sum of squared deviations from the mean, of tensors or arrays."""
 
 
 def add_to_moments(moments: Moments, values: Any) -> Moments:
-    """The moments with the values (B, *shape) counted in.
+    """Return the moments updated with the values (B, *shape).
 
     Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
@@ -32,11 +32,11 @@ def add_to_moments(moments: Moments, values: Any) -> Moments:
 
 
 class RunningNormalization(QuickModule):
-    """The running mean and variance of arrays, and the normalisation in use, which follows them when asked to.
+    """The running mean and variance of arrays, and a normalisation that is updated to them on request.
 
     Args:
         shape: of one array.
-        largest: normalised numbers lie within [-largest, largest].
+        largest: normalised numbers are clipped to [-largest, largest].
     """
 
     count: Tensor
@@ -56,7 +56,7 @@ class RunningNormalization(QuickModule):
 
     @torch.no_grad()
     def add(self, values: Tensor) -> None:
-        """Count values (B, *shape) in."""
+        """Update the running statistics with values (B, *shape)."""
         count, mean, squares = add_to_moments((self.count, self.mean, self.squares), values.double())
         self.count.copy_(count)
         self.mean.copy_(mean)
@@ -64,21 +64,21 @@ class RunningNormalization(QuickModule):
 
     @torch.no_grad()
     def use_newest(self) -> None:
-        """Normalise from now on with all values counted so far."""
+        """Normalise by the current running statistics from now on."""
         self.shift.copy_(self.mean)
         self.scale.copy_((self.squares / self.count + _EPSILON).rsqrt())
 
     def forward(self, values: Tensor) -> Tensor:
-        """(B, *shape)."""
+        """Normalise values (B, *shape)."""
         return ((values - self.shift) * self.scale).clamp(-self._largest, self._largest)
 
 
 class ObservationNormalization(QuickModule):
-    """A :class:`RunningNormalization` of each part of an observation that is made of real numbers.
+    """A :class:`RunningNormalization` of each part of an observation that has a floating-point dtype.
 
     Args:
         space: of one observation.
-        images: whether whole numbers of a Box, such as pixels, are normalised, too; without any, nothing is.
+        images: whether a Box of integers, such as pixels, is normalised, too; there may then be no part to normalise.
         largest: as of :class:`RunningNormalization`.
 
     Raises:
@@ -103,23 +103,23 @@ class ObservationNormalization(QuickModule):
         self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,), largest) for name in self._keys)
 
     def add(self, observation: Any) -> None:
-        """Count observations (B, *obs) in."""
+        """Update the running statistics with observations (B, *obs)."""
         for key, part in self._parts():
             part.add(observation[key] if self._is_dict else observation)
 
     @property
     def has_counted(self) -> bool:
-        """Whether any observation was counted in; waits for the device."""
+        """Whether there are any statistics; synchronises with the device."""
         return any(bool(part.count) for _, part in self._parts())
 
     def use_newest(self) -> None:
-        """Normalise from now on with all observations counted so far, if there are any."""
+        """Normalise by the current running statistics from now on, if there are any."""
         for _, part in self._parts():
             if part.count:
                 part.use_newest()
 
     def forward(self, observation: Any) -> Any:
-        """Observations (B, *obs), parts without real numbers as they are."""
+        """Normalise observations (B, *obs); parts without statistics are left as they are."""
         if not self._keys:
             return observation
         if not self._is_dict:
@@ -131,7 +131,7 @@ class ObservationNormalization(QuickModule):
 
 
 def normalised_space(space: gym.Space[Any], largest: float) -> gym.Space[Any]:
-    """The space of observations whose numbers and pixels were normalised to lie within [-largest, largest]."""
+    """Return the space of normalised observations, each Box within [-largest, largest]."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({name: normalised_space(part, largest) for name, part in space.spaces.items()})
     return spaces.Box(-largest, largest, space.shape, np.float32) if isinstance(space, spaces.Box) else space

@@ -1,7 +1,7 @@
-"""Layers for the few rows of acting, each several in one compiled call.
+"""Fast path of fully connected layers for few rows, as in acting: several layers in one compiled call.
 
-A product of small matrices takes torch less time than what it does around it: two layers of 64 units with tangents take
-8 microseconds for one observation, and 5 here; two of 256 with ReLUs take 10 and 8.
+With small matrices, torch's overhead takes longer than the product: two layers of 64 units with tanh take 8
+microseconds for one observation, and 5 here; two of 256 with ReLUs take 10 and 8.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ ACTIVATIONS = {"relu": RELU, "tanh": TANGENT}
 
 
 def linear(layer: nn.Module, features: Tensor) -> Tensor:
-    """``layer(features)``, (B, inputs) to (B, outputs); that of ``nn.Linear`` without a module's detour."""
+    """Compute ``layer(features)``, (B, inputs) to (B, outputs), of ``nn.Linear`` without a module's call overhead."""
     if type(layer) is not nn.Linear:
         output: Tensor = layer(features)
         return output
@@ -46,13 +46,13 @@ def linear(layer: nn.Module, features: Tensor) -> Tensor:
         and not is_recorded()
         and features.shape[0] >= _MANY_ROWS
     ):
-        # Gradients have the layout of what they are of, and of so few columns they take half of the time by rows.
+        # The gradient has the weight's layout, and for so few inputs it takes half of the time when transposed.
         return torch.addmm(bias, features, weight.t().contiguous())
     return F.linear(features, weight, bias)
 
 
 def _small_product(weight: Tensor, bias: Tensor | None, features: Tensor) -> Tensor | None:
-    """As ``F.linear``, in inference mode; None where torch is to compute it."""
+    """Compute ``F.linear`` by a kernel, in inference mode; return None where torch has to compute it."""
     if is_recorded() or features.dim() != 2 or bias is None:
         return None
     (rows, width), (outputs, inputs) = features.shape, weight.shape
@@ -65,9 +65,9 @@ def _small_product(weight: Tensor, bias: Tensor | None, features: Tensor) -> Ten
 
 
 def _large_product(weight: Tensor, bias: Tensor | None, features: Tensor) -> Tensor | None:
-    """As ``F.linear``, of weights that do not fit a processor's cache; None where torch's order is the quicker one.
+    """Compute ``F.linear`` of weights that do not fit the CPU's cache; return None where torch's order is faster.
 
-    Of the processors measured, one with AVX-512 takes two thirds of the time so, and one without it twice the time.
+    Of the CPUs measured, one with AVX-512 takes two thirds of torch's time, and one without it twice as long.
     """
     if is_recorded() or features.dim() != 2 or bias is None or not features.is_cpu:
         return None
@@ -78,10 +78,10 @@ def _large_product(weight: Tensor, bias: Tensor | None, features: Tensor) -> Ten
 
 
 class QuickLayers:
-    """Fully connected layers, each followed by an activation, where there are no gradients and few rows.
+    """Fully connected layers, each followed by an activation, without gradients and for few rows.
 
     Args:
-        layers: one at least.
+        layers: at least one.
         activation: of all of them, a key of :data:`ACTIVATIONS`.
     """
 
@@ -89,14 +89,14 @@ class QuickLayers:
         self._layers, self._activation = layers, ACTIVATIONS[activation]
         weights = max(1, sum(layer.in_features * layer.out_features for layer in layers))
         self._by_rows = range(1, min(_MOST_ROWS, _MOST_PRODUCTS_BY_ROWS // weights) + 1)
-        """How many are computed one after the other."""
+        """Numbers of rows that are computed one row at a time."""
         self._by_columns = range(_LEAST_COLUMNS, min(_MOST_COLUMNS, _MOST_PRODUCTS_BY_COLUMNS // weights) + 1)
-        """How many are computed together, unit after unit; more are left to torch."""
+        """Numbers of rows that are computed together, unit by unit; more are left to torch."""
         self._laid_out = _LaidOut([], None)
 
     def __call__(self, features: Tensor) -> Tensor | None:
-        """(N, inputs) to (N, outputs) in inference mode; None where torch is to compute it."""
-        # Of what is recorded, even the number of rows is not one yet.
+        """Map (N, inputs) to (N, outputs) in inference mode; return None where torch has to compute it."""
+        # In tracing, even the number of rows may be symbolic.
         if not torch.is_inference_mode_enabled() or is_recorded() or features.dim() != 2:
             return None
         rows, inputs = features.shape
@@ -116,7 +116,7 @@ class QuickLayers:
         return outputs
 
     def _layout(self) -> "_LaidOut":
-        """That of the layers now: parameters may have moved since the last call, or others have taken their place."""
+        """Return the current addresses of the parameters, which may have been moved or replaced since the last call."""
         parameters = [each for layer in self._layers for each in layer._parameters.values() if each is not None]
         places = [fact for each in parameters for fact in (each.data_ptr(), each.numel(), each.is_contiguous())]
         laid_out = self._laid_out
@@ -139,12 +139,12 @@ class QuickLayers:
 
 
 class _LaidOut(NamedTuple):
-    """Where the parameters of layers lie."""
+    """Addresses of the parameters of layers."""
 
     places: list[int]
-    """Address, size and whether it has no gaps, of each parameter that there is."""
+    """Address, size and contiguity of each parameter."""
     table: NDArray[np.int64] | None
-    """As the kernels take layers; None where they are none of theirs."""
+    """The layers as the kernels take them; None where the kernels cannot compute them."""
 
 
 _FEW_INPUTS, _MANY_ROWS = 32, 1_024
@@ -153,4 +153,4 @@ _READS_LARGE_ONCE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 _MANY_WEIGHTS, _LEAST_ROWS_OF_LARGE, _MOST_ROWS_OF_LARGE = 1_000_000, 8, 32
 _MOST_ROWS, _MOST_PRODUCTS_BY_ROWS = 16, 72_000
 _LEAST_COLUMNS, _MOST_COLUMNS, _MOST_PRODUCTS_BY_COLUMNS = 32, 64, 400_000
-"""Beyond which torch takes less time, as measured with two layers of 32 to 256 units."""
+"""Limits beyond which torch takes less time, as measured with two layers of 32 to 256 units."""

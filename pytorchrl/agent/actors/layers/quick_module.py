@@ -1,8 +1,8 @@
-"""Modules that cost little to call.
+"""Modules with little call overhead.
 
-In networks as small as those of reinforcement learning, what torch's modules do around their operations (looking for
-hooks in nine places, looking every submodule up in three dictionaries) takes more time than the operations: 11 of 20
-microseconds where a Q-function of two layers chooses an action.
+In networks as small as those of reinforcement learning, the overhead of torch's modules (looking for hooks in nine
+places, looking every submodule up in three dictionaries) takes more time than their operations: 11 of 20 microseconds
+where a Q-function of two layers chooses an action.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 
 class QuickModule(nn.Module):
-    """A module whose submodules are plain attributes too, and which is called without a detour unless it has hooks."""
+    """A module with submodules as plain attributes too, whose ``forward`` is called directly unless it has hooks."""
 
     def __call__(self, *args: Any) -> Any:
-        """What :meth:`forward` says, and what hooks make of it."""
+        """Call :meth:`forward`, with hooks if there are any."""
         if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
             return super().__call__(*args)
         return self.forward(*args)
@@ -32,7 +32,7 @@ class QuickModule(nn.Module):
 
 
 def hooks_of(network: nn.Module) -> list[Mapping[int, Any]]:
-    """The hooks of all quick modules of a network, in mappings that also show those registered later."""
+    """Return the hook mappings of all quick modules of a network, which also show hooks registered later."""
     modules = [module for module in network.modules() if isinstance(module, QuickModule)]
     return [
         hooks
@@ -42,23 +42,23 @@ def hooks_of(network: nn.Module) -> list[Mapping[int, Any]]:
 
 
 def is_recorded() -> bool:
-    """Whether operations are written down to be run later, with other numbers and another number of rows."""
+    """Whether torch is tracing or compiling, to run the operations later with other data and numbers of rows."""
     is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     return is_tracing or torch.compiler.is_compiling()
 
 
 def is_plain(numbers: Tensor) -> bool:
-    """Whether there are float32 numbers in order and without gaps at an address of this machine's memory."""
+    """Whether a tensor is float32, contiguous, and in CPU memory."""
     return numbers.dtype is torch.float32 and numbers.is_contiguous() and has_address(numbers)
 
 
 def are_for_kernels(*tensors: Tensor) -> bool:
-    """Whether kernels of one thread are quicker than torch, and take all of these, as :func:`is_plain` says."""
+    """Whether single-threaded kernels are faster than torch, and take all of these, as of :func:`is_plain`."""
     return torch.get_num_threads() <= MOST_THREADS and all(is_plain(each) for each in tensors)
 
 
 def has_address(numbers: Tensor) -> bool:
-    """Whether numbers are in this machine's memory, and not those of a device or of what torch transforms."""
+    """Whether a tensor is in CPU memory, rather than on a device or a wrapper of ``torch.func``."""
     if not (type(numbers) in (Tensor, nn.Parameter) and numbers.is_cpu):
         return False
     try:
@@ -69,4 +69,4 @@ def has_address(numbers: Tensor) -> bool:
 
 
 MOST_THREADS = 4
-"""torch shares the work among its threads, one of which takes six times as long as a kernel of tangents."""
+"""Up to so many threads of torch, a single-threaded kernel is faster: for tanh, one of them takes six times as long."""

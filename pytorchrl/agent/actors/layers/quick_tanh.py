@@ -1,8 +1,8 @@
-"""The hyperbolic tangent of features, several times as fast on a CPU as torch's.
+"""A tanh that is several times as fast on a CPU as torch's.
 
-torch's own is exact to half a unit in the last place, and takes longer than the product of matrices before it: 0.43 of
-1.02 ms for 2,048 rows of 64 features and their gradients. This one divides two polynomials, which a compiler computes
-for several numbers at a time, and takes 0.07 ms. It is exact to 4e-7 of the value, a few units in the last place.
+torch's own is exact to half a unit in the last place, and takes longer than the matrix product before it: 0.43 of 1.02
+ms for 2,048 rows of 64 features and their gradients. This one is a quotient of two polynomials, which the compiler
+vectorises, and takes 0.07 ms. Its relative error is at most 4e-7, a few units in the last place.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from pytorchrl.agent.actors.layers.layer_kernels import replace_by_tangents
 from pytorchrl.agent.actors.layers.quick_module import are_for_kernels, is_recorded
 
 _LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
-"""Of features; for fewer, torch's call is the shorter one."""
+"""Numbers of elements below which torch is faster."""
 
 
 def tanh_(features: Tensor) -> Tensor:
-    """Take the hyperbolic tangent in place, differentiable any number of times."""
+    """Apply tanh in place; differentiable any number of times."""
     if is_recorded() or features.numel() < _LEAST_NUMBERS or not are_for_kernels(features):
         return torch.tanh_(features)
     if not (features.requires_grad and torch.is_grad_enabled()):

@@ -1,4 +1,4 @@
-"""Modules that draw random numbers of a generator that something else saves."""
+"""Modules that draw random numbers from a generator that their owner saves."""
 
 import torch
 
@@ -6,7 +6,7 @@ from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 
 class UsesGenerator(QuickModule):
-    """A module that draws from a generator; a copy of the module, such as a target network, draws from the same one.
+    """A module that draws from a generator, which it shares with its target network.
 
     Args:
         generator: on the device of the module; None for torch's default one.

@@ -1,4 +1,4 @@
-"""A causal transformer: from tokens to features of each and of those before it."""
+"""A causal transformer: features of each token and of those before it."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,19 +9,19 @@ _INITIAL_STD = 0.02
 
 
 class CausalTransformer(nn.Module):
-    """Blocks of self-attention in which a token sees itself and those before it, alone.
+    """Blocks of causal self-attention: a token attends only to itself and to those before it.
 
-    Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2, 2019): normalised before each part of
-    a block and after the last, weights are drawn as there.
+    Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2, 2019): layer normalisation before each
+    part of a block and after the last block, and the same initialisation of weights.
 
     Args:
-        size: numbers of a token.
-        num_layers: blocks.
-        num_heads: of the attention, which share the numbers of a token.
-        dropout: of what each part of a block adds; its generator is given to it by whoever makes it.
+        size: embedding size of a token.
+        num_layers: number of blocks.
+        num_heads: number of attention heads, among which the embedding is divided.
+        dropout: of the output of each part of a block; the caller makes it, with its generator.
 
     Raises:
-        ValueError: the heads cannot share the numbers evenly.
+        ValueError: ``size`` is not divisible by ``num_heads``.
     """
 
     def __init__(self, size: int, num_layers: int, num_heads: int, dropout: Dropout) -> None:

@@ -1,4 +1,4 @@
-"""What networks return: distributions of actions, and values of actions."""
+"""Outputs of networks: distributions of actions, and values of actions."""
 
 from pytorchrl.agent.actors.outputs.distributions import (
     Bernoulli,

@@ -1,1 +1,1 @@
-"""Algorithms that learn a policy from the values of its actions."""
+"""Off-policy actor-critic algorithms."""

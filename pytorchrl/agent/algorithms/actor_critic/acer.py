@@ -1,4 +1,4 @@
-"""ACER: an actor and a critic that learn from new and replayed segments, within a trust region."""
+"""ACER: actor-critic with experience replay, Retrace, truncated importance weights and a trust region."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -26,17 +26,17 @@ _TINY = torch.finfo(torch.float32).tiny
 class ACER(FreshAndReplayed):
     """Wang et al., "Sample Efficient Actor-Critic with Experience Replay" (arXiv 1611.01224), algorithm 2.
 
-    The storage keeps the probabilities of all actions under the policy that acted. ``Sequences`` that go on
-    ``across_episodes`` are filled up the least.
+    The storage keeps the behaviour policy's probabilities of all actions. ``Sequences`` with ``across_episodes`` need
+    the least padding.
 
     Args:
         value_loss_coef: weight of the critic's loss.
-        entropy_coef: weight of the policy's entropy, which is raised.
-        truncation: the largest importance weight; what it cuts off, an expectation over actions by the critic replaces.
-            None cuts off nothing.
-        trust_region: how much the divergence from the average policy may grow along the gradient of each step's
-            distribution; None for no limit.
-        polyak: how much of the average policy stays at each update.
+        entropy_coef: weight of the entropy bonus.
+        truncation: the largest importance weight (c); the truncated part is replaced by an expectation over actions
+            with the critic's values. None does not truncate.
+        trust_region: bound on the growth of the KL divergence from the average policy along the gradient of each step's
+            distribution (delta); None for no bound.
+        polyak: weight that the average policy keeps in each of its updates.
     """
 
     actions: ClassVar[ActionKind] = "discrete"
@@ -48,29 +48,29 @@ class ACER(FreshAndReplayed):
     polyak: UnitInterval = 0.99
 
     def build(self) -> None:
-        """A policy, its average, and what judges actions."""
+        """Make a policy, its average policy, and the critic."""
         self.make_policy(Policy())
         self.trained = self.train("policy_and_critic", self.pi, *self.make_critic(), max_grad_norm="max_grad_norm")
         self.average = self.target(self.pi)
 
     def make_critic(self) -> Sequence[nn.Module]:
-        """A network with a value for each action."""
+        """Make the critic: a Q-network with a value for each action."""
         self.q = self.actor.make("q", Values(huber_threshold=None), acts=True)
         return [self.q]
 
     def behaviour(self, policy: Categorical) -> Tensor:
-        """(E, n): what the storage keeps of the distribution that acts."""
+        """Return the parameters of the behaviour policy to store: probabilities (E, n)."""
         return policy.probabilities
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions, and the distributions that they were drawn from."""
+        """Return actions, and the distributions that they were sampled from."""
         if exploration.deterministic:
             return super().act(view, exploration)
         policy = self.policy(view, exploration)
         return policy.sample(exploration.generator), {ACTPROBS: self.behaviour(policy)}
 
     def losses(self, rows: Rows) -> Losses:
-        """The policy's gradient within the trust region (equations 9 and 12), and the critic's error (section 3.1)."""
+        """Return the policy's loss (equations 9 and 12) plus the critic's (section 3.1)."""
         policy: Categorical = self.pi(rows.now)
         values: ActionValues = self.q(rows.now)
         taken = values.of(rows.action)
@@ -84,29 +84,29 @@ class ACER(FreshAndReplayed):
         objective = merit * policy.log_prob(rows.action)
         if self.truncation is not None:
             with torch.no_grad():
-                # [1 - c / ratio]+ of equation 9 times the probability.
+                # [1 - c / ratio]+ of equation 9, times the probability.
                 beyond = (probabilities - self.truncation * acted).clamp_min(0) * (values.values - value)
-            # An action that is ruled out has no log probability to multiply 0 with.
+            # Masked, because 0 times the log-probability -inf of an impossible action is nan.
             objective = objective + (beyond * policy.log_probs.where(beyond != 0, 0)).sum(1, keepdim=True)
         target = ScalarValue(returns)
         critic_loss = rows.weighted_mean(taken.loss(target))
         return self.summed(rows, policy, objective, critic_loss, taken.error(target), value)
 
     def truncated(self, ratio: Tensor) -> Tensor:
-        """Importance weights up to the truncation."""
+        """Return importance weights clipped to ``truncation``."""
         return ratio if self.truncation is None else ratio.clamp(max=self.truncation)
 
     def summed(
         self, rows: Rows, policy: Distribution, objective: Tensor, critic_loss: Tensor, errors: Tensor, value: Tensor
     ) -> Losses:
-        """The loss of all networks.
+        """Return the joint loss of policy and critic.
 
         Args:
             rows: of the batch.
             policy: distributions of the rows.
-            objective: (N, 1), of which the policy climbs the gradient.
-            critic_loss: (), of what judges actions.
-            errors: (N, 1), of the values of actions.
+            objective: (N, 1), maximised by the policy.
+            critic_loss: ().
+            errors: (N, 1), of the Q-values of the actions taken.
             value: (N, 1), V of OBS.
         """
         entropy = policy.entropy()

@@ -1,4 +1,4 @@
-"""ACER over real actions, with a stochastic duelling network as its critic."""
+"""ACER for continuous actions, with a stochastic dueling network as critic."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -22,10 +22,10 @@ from storages.transition import ACTPROBS
 class ACERContinuous(ACER):
     """Wang et al., "Sample Efficient Actor-Critic with Experience Replay" (arXiv 1611.01224), algorithm 3.
 
-    The storage keeps mean and logarithm of the standard deviation of the normal that acted.
+    The storage keeps the behaviour policy's mean and log standard deviation.
 
     Args:
-        num_advantage_samples: actions over which the mean advantage is taken off, as drawn from the policy (n of
+        num_advantage_samples: actions sampled from the policy for the mean advantage, which is subtracted (n of
             equation 14).
     """
 
@@ -34,17 +34,17 @@ class ACERContinuous(ACER):
     num_advantage_samples: Count = 5
 
     def make_critic(self) -> Sequence[nn.Module]:
-        """The value of a state, and advantages of actions."""
+        """Make the critic: networks of the state value and of advantages."""
         self.value = self.actor.make("value", StateValue(), acts=True)
         self.advantage = self.actor.make("advantage", ActionValue(), codec=self.codec)
         return [self.value, self.advantage]
 
     def behaviour(self, policy: DiagonalGaussian) -> Tensor:  # type: ignore[override]
-        """(E, 2 * A): what the storage keeps of the distribution that acts."""
+        """Return the parameters of the behaviour policy to store (E, 2 * A): mean and log_std."""
         return torch.cat([parameter.flatten(1) for parameter in policy.parameters], dim=1)
 
     def losses(self, rows: Rows) -> Losses:
-        """As of discrete actions, one drawn action standing for the expectation; equations 13 to 17."""
+        """Return the losses of equations 13 to 17; one sampled action estimates the expectation over actions."""
         policy: DiagonalGaussian = self.pi(rows.now)
         acted = DiagonalGaussian(*(part.view_as(policy.mean) for part in rows[ACTPROBS].chunk(2, dim=1)))
         value: Tensor = self.value(rows.now)
@@ -56,7 +56,7 @@ class ACERContinuous(ACER):
         with torch.no_grad():
             paths, now = Paths(rows), (taken, value, self.value(rows.next))
             ratio = (log_prob - acted.log_prob(rows.action)).exp()
-            # The root evens out that more numbers make an action less likely (section 5).
+            # The root compensates for densities that shrink with the dimension of actions (section 5).
             returns = retrace(paths, rows, *now, trace=ratio.pow(1 / self.codec.size).clamp(max=1))
             corrected = retrace(paths, rows, *now, trace=torch.ones_like(ratio))
             merit = self.truncated(ratio) * (corrected - value)
@@ -74,7 +74,7 @@ class ACERContinuous(ACER):
         )
 
     def _advantages(self, rows: Rows, actions: Tensor) -> Tensor:
-        """(N, n): A of several actions (n, N, *action) in each row."""
+        """Return the advantages (N, n) of several actions (n, N, *action) in each row."""
         repeated = Repeated(rows.now, len(actions))
         advantage: ScalarValue = self.advantage(repeated, actions.transpose(0, 1).flatten(0, 1))
         return advantage.mean.view(-1, len(actions))

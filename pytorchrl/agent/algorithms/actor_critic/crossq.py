@@ -1,4 +1,4 @@
-"""CrossQ: SAC without target networks, by critics that normalise what was done and what follows as one batch."""
+"""CrossQ: SAC with batch-normalised critics and without target networks."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -19,20 +19,20 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeO
 class CrossQ(SAC):
     """Bhatt et al., "CrossQ: Batch Normalization in Deep RL for Greater Sample Efficiency" (arXiv 1902.05605).
 
-    All layers of critics and policy renormalise batches. The policy acts, gives next actions, and is judged by the
-    critics, by running statistics.
+    All layers of critics and policy use batch renormalisation. Running statistics are used when acting, for next
+    actions, and by the critics in the policy's loss.
 
     Args:
-        renorm_warmup: batches that are normalised by their statistics alone, before the running ones correct them.
+        renorm_warmup: batches normalised by their own statistics alone, before running statistics correct these.
 
     Raises:
-        ValueError: the actor has a memory, or actions join late, so that what was done and what follows are not
-            computed as one batch.
+        ValueError: the actor has a memory, or ``late_action``, with which present and next state-action pairs cannot
+            form one batch.
     """
 
     unchangeable = SAC.unchangeable | {"renorm_warmup"}
 
-    polyak: ClassVar[float] = 0.0  # type: ignore[misc]  # there are no targets
+    polyak: ClassVar[float] = 0.0  # type: ignore[misc]  # there are no target networks
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_alpha: NonNegativeOrSchedule = 1e-3
     policy_delay: Count = 3
@@ -40,7 +40,7 @@ class CrossQ(SAC):
     renorm_warmup: CountOrZero = 100_000
 
     def build(self) -> None:
-        """As SAC's, without targets."""
+        """Make SAC's networks, without target networks."""
         actor, name = self.actor, type(self).__name__
         if actor.memory is not None:
             raise ValueError(
@@ -55,18 +55,18 @@ class CrossQ(SAC):
         super().build()
 
     def build_targets(self) -> None:
-        """None: the critics bootstrap on themselves."""
+        """Make none: the critics bootstrap on themselves."""
 
     def policy_layers(self) -> Layers:
-        """Batch renormalisation."""
+        """Return batch renormalisation."""
         return {"batch_renorm_warmup": self.renorm_warmup}
 
     def critic_layers(self) -> Layers:
-        """Batch renormalisation."""
+        """Return batch renormalisation."""
         return self.policy_layers()
 
     def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
-        """By one pass of the critics over what was done and what follows; the targets have no gradient (figure 2)."""
+        """Evaluate present and next state-action pairs in one pass; targets have no gradient (figure 2)."""
         with torch.no_grad():
             next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
         both = self.critics(Joined(rows.now, rows.next), torch.cat([rows.action, next_action]))

@@ -1,4 +1,4 @@
-"""DDPG: a deterministic policy that climbs its critic's values."""
+"""DDPG: deterministic policy gradients with a critic, a replay buffer and target networks."""
 
 from torch import Tensor
 
@@ -19,13 +19,13 @@ class DDPG(PolicyAndCritics):
     Gaussian noise explores as well as the paper's, which is ``explorer=prl.OrnsteinUhlenbeck(0.2)``.
 
     Args:
-        exploration_noise: standard deviation of the noise on actions, which reach from -1 to 1.
+        exploration_noise: standard deviation of the noise on actions in [-1, 1].
     """
 
     exploration_noise: NonNegativeOrSchedule = 0.1
 
     def build(self) -> None:
-        """As of all such algorithms, and how the policy's gradient is computed."""
+        """Make the networks, and the policy gradient without autograd where possible."""
         super().build()
         with_graph = self.redefines(
             JudgedPolicy.later_losses, PolicyAndCritics.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
@@ -33,24 +33,24 @@ class DDPG(PolicyAndCritics):
         self.policy_gradient = DeterministicGradient(self.pi, self.critics[0], self.train_pi, with_graph=with_graph)
 
     def policy_head(self) -> Head:
-        """One action."""
+        """Return a deterministic head."""
         return DeterministicPolicy()
 
     def default_explorer(self) -> Explorer:
-        """Gaussian noise on actions."""
+        """Return Gaussian noise on actions."""
         return GaussianNoise(self.exploration_noise)
 
     def next_action(self, rows: Rows) -> Tensor:
-        """(N, *action): the target policy's actions after the rows'."""
+        """Return the target policy's actions (N, *action) in the next states."""
         action: Tensor = self.target_pi(rows.next)
         return action
 
     def delayed_losses(self, rows: Rows) -> Losses:
-        """The policy's loss and, where that is quicker, its gradient beside it."""
+        """Return the policy's loss, with its gradient where that can be computed without autograd."""
         losses = self.policy_gradient(rows)
         return super().delayed_losses(rows) if losses is None else losses
 
     def policy_loss(self, rows: Rows) -> Tensor:
-        """(): the negative value of the policy's actions by the first critic (equation 6)."""
+        """Return the negative mean Q-value () of the policy's actions by the first critic (equation 6)."""
         with self.critics[0].frozen():
             return -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)

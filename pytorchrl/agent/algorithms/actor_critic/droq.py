@@ -1,4 +1,4 @@
-"""DroQ: REDQ whose critics differ by dropout, so that two are enough."""
+"""DroQ: REDQ with two dropout Q-functions in place of a large ensemble."""
 
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
@@ -8,11 +8,11 @@ from storages.component.hyper_parameters import Count, UnitInterval
 class DroQ(REDQ):
     """Hiraoka et al., "Dropout Q-Functions for Doubly Efficient RL" (arXiv 2110.02034), algorithm 2.
 
-    Each pass of a critic or target critic drops other features, for the policy's loss too. Layer normalisation follows
-    dropout.
+    Each forward pass of a critic or target critic draws new dropout masks, also in the policy's loss. Layer
+    normalisation follows dropout.
 
     Args:
-        dropout: share of each layer's features that critics drop, below 1.
+        dropout: dropout rate of the critics' layers, below 1.
     """
 
     unchangeable = REDQ.unchangeable | {"dropout"}
@@ -21,5 +21,5 @@ class DroQ(REDQ):
     dropout: UnitInterval = 0.01
 
     def critic_layers(self) -> Layers:
-        """Dropout and layer normalisation."""
+        """Return dropout and layer normalisation."""
         return {"dropout": self.dropout, "layer_norm": True}

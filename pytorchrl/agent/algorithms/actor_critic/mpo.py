@@ -1,4 +1,4 @@
-"""MPO: a policy that is fitted to its own actions, the better ones weighted more, within trust regions."""
+"""MPO: a policy fitted to sampled actions weighted by exponentiated Q-values, within KL trust regions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ from storages.component.hyper_parameters import Count, Positive
 class MPO(MaximumAPosteriori):
     """Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation" (arXiv 1806.06920).
 
-    Mean and covariance are learnt apart, each within a trust region around the target policy (Abdolmaleki et al.,
-    "Relative Entropy Regularized Policy Iteration", arXiv 1812.02256), so that the covariance does not collapse.
-    Rewards are those of the storage, of one step or the sum of several, in the place of Retrace.
+    Mean and covariance have separate trust regions around the target policy (Abdolmaleki et al., "Relative Entropy
+    Regularized Policy Iteration", arXiv 1812.02256), so that the covariance does not collapse. Targets use the
+    storage's one-step or n-step returns instead of Retrace.
 
     Args:
-        distribution: of the policy's actions: a ``GaussianPolicy`` with a bounded mean, whose actions are clipped where
-            critics and environments take them, or a ``SquashedGaussianPolicy``.
-        num_samples: actions drawn from the target policy in each state.
-        epsilon_mean: how far the mean's step may move the policy away from the target policy, in nats.
-        epsilon_covariance: how far the covariance's step may.
+        distribution: of the policy's actions: a ``GaussianPolicy`` with a bounded mean, whose actions are clipped for
+            critics and environments, or a ``SquashedGaussianPolicy``.
+        num_samples: actions sampled from the target policy in each state.
+        epsilon_mean: bound of the KL divergence from the target policy by the mean, in nats.
+        epsilon_covariance: bound of the KL divergence from the target policy by the covariance, in nats.
     """
 
     actions = "bounded"
@@ -42,7 +42,7 @@ class MPO(MaximumAPosteriori):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse distributions that have no mean and covariance, or actions that are not scaled."""
+        """Check that the distribution is Gaussian, over scaled actions."""
         super().check_hyper_parameters(hyper_parameters)
         head = hyper_parameters["distribution"]
         if not (head.is_scaled and isinstance(head, GaussianPolicy | SquashedGaussianPolicy)):
@@ -52,27 +52,27 @@ class MPO(MaximumAPosteriori):
             )
 
     def policy_head(self) -> Head:
-        """The user's."""
+        """Return the head of ``distribution``."""
         return self.distribution
 
     def make_critics(self) -> Ensemble:
-        """Networks of observation and action."""
+        """Make Q-networks of observation and action."""
         return self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
 
     def trust_regions(self) -> Mapping[str, float]:
-        """Of mean and covariance."""
+        """Return the bounds for mean and covariance."""
         return {"mean": self.epsilon_mean, "covariance": self.epsilon_covariance}
 
     def parts(
         self, policy: DiagonalGaussian | SquashedGaussian, before: DiagonalGaussian | SquashedGaussian
     ) -> Mapping[str, Distribution]:
-        """The mean that is learnt with the covariance of the target policy, and the other way round."""
+        """Return the new mean with the target policy's covariance, and the reverse."""
         (mean, log_std), (mean_before, log_std_before) = policy.parameters, before.parameters
         kind = type(policy)
         return {"mean": kind(mean, log_std_before), "covariance": kind(mean_before, log_std)}
 
     def candidates(self, view: View) -> Candidates:
-        """Drawn ones, all valued in one pass."""
+        """Return sampled actions, all evaluated in one pass."""
         number = self.num_samples
         policy: Distribution = self.target_pi(view)
         action = policy.sample(self.generator, number)  # (M, N, A)
@@ -82,6 +82,6 @@ class MPO(MaximumAPosteriori):
         return Candidates(policy, log_prior, values, lambda learnt: learnt.log_prob(action)[..., 0].T)
 
     def values_taken(self, rows: Rows) -> Sequence[Value]:
-        """Of observations and actions."""
+        """Return the critics' values of the actions taken."""
         values: Sequence[Value] = self.critics(rows.now, rows.action)
         return values

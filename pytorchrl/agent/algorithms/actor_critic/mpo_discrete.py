@@ -1,4 +1,4 @@
-"""MPO over discrete actions, with exact expectations over them."""
+"""MPO for discrete actions, with exact expectations over them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ class MPODiscrete(MaximumAPosteriori):
     """Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation" (arXiv 1806.06920), over all actions of a state.
 
     Args:
-        epsilon_policy: how far a step may move the policy away from the target policy, in nats.
+        epsilon_policy: bound of the KL divergence from the target policy, in nats.
     """
 
     actions = "discrete"
@@ -25,28 +25,28 @@ class MPODiscrete(MaximumAPosteriori):
     epsilon_policy: Positive = 0.1
 
     def policy_head(self) -> Head:
-        """Probabilities of actions."""
+        """Return a categorical head."""
         return Policy()
 
     def make_critics(self) -> Ensemble:
-        """Networks of observations, with a value for each action."""
+        """Make Q-networks with a value for each action."""
         return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
 
     def trust_regions(self) -> Mapping[str, float]:
-        """Of the whole policy."""
+        """Return the bound for the whole policy."""
         return {"policy": self.epsilon_policy}
 
     def parts(self, policy: Categorical, before: Categorical) -> Mapping[str, Distribution]:
-        """The policy."""
+        """Return the policy as its only part."""
         return {"policy": policy}
 
     def candidates(self, view: View) -> Candidates:
-        """All actions, each with its probability."""
+        """Return all actions, each with its probability."""
         policy: Categorical = self.target_pi(view)
         values = elementwise_minimum([critic.values for critic in self.target_critics(view)])
         return Candidates(policy, policy.log_probs, values, lambda learnt: learnt.log_probs)  # type: ignore[attr-defined]
 
     def values_taken(self, rows: Rows) -> Sequence[Value]:
-        """Of the actions taken, among those of all."""
+        """Return the critics' values of the actions taken."""
         critics: list[ActionValues] = self.critics(rows.now)
         return [critic.of(rows.action) for critic in critics]

@@ -1,4 +1,4 @@
-"""PCL: a policy and a value function that agree along paths, of new and of replayed steps."""
+"""PCL: path consistency learning of policy and value function, on-policy and with replay."""
 
 from collections.abc import Mapping
 
@@ -17,8 +17,8 @@ class PCL(PathConsistency):
 
     Args:
         lr_value: learning rate of the value function; unused with ``together``.
-        together: move policy and value function by one optimiser, on the weighted sum of their losses; needed where
-            they share a body.
+        together: train policy and value function by one optimiser on the weighted sum of their losses; required with a
+            shared body.
         value_loss_coef: with ``together``, weight of the value function's loss.
     """
 
@@ -29,7 +29,7 @@ class PCL(PathConsistency):
     value_loss_coef: NonNegative = 0.5
 
     def build(self) -> None:
-        """Policy and value function, with one optimiser or two."""
+        """Make policy and value function, with one optimiser or two."""
         self.make_policy(Policy())
         self.value = self.actor.make("value", StateValue(), acts=True)
         if self.together:
@@ -39,11 +39,11 @@ class PCL(PathConsistency):
             self.train_value = self.train("value", self.value, lr="lr_value", max_grad_norm="max_grad_norm")
 
     def policy_and_value(self, view: View) -> tuple[Distribution, Tensor]:
-        """Of a network each."""
+        """Return the outputs of the policy and of the value network."""
         return self.pi(view), self.value(view)
 
     def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
-        """Of each network, or their weighted sum."""
+        """Return the loss of each network, or their weighted sum."""
         if self.together:
             return {self.trained: policy_loss + self.value_loss_coef * value_loss}
         return {self.train_pi: policy_loss, self.train_value: value_loss}

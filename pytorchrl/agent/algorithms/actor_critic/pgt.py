@@ -1,4 +1,4 @@
-"""PGT: a stochastic policy that learns by the policy gradient theorem from a critic of its actions."""
+"""PGT: off-policy actor-critic with the likelihood-ratio policy gradient and a Q-function."""
 
 import torch
 from torch import Tensor
@@ -11,17 +11,17 @@ from storages.component.hyper_parameters import NonNegativeOrSchedule
 class PGT(SVG0):
     """Sutton et al., "Policy Gradient Methods for RL with Function Approximation" (NeurIPS 12, 1999), theorem 1.
 
-    Gradients are those of log probabilities, weighted by how much better a drawn action is than the most likely one.
-    States are those of the storage, and not weighted by how often the policy meets them.
+    The gradient of a sampled action's log-probability is weighted by its advantage over the most likely action. States
+    are those of the storage, not weighted by the policy's state distribution.
 
     Args:
-        entropy_coef: what a nat of the policy's entropy is worth in return.
+        entropy_coef: weight of the entropy bonus, in return per nat.
     """
 
     entropy_coef: NonNegativeOrSchedule = 0.01
 
     def policy_loss(self, rows: Rows) -> Tensor:
-        """(): its gradient is the negative one of the policy's value, by the first critic, and of its entropy."""
+        """Return a surrogate loss () with the negative policy gradient by the first critic, and entropy bonus."""
         policy = self.pi(rows.now)
         action, log_prob = policy.sample_with_score(self.generator)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""REDQ: SAC with many critics, few of which are drawn for each target, and many updates a step."""
+"""REDQ: SAC with an ensemble of critics, random subsets of it in targets, and many updates per step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,14 +16,13 @@ from storages.component.hyper_parameters import Count
 class REDQ(SAC):
     """Chen et al., "Randomized Ensembled Double Q-Learning" (arXiv 2101.05982), algorithm 1.
 
-    The policy climbs the mean of all critics, once in as many updates as a step has, by which the number of updates
-    does not tell on it.
+    The policy maximises the mean of all critics. By default it is updated once per step, after all critic updates.
 
     Args:
-        num_target_critics: critics drawn for the targets of a batch, the smallest of whose values counts (M).
+        num_target_critics: critics drawn for the targets of a batch, of which the minimum is taken (M).
 
     Raises:
-        ValueError: more critics are to be drawn than there are.
+        ValueError: ``num_target_critics`` exceeds ``num_critics``.
     """
 
     unchangeable = SAC.unchangeable | {"num_target_critics"}
@@ -35,25 +34,25 @@ class REDQ(SAC):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse to draw more critics than there are."""
+        """Check that there are enough critics to draw from."""
         super().check_hyper_parameters(hyper_parameters)
         number, drawn = hyper_parameters["num_critics"], hyper_parameters["num_target_critics"]
         if drawn > number:
             raise ValueError(f"{cls.__name__}: num_target_critics must be at most num_critics={number}, got {drawn}")
 
     def build(self) -> None:
-        """As SAC's, and a generator of the critics drawn."""
+        """Make SAC's networks, and a generator for drawing critics."""
         super().build()
-        # Which networks compute is for the processor to know, without waiting for the device.
+        # On the CPU, as drawing on the device would require a synchronisation.
         self.subset_generator = torch.Generator()
 
     def target_values(self, view: View, action: Tensor) -> Sequence[Value]:
-        """Those of a few critics, drawn without replacement, of actions (N, *action)."""
+        """Return the values of actions (N, *action) by a few target critics, drawn without replacement."""
         drawn = torch.randperm(self.num_critics, generator=self.subset_generator)[: self.num_target_critics]
         return [self.target_critics[position](view, action) for position in drawn.tolist()]
 
     def value_for_policy(self, values: Sequence[Value]) -> Value:
-        """The mean of all critics'."""
+        """Return the mean of all critics' values."""
         return average(values)
 
     def _generators(self) -> tuple[torch.Generator, ...]:

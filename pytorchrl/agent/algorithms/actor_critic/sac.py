@@ -1,4 +1,4 @@
-"""SAC: a stochastic policy over bounded actions that is rewarded for its entropy, and critics of it."""
+"""SAC: off-policy maximum-entropy actor-critic for continuous actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,8 +25,8 @@ class SAC(SoftActorCritic):
     Entropies are those of actions scaled to (-1, 1), not of the bounds of the Box.
 
     Args:
-        distribution: of the policy's actions, which lie within the bounds and have gradients.
-        target_entropy: nats that the temperature aims at; None takes the negative number of an action's numbers.
+        distribution: of the policy's actions, within their bounds and reparameterised.
+        target_entropy: entropy that the temperature is tuned to, in nats; None takes minus the action's dimension.
     """
 
     actions = "bounded"
@@ -38,12 +38,12 @@ class SAC(SoftActorCritic):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse distributions of actions without bounds."""
+        """Check that the distribution is over bounded actions."""
         super().check_hyper_parameters(hyper_parameters)
         check_bounded(hyper_parameters["distribution"], cls.__name__)
 
     def build(self) -> None:
-        """As of all such algorithms, and what fits the critics."""
+        """Make the networks, and the regression of the critics."""
         super().build()
         with_graph = self.redefines(
             SAC.losses, SAC.judge_with_target, SAC.judge, SAC.critic_losses, SAC.values_of_taken
@@ -51,35 +51,35 @@ class SAC(SoftActorCritic):
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
 
     def policy_head(self) -> Head:
-        """The user's."""
+        """Return the head of ``distribution``."""
         return self.distribution
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return drawing_from(self.distribution)
 
     def critic_head(self) -> Head:
-        """The expected return."""
+        """Return the critics' head: the expected return."""
         return ActionValue()
 
     def critic_layers(self) -> Layers:
-        """What the critics' hidden layers have beside the user's choice."""
+        """Return additional layers of the critics, such as dropout."""
         return {}
 
     def make_critics(self) -> Ensemble:
-        """Networks of observation and action."""
+        """Make Q-networks of observation and action."""
         head, layers = self.critic_head(), self.critic_layers()
         return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
 
     def judge(self, rows: Rows) -> Sequence[Value]:
-        """Values of the actions taken; none where the regression computes them itself."""
+        """Return the values of the actions taken; empty if the regression computes them itself."""
         if self.regression.is_plain:
             return ()
         values: Sequence[Value] = self.critics(rows.now, rows.action)
         return values
 
     def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
-        """The critics' errors."""
+        """Return the critics' loss."""
         if judged:
             return super().critic_losses(judged, target, rows)
         assert isinstance(target, ScalarValue)
@@ -87,34 +87,34 @@ class SAC(SoftActorCritic):
         return Losses({self.train_critics: fit.loss}, {"critic_loss": fit.loss}, fit.errors, gradients=fit.gradients)
 
     def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
-        """As they are."""
+        """Return the values unchanged."""
         return judged
 
     def expect(self, rows: Rows) -> Expected:
-        """By the policy's reparameterised action (equation 9)."""
+        """Return the value and entropy estimate of a reparameterised action (equation 9)."""
         action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
-        # The policy's gradient passes through the critics and leaves none behind: half of their work saved.
+        # Frozen: the gradient passes through the critics without computing theirs, which halves their backward pass.
         with self.critics.frozen():
             return Expected(self.value_for_policy(self.critics(rows.now, action)), -log_prob)
 
     def expect_next(self, rows: Rows) -> Expected:
-        """By one action drawn in each row, as in equation 3."""
+        """Return the value and entropy estimate of one next action per row, as in equation 3."""
         action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
         return Expected(self.value_for_target(self.target_values(rows.next, action)), -log_prob)
 
     def target_values(self, view: View, action: Tensor) -> Sequence[Value]:
-        """The target critics' values of actions (N, *action)."""
+        """Return the target critics' values of actions (N, *action)."""
         values: Sequence[Value] = self.target_critics(view, action)
         return values
 
     def value_for_policy(self, values: Sequence[Value]) -> Value:
-        """What the policy is to raise, of the critics' values: the smallest."""
+        """Return the value that the policy maximises: the minimum of the critics."""
         return smallest(values)
 
     def value_for_target(self, values: Sequence[Value]) -> Value:
-        """What targets are taken from, of the critics' values: the smallest."""
+        """Return the value that targets bootstrap on: the minimum of the critics."""
         return smallest(values)
 
     def entropy_aimed_at(self) -> float:
-        """The target entropy, in nats."""
+        """Return the target entropy, in nats."""
         return -float(self.codec.size) if self.target_entropy is None else self.target_entropy

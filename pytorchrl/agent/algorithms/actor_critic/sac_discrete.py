@@ -1,4 +1,4 @@
-"""SAC over discrete actions, with exact expectations over them."""
+"""SAC for discrete actions, with exact expectations over them."""
 
 import math
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from storages.component.hyper_parameters import UnitIntervalOrSchedule
 class SACDiscrete(SoftActorCritic):
     """Christodoulou, "Soft Actor-Critic for Discrete Action Settings" (arXiv 1910.07207), equations 10 to 12.
 
-    The paper's share of 0.98 suits a dozen actions and more, and only where many of them are as good. Of two, it asks
-    that the better one be taken at most 58 times of 100, and the temperature rises until rewards count for nothing:
-    take 0.2 to 0.5 there, or a schedule that falls.
+    The paper's target of 0.98 suits a dozen actions or more, many of them equally good. With two actions, the better
+    one would have a probability of at most 0.58, and the temperature would rise until rewards no longer matter: use 0.2
+    to 0.5 there, or a decreasing schedule.
 
     Args:
-        target_entropy_share: entropy that the temperature aims at, as a share of that of uniform actions, log n.
+        target_entropy_share: target entropy as a share of the largest one, log n.
     """
 
     actions = "discrete"
@@ -32,39 +32,39 @@ class SACDiscrete(SoftActorCritic):
     target_entropy_share: UnitIntervalOrSchedule = 0.98
 
     def policy_head(self) -> Head:
-        """Probabilities of actions."""
+        """Return a categorical head."""
         return Policy()
 
     def make_critics(self) -> Ensemble:
-        """Networks of observations, with a value for each action."""
+        """Make Q-networks with a value for each action."""
         return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
 
     def judge(self, rows: Rows) -> Sequence[ActionValues]:
-        """Values of all actions."""
+        """Return the values of all actions."""
         values: Sequence[ActionValues] = self.critics(rows.now)
         return values
 
     def values_of_taken(self, judged: Sequence[ActionValues], rows: Rows) -> Sequence[Value]:
-        """Those of the actions taken among them."""
+        """Return the values of the actions taken."""
         return [critic.of(rows.action) for critic in judged]
 
     def expect(self, rows: Rows) -> Expected:
-        """The policy's expectation over all actions."""
+        """Return the policy's expected value and its entropy."""
         policy = self.pi(rows.now)
         with torch.no_grad():
             values = [critic.values for critic in self.critics(rows.now)]
         return _expectation(policy, values)
 
     def expect_next(self, rows: Rows) -> Expected:
-        """The policy's expectation of the target critics' values."""
+        """Return the policy's expected value by the target critics, and its entropy, in the next states."""
         return _expectation(self.pi(rows.next), [critic.values for critic in self.target_critics(rows.next)])
 
     def entropy_aimed_at(self) -> float:
-        """The share of log n, in nats."""
+        """Return the target entropy, in nats."""
         return self.current(self.target_entropy_share) * math.log(self.codec.size)
 
 
 def _expectation(policy: Categorical, values: Sequence[Tensor]) -> Expected:
-    """Over all actions, of the smallest of values (N, n); there is no noise of drawn actions in it."""
+    """Return the exact expectation over actions of the minimum of values (N, n)."""
     value = (policy.probabilities * elementwise_minimum(values)).sum(1, keepdim=True)
     return Expected(ScalarValue(value), policy.entropy())

@@ -1,4 +1,4 @@
-"""SVG(0): a stochastic policy that climbs its critic's values through the actions drawn from it."""
+"""SVG(0): a stochastic policy with reparameterised gradients through its critic."""
 
 from torch import Tensor
 
@@ -12,25 +12,25 @@ from pytorchrl.agent.explorers import Explorer, Sample
 class SVG0(PolicyAndCritics):
     """Heess et al., "Learning Continuous Control Policies by Stochastic Value Gradients" (arXiv 1510.09142), SVG(0).
 
-    The paper's gradients pass through noise of the policy that is inferred from the actions taken; here, as those who
-    follow it do, through fresh noise, so that replayed actions need not be the present policy's.
+    The paper infers the noise of the actions taken. Here, as in later work, noise is sampled anew, so that replayed
+    actions need not come from the current policy.
     """
 
     def policy_head(self) -> Head:
-        """A squashed normal distribution."""
+        """Return a squashed Gaussian head."""
         return SquashedGaussianPolicy()
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return Sample()
 
     def next_action(self, rows: Rows) -> Tensor:
-        """(N, *action): drawn from the target policy after the rows' actions."""
+        """Return actions (N, *action) sampled from the target policy in the next states."""
         action: Tensor = self.target_pi(rows.next).sample(self.generator)
         return action
 
     def policy_loss(self, rows: Rows) -> Tensor:
-        """(): the negative value of drawn actions by the first critic, whose gradient passes through the drawing."""
+        """Return the negative mean Q-value () of reparameterised actions by the first critic."""
         action = self.pi(rows.now).rsample(self.generator)
         with self.critics[0].frozen():
             return -rows.mean(self.critics[0](rows.now, action).mean)

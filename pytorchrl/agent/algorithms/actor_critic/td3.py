@@ -1,4 +1,4 @@
-"""TD3: DDPG with two critics, which learn more often than the policy, and with smoothed targets."""
+"""TD3: DDPG with two critics, delayed policy updates and target policy smoothing."""
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ class TD3(DDPG):
     """Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477).
 
     Args:
-        target_noise: standard deviation of the noise on the target policy's actions, which reach from -1 to 1.
-        target_noise_clip: the largest noise on the target policy's actions.
+        target_noise: standard deviation of the noise on the target policy's actions in [-1, 1].
+        target_noise_clip: clipping range of that noise.
     """
 
     num_critics: Count = 2
@@ -22,7 +22,7 @@ class TD3(DDPG):
     target_noise_clip: NonNegative = 0.5
 
     def next_action(self, rows: Rows) -> Tensor:
-        """(N, *action): the target policy's actions after the rows', smoothed by noise (section 5.3)."""
+        """Return the target policy's next actions (N, *action), smoothed by noise (section 5.3)."""
         action = super().next_action(rows)
         noise = torch.empty_like(action).normal_(0, self.target_noise, generator=self.generator)
         return (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)

@@ -1,4 +1,4 @@
-"""TQC: SAC with the critics' distributions of returns, of which the highest part is left out of targets."""
+"""TQC: SAC with quantile critics, whose largest quantiles are dropped from targets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,12 +17,12 @@ from storages.component.hyper_parameters import Count, CountOrZero, Positive
 class TQC(SAC):
     """Kuznetsov et al., "Controlling Overestimation Bias with ... Quantile Critics" (arXiv 2005.04269), section 4.
 
-    The error that priorities follow is the loss of all critics' quantiles.
+    The error for priorities is the quantile loss of all critics.
 
     Args:
         num_quantiles: of each critic's distribution (M).
-        num_dropped: the largest quantiles, for each critic, that targets leave out (d).
-        kappa: errors beyond it count linearly in the quantile Huber loss.
+        num_dropped: number of the largest quantiles dropped from targets, per critic (d).
+        kappa: threshold of the quantile Huber loss, beyond which it is linear.
 
     Raises:
         ValueError: no quantiles would be left.
@@ -37,26 +37,26 @@ class TQC(SAC):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse to drop all quantiles."""
+        """Check that some quantiles are left."""
         super().check_hyper_parameters(hyper_parameters)
         number, dropped = hyper_parameters["num_quantiles"], hyper_parameters["num_dropped"]
         if dropped >= number:
             raise ValueError(f"{cls.__name__}: num_dropped must be less than num_quantiles={number}, got {dropped}")
 
     def critic_head(self) -> Head:
-        """Quantiles of the return."""
+        """Return the critics' head: quantiles of the return."""
         return ActionQuantiles(self.num_quantiles, self.kappa)
 
     def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
-        """The quantiles of all critics side by side: the sum of their losses is one loss, of one sorted target."""
+        """Return the concatenated quantiles of all critics, so that one loss sorts the target once."""
         return [_mixture(judged)]
 
     def value_for_policy(self, values: Sequence[Value]) -> Value:
-        """The mean of all quantiles, none left out (equation 14)."""
+        """Return the mean of all quantiles, without dropping any (equation 14)."""
         return average(values)
 
     def value_for_target(self, values: Sequence[Value]) -> Value:
-        """The mixture of all critics without its largest quantiles (equation 10)."""
+        """Return the mixture of all critics without its largest quantiles (equation 10)."""
         mixture = _mixture(values)
         kept = len(values) * (self.num_quantiles - self.num_dropped)
         return QuantileValue(mixture.quantiles.sort(1).values[:, :kept], mixture.fractions[:kept], self.kappa)

@@ -1,1 +1,1 @@
-"""Algorithms that learn to act as an expert does."""
+"""Imitation learning algorithms."""

@@ -1,4 +1,4 @@
-"""AIRL: a reward that explains an expert, apart from the environment's dynamics."""
+"""AIRL: adversarial inverse reinforcement learning of a reward function, disentangled from the dynamics."""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
@@ -19,11 +19,11 @@ from storages.transition import DONE2
 
 
 class AIRLReward(AdversarialReward):
-    """Pays by a reward that explains the expert; `AIRL` on another on-policy algorithm than TRPO.
+    """AIRL's discriminator and reward, to combine with any on-policy algorithm.
 
     Args:
-        reward_of: what the reward that is kept depends on: one of the "state" alone is the expert's goal, apart from
-            how the environment leads there; one of the "state-action" can explain more.
+        reward_of: inputs of the learnt reward function: "state" disentangles it from the dynamics, so that it
+            transfers; "state-action" is more expressive.
     """
 
     expert: ClassVar[Needs] = Needs("replay", collected=False, single_steps=True)
@@ -33,7 +33,7 @@ class AIRLReward(AdversarialReward):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, object]) -> None:
-        """Refuse policies that do not tell the probabilities of actions."""
+        """Check that the policy computes log-probabilities of actions."""
         super().check_hyper_parameters(hyper_parameters)
         if not cls.sources["main"].log_probs:
             raise ValueError(
@@ -42,14 +42,14 @@ class AIRLReward(AdversarialReward):
             )
 
     def make_discriminator(self) -> tuple[Network, ...]:
-        """G and h of the paper: the reward, and the potential that shapes it."""
+        """Make the paper's g and h: the reward function and the shaping potential."""
         codec = self.codec if self.reward_of == "state-action" else None
         self.kept_reward = self.actor.make("reward", StateValue(gain=None), codec=codec)
         self.potential = self.actor.make("potential", StateValue(gain=None))
         return self.kept_reward, self.potential
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Improve the discriminator, pay by it, and then improve the policy (algorithm 1)."""
+        """Train the discriminator, replace the rollout's rewards, then train the policy (algorithm 1)."""
         batch = self.all_of(sources["main"])
         yield from self.discriminate(batch, sources["expert"])
         paid = self.pay(sources["main"], batch)
@@ -57,23 +57,23 @@ class AIRLReward(AdversarialReward):
             yield metrics | {"imitation_reward": paid}
 
     def reward(self, rows: Rows) -> Tensor:
-        """(N, 1): ``log D - log(1 - D)``, which is the shaped reward less the log probability of the action."""
+        """Return ``log D - log(1 - D)`` (N, 1): the shaped reward minus the action's log-probability."""
         return self.logits(rows)
 
     def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
-        """(N, 1): g, without the potential."""
+        """Return g (N, 1), without the shaping potential."""
         takes_action = self.reward_of == "state-action"
         reward: Tensor = self.kept_reward(view, self.codec.clip(action)) if takes_action else self.kept_reward(view)
         return reward
 
     def logits(self, rows: Rows) -> Tensor:
-        """(N, 1): those of ``exp(f) / (exp(f) + pi)``, with the shaped reward f and the present policy."""
+        """Return the logits (N, 1) of ``exp(f) / (exp(f) + pi)``, with shaped reward f and current policy."""
         with torch.no_grad():
             log_prob: Tensor = self.actor.networks["policy"](rows.now).log_prob(rows.action)
         return self.shaped_reward(rows) - log_prob
 
     def shaped_reward(self, rows: Rows) -> Tensor:
-        """(N, 1): f, ``g(s, a) + gamma h(s') - h(s)`` (equation 4), where h is 0 after the environment has ended."""
+        """Return f (N, 1): ``g(s, a) + gamma h(s') - h(s)`` (equation 4), with h 0 after termination."""
         following = self.gamma * (1 - rows[DONE2]) * self.potential(rows.next)
         shaped: Tensor = self.reward_to_keep(rows.now, rows.action) + following - self.potential(rows.now)
         return shaped
@@ -82,6 +82,6 @@ class AIRLReward(AdversarialReward):
 class AIRL(AIRLReward, TRPO):
     """Fu et al., "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning" (arXiv 1710.11248), on TRPO.
 
-    The environments' rewards are not used. What is learnt is kept with the weights: `LearntReward` trains another
-    policy on it. ``class ImitatingPPO(AIRLReward, PPO)`` is the same on another on-policy algorithm.
+    The environments' rewards are not used. The learnt reward function is saved with the weights, and `LearntReward`
+    trains other policies on it. ``class ImitatingPPO(AIRLReward, PPO)`` is AIRL on another on-policy algorithm.
     """

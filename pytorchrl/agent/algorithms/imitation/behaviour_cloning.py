@@ -1,4 +1,4 @@
-"""Behaviour cloning: act as the data does, by supervised learning."""
+"""Behaviour cloning: supervised learning of the data's actions."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -18,9 +18,9 @@ class BehaviourCloning(OffPolicyAlgorithm):
     """Pomerleau, "Efficient Training of Artificial Neural Networks for Autonomous Navigation" (1991).
 
     Args:
-        distribution: of the policy's actions, such as ``heads.MixturePolicy()`` where several actions are right.
+        distribution: of the policy's actions, such as ``heads.MixturePolicy()`` for multimodal data.
         lr: learning rate.
-        entropy_coef: weight of the policy's entropy, which is raised.
+        entropy_coef: weight of the entropy bonus.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", collected=False, sequences=True)}
@@ -31,21 +31,21 @@ class BehaviourCloning(OffPolicyAlgorithm):
     entropy_coef: NonNegative = 0.0
 
     def build(self) -> None:
-        """A stochastic policy."""
+        """Make the stochastic policy."""
         self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
         self.trained = self.train("policy", self.pi)
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return drawing_from(self.distribution)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """The distribution of actions."""
+        """Return the distribution of actions."""
         policy: Distribution = self.pi(view)
         return policy
 
     def losses(self, rows: Rows) -> Losses:
-        """The negative log probability of the data's actions."""
+        """Return the negative log-likelihood of the data's actions, minus the entropy bonus."""
         policy = self.pi(rows.now)
         surprise, entropy = -policy.log_prob(rows.action), rows.mean(policy.entropy())
         loss = rows.weighted_mean(surprise) - self.entropy_coef * entropy

@@ -1,4 +1,4 @@
-"""DAgger: an expert says what it would have done in the states that the policy comes to."""
+"""DAgger: behaviour cloning with expert labels for the states that the learner visits."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -18,14 +18,14 @@ from storages.component.hyper_parameters import UnitIntervalOrSchedule
 class DAgger(BehaviourCloning):
     """Ross et al., "A Reduction of Imitation Learning and Structured Prediction" (arXiv 1011.0686), algorithm 3.1.
 
-    The storage gathers, for each observation that the policy comes to, the action of the expert there, and the policy
-    learns from all of them by supervised learning. During ``start_steps`` the expert acts alone, which with a ``beta``
-    of 0 is the paper's schedule without parameters; after that, the policy acts as its explorer says.
+    The storage aggregates the expert's action for every visited observation, and the policy is trained on all of them
+    by supervised learning. During ``start_steps`` only the expert acts, which with ``beta=0`` is the paper's
+    parameter-free schedule; after that, the policy acts with its explorer.
 
     Args:
-        expert: from observations (E, *obs), or a dict of such, to the actions that environments take there; a function,
-            or a policy without a memory that `load_policy` returned. It is asked in every step.
-        beta: probability that the expert acts, in each environment and step.
+        expert: function from observations (E, *obs), or a dict of such, to actions for the environments, or a policy
+            without a memory returned by `load_policy`. It is queried in every step.
+        beta: probability that the expert acts, per environment and step.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
@@ -36,7 +36,7 @@ class DAgger(BehaviourCloning):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse to be without an expert, and one whose memory nothing would save."""
+        """Check that there is an expert, and that it has no memory, whose state would not be saved."""
         super().check_hyper_parameters(hyper_parameters)
         expert = hyper_parameters["expert"]
         if expert is None:
@@ -52,15 +52,15 @@ class DAgger(BehaviourCloning):
             )
 
     def default_explorer(self) -> Explorer:
-        """The most likely action, as evaluations take it: its states are those to learn from."""
+        """Return the greedy action, as in evaluations, so that training states are those of evaluations."""
         return Greedy()
 
     def make_explorer(self) -> Explorer:
-        """How the policy acts where the expert does not."""
+        """Return the explorer of the policy, used where the expert does not act."""
         return self.default_explorer() if self.explorer is None else self.explorer
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
-        """Act as policy or expert, and store what the expert would do.
+        """Act with policy or expert, and store the expert's action.
 
         Raises:
             ValueError: the expert's actions are not of the environments' action space.
@@ -75,7 +75,7 @@ class DAgger(BehaviourCloning):
         return step._replace(action=label, env_action=env_action)
 
     def _label(self, obs: Any, like: Tensor) -> Tensor:
-        """(E, *action): the expert's actions as they are stored."""
+        """Return the expert's actions (E, *action) in the representation of the storage."""
         assert self.expert is not None
         space: Any = self.action_space
         answer = self.expert(_as_arrays(obs))

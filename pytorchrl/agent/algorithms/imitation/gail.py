@@ -1,4 +1,4 @@
-"""GAIL: a policy that a discriminator cannot tell from an expert."""
+"""GAIL: generative adversarial imitation, with a discriminator as reward function."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,15 +16,15 @@ from storages.storage import Storage
 
 
 class GAILReward(AdversarialReward):
-    """Pays for what a discriminator takes for the expert's; `GAIL` on another on-policy algorithm than TRPO."""
+    """GAIL's discriminator and reward, to combine with any on-policy algorithm."""
 
     def make_discriminator(self) -> tuple[Network, ...]:
-        """One network of observations and actions."""
+        """Make the discriminator, a network of observations and actions."""
         self.discriminator = self.actor.make("discriminator", StateValue(gain=None), codec=self.codec)
         return (self.discriminator,)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Pay for what looks like the expert, improve the policy, and then the discriminator."""
+        """Replace the rollout's rewards, train the policy, then the discriminator."""
         batch = self.all_of(sources["main"])
         paid = self.pay(sources["main"], batch)
         yield from super().update_phase(sources)
@@ -32,7 +32,7 @@ class GAILReward(AdversarialReward):
             yield metrics | {"imitation_reward": paid}
 
     def reward(self, rows: Rows) -> Tensor:
-        """(N, 1): ``-log(1 - D)``, where D is the discriminator's probability that a step is the expert's."""
+        """Return ``-log(1 - D)`` (N, 1), where D is the probability that a step is the expert's."""
         return F.softplus(self.logits(rows))
 
     def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class GAILReward(AdversarialReward):
         return F.softplus(self.discriminator(view, self.codec.clip(action)))
 
     def logits(self, rows: Rows) -> Tensor:
-        """(N, 1): of what the environments made of actions."""
+        """Return the logits (N, 1) of D, for actions clipped to their bounds."""
         logits: Tensor = self.discriminator(rows.now, self.codec.clip(rows.action))
         return logits
 
@@ -48,7 +48,7 @@ class GAILReward(AdversarialReward):
 class GAIL(GAILReward, TRPO):
     """Ho and Ermon, "Generative Adversarial Imitation Learning" (arXiv 1606.03476), on TRPO.
 
-    The environments' rewards are not used: the discriminator pays for what looks like the expert. Its rewards are never
-    negative, so that an episode that ends early loses some: give it environments that end where the expert fails.
-    ``class ImitatingPPO(GAILReward, PPO)`` is the same on another on-policy algorithm.
+    The environments' rewards are not used; the discriminator computes the reward. It is never negative, which favours
+    long episodes, so use environments that terminate on failure.
+    ``class ImitatingPPO(GAILReward, PPO)`` is GAIL on another on-policy algorithm.
     """

@@ -1,4 +1,4 @@
-"""PPO+D: PPO whose updates also learn from demonstrations, and from episodes of its own that are worth repeating."""
+"""PPO+D: PPO that also replays demonstrations and its own episodes of high return or value."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, cast
@@ -23,19 +23,19 @@ from storages.transition import LOGP, VAL
 class PPOD(PPO):
     """Libardi et al., "Guided Exploration with PPO using a Single Demonstration" (arXiv 2007.03328).
 
-    Beside the rollout of the policy, episodes are repeated into the rollout of the source "repeated": demonstrations
-    and the agent's own whose return reaches theirs (rewarded), and others of the agent whose values are large (valued).
-    Values are those of the present networks, so that advantages are, too.
+    Next to the policy's own rollout, episodes are replayed into the rollout of the source "repeated": demonstrations
+    and the agent's episodes whose return reaches theirs (D_R in the paper, here "rewarded"), and further episodes of
+    the agent with large values (D_V, "valued"). Values and advantages are computed with the current networks.
 
     Args:
-        rho: share of rewarded episodes in the transitions of an update, at the beginning.
-        phi: share of valued ones; with each rewarded episode of the agent, a part of it goes over to ``rho``.
-        alpha: a valued episode is drawn with a probability proportional to its largest value to this power.
-        capacity: episodes of the agent that are kept; of valued ones the least valued is dropped first, and then the
-            oldest rewarded one.
-        repeated_as: "certain" takes the probability of a repeated action, when it was done, for 1, as the paper's code
-            does, so that the policy is drawn to it as long as its advantage is positive, and hardly away from it;
-            "policy" takes the present policy's, as if it had acted.
+        rho: initial share of rewarded episodes in the transitions of an update.
+        phi: initial share of valued episodes; each rewarded episode of the agent moves a part of it to ``rho``.
+        alpha: a valued episode is drawn with probability proportional to its largest value to this power.
+        capacity: episodes of the agent that are kept; the valued episode with the smallest value is dropped first, or,
+            if there is none, the oldest rewarded one.
+        repeated_as: behaviour probability of replayed actions: "certain" takes 1, as the paper's code does, so that
+            positive advantages raise the action's probability and negative ones hardly lower it; "policy" takes that of
+            the current policy.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {
@@ -53,7 +53,7 @@ class PPOD(PPO):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse shares that leave nothing, and what a joined rollout cannot do."""
+        """Check the shares, and refuse what joined rollouts do not support."""
         super().check_hyper_parameters(hyper_parameters)
         rho, phi = hyper_parameters["rho"], hyper_parameters["phi"]
         if not (rho > 0 and rho + phi < 1):
@@ -67,14 +67,14 @@ class PPOD(PPO):
             )
 
     def build(self) -> None:
-        """PPO's networks; what is repeated is known with the first rollout."""
+        """Make PPO's networks; the replay of episodes begins with the first rollout."""
         super().build()
         self._of_agent = WholeEpisodes()
         self._repetition: Repetition | None = None
         self._state_to_come: Mapping[str, Any] | None = None
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Keep what the rollout brought, repeat episodes beside it, and learn from both."""
+        """Keep the rollout's finished episodes, replay kept ones, and learn from both rollouts."""
         main, repeated = sources["main"], sources["repeated"]
         repetition = self._repetition = self._repetition or self._begun(sources)
         episodes, self._state_to_come = repetition.episodes, None
@@ -88,7 +88,7 @@ class PPOD(PPO):
 
     @property
     def values_when_full(self) -> frozenset[str]:
-        """None: the largest value of an episode says whether it is worth repeating."""
+        """Empty: values are needed while acting, to select episodes by their largest value."""
         return frozenset()
 
     def _begun(self, sources: Mapping[str, Storage]) -> Repetition:
@@ -101,7 +101,7 @@ class PPOD(PPO):
         episodes = ReplayedEpisodes(shown, self.capacity, self.rho, self.phi, self.alpha)
         share, size = self.rho + self.phi, sources["repeated"].size
         assert size is not None
-        # As many side by side as have that share of the transitions of an update, and at least one.
+        # Columns that give replayed episodes their share of the transitions of an update; at least one.
         columns = max(1, round(share / (1 - share) * len(sources["main"]) / size))
         return Repetition(columns, self.actor, episodes, self.generator, self._state_to_come)
 
@@ -114,7 +114,7 @@ class PPOD(PPO):
         return {**values, LOGP: log_prob}
 
     def state_dict(self) -> dict[str, Any]:
-        """As of every algorithm, and the episodes of the agent and where each is repeated."""
+        """Return the state of PPO, the agent's episodes, and the position of each replay."""
         repetition = self._state_to_come if self._repetition is None else self._repetition.state_dict()
         return super().state_dict() | {"of_agent": self._of_agent.state_dict(), "repetition": repetition}
 

@@ -1,1 +1,1 @@
-"""Algorithms that learn from data, without acting."""
+"""Offline reinforcement learning algorithms."""

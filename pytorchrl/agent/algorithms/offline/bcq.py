@@ -1,4 +1,4 @@
-"""BCQ: Q-learning from data among actions like those of the data."""
+"""BCQ: batch-constrained Q-learning over actions proposed by a generative model of the data."""
 
 import torch
 from torch import Tensor
@@ -16,8 +16,8 @@ from storages.component.hyper_parameters import Positive
 class BCQ(ActionsLikeTheData):
     """Fujimoto et al., "Off-Policy Deep Reinforcement Learning without Exploration" (arXiv 1812.02900), algorithm 1.
 
-    A variational autoencoder proposes actions like those of the data, a perturbation moves each within a small range,
-    and the critics choose among them.
+    A conditional variational autoencoder proposes actions of the data's distribution, a perturbation network adjusts
+    each within a small range, and the action with the largest Q-value is selected.
 
     Args:
         phi: the largest perturbation of an action.
@@ -28,19 +28,19 @@ class BCQ(ActionsLikeTheData):
     phi: Positive = 0.05
 
     def build_proposals(self) -> None:
-        """The perturbation and its target."""
+        """Make the perturbation network and its target."""
         self.perturbation = self.actor.make("perturbation", DeterministicPolicy(self.phi), codec=self.codec, acts=True)
         self.train_pi = self.train("perturbation", self.perturbation, lr="lr_pi")
         self.target_perturbation = self.target(self.perturbation)
 
     def proposed(self, view: View, rows: int, number: int, generator: torch.Generator, *, by_target: bool) -> Tensor:
-        """(N * number, A): decoded actions, perturbed."""
+        """Return decoded and perturbed actions (N * number, A)."""
         several = Repeated(view, number)
         decoded = torch.tanh(self.vae.unsquashed(several, rows * number, self.latent_clip, generator))
         return self._perturbed(self.target_perturbation if by_target else self.perturbation, several, decoded)
 
     def losses_of_proposals(self, rows: Rows) -> tuple[dict[Trained, Tensor], Metrics]:
-        """The perturbation raises the first critic's values of decoded actions."""
+        """Return the perturbation network's loss: the negative Q-value by the first critic."""
         with torch.no_grad():
             decoded = torch.tanh(self.vae.unsquashed(rows.now, len(rows), self.latent_clip, self.generator))
         with self.critics.frozen():

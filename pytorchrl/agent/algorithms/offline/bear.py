@@ -1,4 +1,4 @@
-"""BEAR: a policy that stays within the support of the data's actions, by their mean discrepancy."""
+"""BEAR: off-policy actor-critic constrained to the data's support by maximum mean discrepancy."""
 
 import math
 
@@ -23,19 +23,19 @@ _SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER = -5.0, 10.0
 class BEAR(ActionsLikeTheData):
     """Kumar et al., "Stabilizing Off-Policy Q-Learning via Bootstrapping Error Reduction" (arXiv 1906.00949).
 
-    A squashed normal policy proposes actions. It raises the smallest critic's value while its discrepancy to an
-    autoencoder of the data's actions stays below a threshold (equation 1). The discrepancy is that of actions before
-    the tanh, so that its gradient remains where actions lie at their bounds.
+    A squashed Gaussian policy maximises the minimum of the critics, subject to a bound on its maximum mean discrepancy
+    (MMD) to an autoencoder of the data's actions (equation 1). The MMD is computed before the tanh, so that its
+    gradient does not vanish at the bounds of actions.
 
     Args:
         lr_multiplier: learning rate of the multiplier's logarithm.
-        initial_multiplier: at first, what a unit of discrepancy costs the policy.
-        threshold: the discrepancy that the multiplier aims at.
-        kernel: of the discrepancy.
+        initial_multiplier: initial Lagrange multiplier of the MMD.
+        threshold: bound of the MMD.
+        kernel: of the MMD.
         sigma: width of the kernel.
-        num_kernel_actions: actions of the policy, and of the autoencoder, that are compared in each state.
-        noise_clip: bound of the policy's noise in actions that are compared, in standard deviations.
-        warmup_updates: first updates, in which the policy learns from the discrepancy alone.
+        num_kernel_actions: actions per state of the policy, and of the autoencoder, in the MMD.
+        noise_clip: bound of the policy's noise in those actions, in standard deviations.
+        warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
     unchangeable = ActionsLikeTheData.unchangeable | {"initial_multiplier"}
@@ -53,7 +53,7 @@ class BEAR(ActionsLikeTheData):
     warmup_updates: CountOrZero = 20_000
 
     def build_proposals(self) -> None:
-        """The policy and its target, and the logarithm of the multiplier."""
+        """Make the policy, its target, and the logarithm of the multiplier."""
         self.pi = self.actor.make("policy", SquashedGaussianPolicy(), acts=True)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.target_pi: Network = self.target(self.pi)
@@ -61,16 +61,16 @@ class BEAR(ActionsLikeTheData):
 
     @property
     def log_multiplier(self) -> Tensor:
-        """(1,): logarithm of what a unit of discrepancy costs the policy."""
+        """(1,): logarithm of the Lagrange multiplier."""
         return self.training.variables["log_multiplier"]
 
     def proposed(self, view: View, rows: int, number: int, generator: torch.Generator, *, by_target: bool) -> Tensor:
-        """(N * number, A): drawn from the policy."""
+        """Return actions (N * number, A) sampled from the policy."""
         policy: SquashedGaussian = (self.target_pi if by_target else self.pi)(view)
         return policy.sample(generator, number).transpose(0, 1).flatten(0, 1)
 
     def losses_of_proposals(self, rows: Rows) -> tuple[dict[Trained, Tensor], Metrics]:
-        """Of the policy, and of the multiplier, which rises where the discrepancy is above the threshold."""
+        """Return the losses of policy and multiplier, which rises while the MMD exceeds the threshold."""
         number = self.num_kernel_actions
         with torch.no_grad():
             decoded = self.vae.unsquashed(
@@ -88,20 +88,20 @@ class BEAR(ActionsLikeTheData):
         return losses, {name: metric.detach() for name, metric in metrics.items()}
 
     def end_update(self) -> None:
-        """Keep the multiplier within its bounds, too."""
+        """Clip the multiplier, then end the update."""
         with torch.no_grad():
             self.log_multiplier.clamp_(_SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER)
         super().end_update()
 
     def _unsquashed(self, view: View) -> Tensor:
-        """(N, n, A): actions of the policy before the tanh, of clipped noise, with gradients."""
+        """Return reparameterised actions (N, n, A) before the tanh, with clipped noise."""
         policy: SquashedGaussian = self.pi(view)
         mean, std = policy.normal_mean.unsqueeze(1), policy.log_std.exp().unsqueeze(1)
         noise = torch.empty_like(mean.expand(-1, self.num_kernel_actions, -1)).normal_(generator=self.generator)
         return mean + std * noise.clamp(-self.noise_clip, self.noise_clip)
 
     def _value(self, rows: Rows, action: Tensor) -> Tensor:
-        """(N, 1): the smallest critic's mean value of actions (N, n, A)."""
+        """Return the minimum over critics of the mean Q-value (N, 1) of actions (N, n, A)."""
         with self.critics.frozen():
             values: list[Value] = self.critics(Repeated(rows.now, action.shape[1]), action.flatten(0, 1))
         return elementwise_minimum([value.mean.view(len(rows), -1).mean(1, keepdim=True) for value in values])

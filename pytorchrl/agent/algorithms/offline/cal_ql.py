@@ -1,4 +1,4 @@
-"""CalQL: CQL whose values sink no lower than the returns of the data, so that they are right when learning goes on."""
+"""CalQL: CQL with values calibrated by the returns of the data, for online fine-tuning."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -15,14 +15,14 @@ from storages.transition import RTG
 class CalQL(CQL):
     """Nakamoto et al., "Cal-QL: Calibrated Offline RL Pre-Training" (arXiv 2303.05479), equation 5.
 
-    Values of the policy's actions that are below the return which the data earned from there on are not made smaller.
-    The data set tells the returns: ``prl.from_dataset(..., returns_to_go=gamma)``.
+    Values of the policy's actions are not lowered below the data's return-to-go in the same state. The data set must
+    provide these: ``prl.from_dataset(..., returns_to_go=gamma)``.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, returns_to_go=True)}
 
     def least_values(self, rows: Rows) -> Tensor:
-        """(N, M): returns of the data for actions of the policy, and no bound for uniform ones."""
+        """Return lower bounds (N, M): the data's return-to-go for policy actions, none for uniform ones."""
         returns, number = rows[RTG], self.num_samples
         free = torch.full_like(returns, -torch.inf).expand(-1, number)
         return torch.cat([free, returns.expand(-1, 2 * number)], dim=1)

@@ -1,4 +1,4 @@
-"""CQL: SAC whose critics learn the values of actions which the data does not take to be low."""
+"""CQL: SAC with a penalty on the Q-values of actions outside the data."""
 
 import math
 from collections.abc import Sequence
@@ -18,18 +18,17 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 class CQL(SAC):
     """Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning" (arXiv 2006.04779), CQL(H).
 
-    Beside their errors, critics make smaller the gap between the log-sum-exp of their values over all actions and the
-    value of the data's action. The former is estimated from uniform actions, and from such of the policy now and in the
-    next state, each weighted by how likely it was drawn (appendix F). Weights are those of the authors' code, whose
-    squared errors are not halved: gaps, as errors, count half.
+    Critics also minimise the gap between the log-sum-exp of their values over all actions and the value of the data's
+    action. The log-sum-exp is estimated with importance sampling from uniform actions, and from the policy's in the
+    present and the next state (appendix F). Weights are those of the authors' code, where squared errors are not
+    halved; here errors and gaps both are.
 
     Args:
-        conservative_weight: of the gaps.
-        num_samples: actions drawn in each state, of each of the three kinds.
-        lagrange_threshold: the gap that the weight aims at, by a multiplier that is learnt (equation 30); None keeps
-            the weight as it is.
+        conservative_weight: weight of the gaps (alpha).
+        num_samples: actions per state from each of the three distributions.
+        lagrange_threshold: target of the gap, by a learnt multiplier (equation 30; tau); None uses a fixed weight.
         lr_multiplier: learning rate of the multiplier.
-        backup_entropy: let the entropy of the policy in the next state count in targets.
+        backup_entropy: include the policy's entropy in TD targets.
     """
 
     unchangeable = SAC.unchangeable | {"lagrange_threshold"}
@@ -44,13 +43,13 @@ class CQL(SAC):
     backup_entropy: bool = False
 
     def build(self) -> None:
-        """As SAC's, and the logarithm of the multiplier."""
+        """Make SAC's networks, and the logarithm of the multiplier."""
         super().build()
         if self.lagrange_threshold is not None:
             self.train_multiplier = self.variable("log_multiplier", 0.0, lr="lr_multiplier")
 
     def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
-        """The critics' errors and gaps, and the multiplier's loss."""
+        """Return the critics' loss with the conservative penalty, and the multiplier's loss."""
         losses = super().critic_losses(judged, target, rows)
         gaps = self.gaps(judged, rows)
         of, metrics = dict(losses.of), losses.metrics | {"conservative_gap": gaps.detach().mean()}
@@ -66,14 +65,14 @@ class CQL(SAC):
         return Losses(of, metrics | {"critic_loss": loss.detach()}, losses.errors)
 
     def gaps(self, judged: Sequence[Value], rows: Rows) -> Tensor:
-        """(critics,): by how much each values all actions more than the data's."""
+        """Return each critic's gap (critics,) between the log-sum-exp of all values and the data's value."""
         given = *self.proposals(rows), rows.weight, self.least_values(rows)
         soft_maxima = [weighted_soft_maximum(critic, rows.now, *given) for critic in self.critics]
         return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in judged])
 
     @torch.no_grad()
     def proposals(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Actions to sum over, (N, M, A), and the logarithm of the density that each was drawn by, (N, M)."""
+        """Return actions to sum over (N, M, A), and their log-densities under their proposals (N, M)."""
         number, size = self.num_samples, self.codec.size
         uniform = torch.empty((len(rows), number, size), device=self.device).uniform_(-1, 1, generator=self.generator)
         actions, log_densities = [uniform], [torch.full_like(uniform[..., 0], -size * math.log(2))]
@@ -84,11 +83,11 @@ class CQL(SAC):
         return torch.cat(actions, dim=1), torch.cat(log_densities, dim=1)
 
     def least_values(self, rows: Rows) -> Tensor | None:
-        """(N, M): what the values of proposals count as where they are less; None for no such bound."""
+        """Return lower bounds (N, M) of the proposals' values; None for no bounds."""
         return None
 
     def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
-        """Rewards and discounted values of what follows, with the entropy's where that is wanted."""
+        """Return TD targets, with the policy's entropy if ``backup_entropy``."""
         if self.backup_entropy:
             return super().backed_up(rows, after, alpha)
         return after.value.backup(rows.reward, rows.discount)

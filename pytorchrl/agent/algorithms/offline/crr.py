@@ -1,4 +1,4 @@
-"""CRR: a policy that imitates those of the data's actions that a critic prefers to its own."""
+"""CRR: critic-regularised regression, behaviour cloning filtered or weighted by advantages."""
 
 from typing import Literal
 
@@ -15,11 +15,11 @@ class CRR(SampledAdvantage):
     """Wang et al., "Critic Regularized Regression" (arXiv 2006.15134), equations 2 to 4.
 
     Args:
-        weighting: "exp" weighs actions by the exponential of their advantage, "binary" takes those alone whose
-            advantage is positive.
-        compared_with: the "mean" or the largest ("max") value of the policy's actions, which advantages are over.
-        temperature: advantage that makes a weight e times as large (beta), of "exp".
-        max_weight: the largest weight, of "exp".
+        weighting: "exp" weights actions by their exponentiated advantage; "binary" takes only actions of positive
+            advantage.
+        compared_with: baseline of advantages: the "mean" or the largest ("max") value of the policy's actions.
+        temperature: divides advantages in the weights of "exp" (beta).
+        max_weight: the largest weight of "exp".
     """
 
     num_critics: Count = 1
@@ -31,20 +31,20 @@ class CRR(SampledAdvantage):
     max_weight: Positive = 20.0
 
     def build_targets(self) -> None:
-        """Copies of policy and critics that follow them."""
+        """Make the target policy and the target critics."""
         super().build_targets()
         self.target_pi = self.target(self.pi)
 
     def next_value(self, rows: Rows) -> ScalarValue:
-        """Of one action drawn from the target policy in each next state."""
+        """Return the value of one action sampled from the target policy in each next state."""
         return self.value_of_policy(self.target_pi(rows.next), rows.next)
 
     def baseline(self, values: Tensor) -> Tensor:
-        """(N, 1): the mean or the largest of the values (N, M) of the policy's actions."""
+        """Return the mean or maximum (N, 1) of the values (N, M) of the policy's actions."""
         return values.amax(1, keepdim=True) if self.compared_with == "max" else super().baseline(values)
 
     def weights(self, advantage: Tensor, rows: Rows) -> Tensor:
-        """(N, 1): 1 for what is better, or exponentials up to the largest weight."""
+        """Return binary weights (N, 1), or exponential ones up to ``max_weight``."""
         if self.weighting == "binary":
             return (advantage > 0).float()
         return (advantage / self.temperature).exp().clamp(max=self.max_weight)

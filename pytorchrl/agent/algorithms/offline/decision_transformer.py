@@ -1,4 +1,4 @@
-"""DecisionTransformer: actions that follow from a return to reach and the last steps, by supervised learning."""
+"""DecisionTransformer: supervised learning of actions conditioned on returns-to-go and recent steps."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -27,26 +27,28 @@ from storages.transition import MASK
 class DecisionTransformer(OffPolicyAlgorithm):
     """Chen et al., "Decision Transformer: Reinforcement Learning via Sequence Modeling" (arXiv 2106.01345).
 
-    A causal transformer sees the last steps of an episode as returns-to-go, states and actions, and is trained to say
-    the data's actions. It acts by asking for a return, of which rewards are taken off as they come. It has no values:
-    ``gamma`` stays 1, and the actor needs no memory. The actor's dropout is the transformer's, too.
+    A causal transformer over returns-to-go, states and actions of the last steps is trained to predict the data's
+    actions. When acting, it is conditioned on a target return, from which rewards are subtracted as they are received.
+    It learns no values: ``gamma`` must be 1, and the actor must have no memory. The actor's dropout also applies
+    to the transformer.
 
     Args:
         lr: learning rate.
-        max_grad_norm: gradients are scaled down to this norm; None leaves them.
-        distribution: of actions; None takes the paper's: a softmax, or where a Box has bounds a normal with a fixed
-            deviation around a tanh, whose loss is a squared error.
-        context_length: steps that are seen, the present one included.
-        embedding_size: numbers of a token, three of which make a step.
-        num_layers: of the transformer.
-        num_heads: of its attention.
-        max_timestep: steps of an episode that are told apart by number; later ones count as the last of them.
-        windows_per_episode: windows of ``context_length`` steps that are drawn from each episode of a batch.
-        return_scale: what returns are divided by before they are seen.
-        target_return: of an episode that is acted in; None asks for the largest of the data that was learnt from.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
+        distribution: of actions; None takes the paper's: a softmax, or for a bounded Box a Gaussian with a tanh mean
+            and fixed standard deviation, whose loss is a squared error.
+        context_length: steps in the context, including the present one.
+        embedding_size: size of a token; each step has three tokens.
+        num_layers: layers of the transformer.
+        num_heads: attention heads.
+        max_timestep: number of timestep embeddings; later steps share the last one.
+        windows_per_episode: windows of ``context_length`` steps drawn from each episode of a batch.
+        return_scale: divisor of returns at the input.
+        target_return: target return of an episode when acting; None takes the largest of the training data.
 
     Raises:
-        ValueError: ``gamma`` is not 1, the actor has a memory, or the heads cannot share the numbers of a token.
+        ValueError: ``gamma`` is not 1, the actor has a memory, or ``embedding_size`` is not divisible by
+            ``num_heads``.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, whole_episodes=True)}
@@ -73,13 +75,13 @@ class DecisionTransformer(OffPolicyAlgorithm):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse a discount, which returns-to-go do not have."""
+        """Check that returns-to-go are not discounted."""
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["gamma"] != 1:
             raise ValueError(f"{cls.__name__}: gamma must be 1, for returns-to-go, got {hyper_parameters['gamma']}")
 
     def build(self) -> None:
-        """What embeds observations, and the transformer."""
+        """Make the observation encoder and the transformer."""
         actor = self.actor
         if actor.memory is not None:
             raise ValueError(f"{type(self).__name__} keeps the last steps itself; leave out memory={actor.memory!r}")
@@ -92,15 +94,15 @@ class DecisionTransformer(OffPolicyAlgorithm):
         self.trained = self.train("policy", self.states, self.trajectory, max_grad_norm="max_grad_norm")
 
     def default_explorer(self) -> Explorer:
-        """The best action, or draws from a distribution that was chosen."""
+        """Return the greedy action, or sampling if a distribution is given."""
         return Greedy() if self.distribution is None else drawing_from(self.distribution)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """The distribution of actions after the exploration's history."""
+        """Return the distribution of actions given the exploration's history."""
         return self._after(self._history(view, exploration))
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions, which the exploration's history has from now on."""
+        """Return actions, and append them to the exploration's history."""
         history = self._history(view, exploration)
         policy = self._after(history)
         action = best_action(policy) if exploration.deterministic else self._explorer.act(lambda: policy, exploration)
@@ -108,7 +110,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
         return action, {}
 
     def losses(self, rows: Rows) -> Losses:
-        """The negative log probability of the actions in windows of the batch's episodes."""
+        """Return the negative log-likelihood of actions in windows of the batch's episodes."""
         windows = draw_windows(rows.batch, self.context_length, self.windows_per_episode, self.generator)
         self.trajectory.learn_return(windows.episode_returns)
         action = self.codec.from_storage(windows.action)

@@ -1,4 +1,4 @@
-"""DiscreteBCQ: DQN from data among actions that the data takes often enough."""
+"""DiscreteBCQ: DQN restricted to actions that are likely in the data."""
 
 import torch
 from torch import Tensor
@@ -17,12 +17,13 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 class DiscreteBCQ(DQN):
     """Fujimoto et al., "Benchmarking Batch Deep Reinforcement Learning Algorithms" (arXiv 1910.01708), section 4.
 
-    A second network learns the probabilities of the data's actions. Only those count, when acting and bootstrapping,
-    that are at least so likely as a share of the likeliest. Both networks are stepped together, and may share a body.
+    An imitation network learns the probabilities of the data's actions. Acting and bootstrapping are restricted to
+    actions whose probability, relative to the most likely one, reaches a threshold. Both networks are trained by one
+    optimiser and may share a body.
 
     Args:
-        threshold: that share: 0 is double DQN, 1 the likeliest action, as behaviour cloning has it.
-        logit_penalty: weight of the squares of the second network's logits.
+        threshold: relative probability (tau): 0 is double DQN, 1 is behaviour cloning.
+        logit_penalty: weight of the squared logits of the imitation network.
     """
 
     lr: NonNegativeOrSchedule = 3e-4
@@ -32,20 +33,20 @@ class DiscreteBCQ(DQN):
     logit_penalty: NonNegative = 0.01
 
     def networks_beside(self) -> tuple[Network, ...]:
-        """The probabilities of the data's actions."""
+        """Make the imitation network."""
         self.imitation = self.actor.make("imitation", Policy(), acts=True)
         return (self.imitation,)
 
     def policy(self, view: View, exploration: Exploration) -> ActionValues:
-        """The values of actions that are likely enough; -inf of others."""
+        """Return the values of likely actions, and -inf for others."""
         return self._of_likely(view, self.q(view))
 
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
-        """(N, 1): the best of the next actions that are likely enough."""
+        """Return the greedy next actions (N, 1) among the likely ones."""
         return self._of_likely(rows.next, values).greedy()
 
     def losses(self, rows: Rows) -> Losses:
-        """The distance of the actions' values to their targets, and what cloning the data's actions loses."""
+        """Return the sum of the Q-learning, imitation and logit losses."""
         losses = super().losses(rows)
         cloned: Categorical = self.imitation(rows.now)
         imitation_loss = rows.weighted_mean(-cloned.log_prob(rows.action))

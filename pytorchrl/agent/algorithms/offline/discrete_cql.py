@@ -1,4 +1,4 @@
-"""DiscreteCQL: DQN that learns the values of actions which the data does not take to be low."""
+"""DiscreteCQL: DQN with a penalty on the Q-values of actions outside the data."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from storages.component.hyper_parameters import NonNegative
 
 
 class DiscreteCQL(DQN):
-    """Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning" (arXiv 2006.04779), of all actions.
+    """Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning" (arXiv 2006.04779), CQL(H).
 
     Args:
-        conservative_weight: of the gap between the log-sum-exp of all actions' values and the value of the data's
-            action, which is made smaller beside the error (equation 4).
+        conservative_weight: weight of the penalty, the gap between the log-sum-exp of all actions' values and the value
+            of the data's action (alpha, equation 4).
     """
 
     conservative_weight: NonNegative = 1.0
 
     def losses_of(self, values: Any, rows: Rows, target: Value) -> Losses:
-        """As of DQN, and the gap."""
+        """Return DQN's loss with the conservative penalty."""
         losses = super().losses_of(values, rows, target)
         expected = values.values
         gap = rows.weighted_mean(expected.logsumexp(1, keepdim=True) - expected.gather(1, rows.action))

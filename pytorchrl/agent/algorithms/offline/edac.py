@@ -1,4 +1,4 @@
-"""EDAC: SAC with many critics, which are kept from agreeing on how values grow around the data's actions."""
+"""EDAC: SAC with an ensemble of critics, diversified by their gradients in the data's actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,26 +15,25 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 
 
 class Judged(NamedTuple):
-    """What a critic makes of the rows."""
+    """Output of one critic for the rows."""
 
     value: Value
-    """Of the actions taken."""
+    """Q-values of the actions taken."""
     action: Tensor
-    """(N, *action): those actions, a leaf that this critic's gradients are taken in."""
+    """(N, *action): those actions, as a leaf tensor for this critic's gradient."""
 
 
 class EDAC(SAC):
     """An et al., "Uncertainty-Based Offline RL with Diversified Q-Ensemble" (arXiv 2110.01548), algorithm 1.
 
-    The smallest value of many critics is low where they disagree, which they do away from the data; where their
-    gradients in the action point in different directions, fewer critics are enough. Squared errors are halved here, and
-    so is the weight of the similarity beside them.
+    The minimum of many critics is low where they disagree, which is away from the data. Diverse gradients in the action
+    reduce the number of critics that this takes. As squared errors are halved here, so is the weight of the similarity.
 
     Args:
-        eta: weight of the mean cosine similarity of the critics' gradients in the data's actions; 0 makes it SAC-N.
+        eta: weight of the mean cosine similarity of the critics' gradients in the data's actions; 0 is SAC-N.
 
     Raises:
-        ValueError: there are no two critics whose gradients could be compared.
+        ValueError: ``eta`` is not 0, and there are fewer than two critics.
     """
 
     lr_q: NonNegativeOrSchedule = 3e-4
@@ -43,7 +42,7 @@ class EDAC(SAC):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse to compare the gradients of one critic."""
+        """Check that there are critics to compare."""
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["eta"] and hyper_parameters["num_critics"] < 2:
             raise ValueError(
@@ -52,16 +51,16 @@ class EDAC(SAC):
             )
 
     def judge(self, rows: Rows) -> Sequence[Any]:
-        """Values of the actions taken, each critic's with actions of its own."""
+        """Return the values of the actions taken; each critic gets its own copy of the actions."""
         actions = [rows.action.detach().clone().requires_grad_(self.eta > 0) for _ in self.critics]
         return [Judged(critic(rows.now, each), each) for critic, each in zip(self.critics, actions, strict=True)]
 
     def values_of_taken(self, judged: Sequence[Any], rows: Rows) -> Sequence[Value]:
-        """Without their actions."""
+        """Return the values without their actions."""
         return [each.value for each in judged]
 
     def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
-        """The critics' errors, and how much their gradients agree."""
+        """Return the critics' loss with the weighted similarity of their gradients."""
         losses = super().critic_losses(judged, target, rows)
         if not self.eta:
             return losses
@@ -71,11 +70,11 @@ class EDAC(SAC):
         return Losses({**losses.of, self.train_critics: loss}, losses.metrics | metrics, losses.errors)
 
     def similarity(self, judged: Sequence[Judged]) -> Tensor:
-        """(N, 1): of each critic's gradient with those of the others on average, summed over critics (equation 5)."""
+        """Return the mean cosine similarity (N, 1) to other critics' gradients, summed over critics (equation 5)."""
         values, actions = [each.value.mean.sum() for each in judged], [each.action for each in judged]
-        # Of each critic in its own actions, so that the gradient of the sum is that of each.
+        # Each critic has its own leaf, so that one backward pass of the sum gives all gradients.
         gradients = torch.autograd.grad(torch.stack(values).sum(), actions, create_graph=True)
         directions = F.normalize(torch.stack(gradients).flatten(2), dim=2, eps=1e-10)  # (critics, N, A)
-        # All pairs of different critics, of which there are as many as critics squared.
+        # The sum over all pairs of different critics, without computing each of them.
         pairs = directions.sum(0).square() - directions.square().sum(0)
         return pairs.sum(1, keepdim=True) / (len(judged) - 1)

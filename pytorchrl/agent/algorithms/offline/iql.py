@@ -1,4 +1,4 @@
-"""IQL: values of the better ones of the data's actions, learnt without asking for any other action."""
+"""IQL: offline Q-learning by expectile regression, without evaluating actions outside the data."""
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ class IQL(WeightedRegression):
     """Kostrikov et al., "Offline Reinforcement Learning with Implicit Q-Learning" (arXiv 2110.06169), algorithm 1.
 
     Args:
-        lr_value: learning rate of the state values.
-        expectile: of the values of the data's actions that state values are (tau); 0.5 is their mean, 1 the largest.
-        inverse_temperature: a weight is e to the power of it times the advantage (beta); 0 clones the data.
+        lr_value: learning rate of the state-value network.
+        expectile: expectile of the data's action values that state values estimate (tau); 0.5 is the mean, 1 the
+            maximum.
+        inverse_temperature: factor of advantages in the exponential weights (beta); 0 is behaviour cloning.
         max_weight: the largest weight.
     """
 
@@ -28,31 +29,31 @@ class IQL(WeightedRegression):
     max_weight: Positive = 100.0
 
     def build(self) -> None:
-        """As all that weigh actions do, and state values."""
+        """Make actor, critics and the state-value network."""
         super().build()
         self.value = self.actor.make("value", StateValue())
         self.train_value = self.train("value", self.value, lr="lr_value")
 
     def next_value(self, rows: Rows) -> ScalarValue:
-        """The state values (equation 6)."""
+        """Return the next states' values (equation 6)."""
         return ScalarValue(self.value(rows.next))
 
     def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
-        """(N, 1): the smallest target critic's value of the data's action less the state's value."""
+        """Return the minimum of the target critics minus the state value (N, 1)."""
         with torch.no_grad():
             value = smallest(self.target_critics(rows.now, rows.action)).mean
         advantage: Tensor = value - self.value(rows.now)
         return advantage
 
     def weights(self, advantage: Tensor, rows: Rows) -> Tensor:
-        """(N, 1): exponentials of advantages, up to the largest weight (equation 7)."""
+        """Return exponential advantage weights (N, 1), clipped to ``max_weight`` (equation 7)."""
         return (self.inverse_temperature * advantage).exp().clamp(max=self.max_weight)
 
     def losses_beside(self, rows: Rows, advantage: Tensor) -> dict[Trained, Tensor]:
-        """That of the state values (equation 5)."""
+        """Return the expectile loss of the state values (equation 5)."""
         return {self.train_value: rows.weighted_mean(expectile_loss(advantage, self.expectile))}
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
-    """Squares of differences, those above 0 weighted by the expectile, the others by what it lacks to 1."""
+    """Return squared differences, weighted by ``expectile`` if positive, else by ``1 - expectile``."""
     return torch.where(difference > 0, expectile, 1 - expectile) * difference.square()

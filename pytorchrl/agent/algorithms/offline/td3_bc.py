@@ -1,4 +1,4 @@
-"""TD3BC: TD3 whose policy also imitates the data that it learns from."""
+"""TD3BC: TD3 with a behaviour cloning term in the policy's loss."""
 
 from torch import Tensor
 
@@ -11,8 +11,8 @@ class TD3BC(TD3):
     """Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning" (arXiv 2106.06860), TD3+BC.
 
     Args:
-        alpha: weight of the critic's values beside the squared distance to the data's actions, once values are divided
-            by their mean magnitude (equation 5); 0 clones the data.
+        alpha: weight of the critic's values, divided by their mean magnitude, relative to the squared distance to the
+            data's actions (equation 5); 0 is behaviour cloning.
     """
 
     lr_pi: NonNegativeOrSchedule = 3e-4
@@ -20,7 +20,7 @@ class TD3BC(TD3):
     alpha: NonNegative = 2.5
 
     def policy_loss(self, rows: Rows) -> Tensor:
-        """(): the negative scaled value of the policy's actions, and their distance to those of the data."""
+        """Return the negative scaled Q-value () plus the squared distance to the data's actions."""
         action = self.pi(rows.now)
         with self.critics[0].frozen():
             value = self.critics[0](rows.now, action).mean
@@ -30,4 +30,4 @@ class TD3BC(TD3):
 
 
 _TINY = 1e-8
-"""Keeps values of 0 from being divided by their magnitude."""
+"""Avoids division by 0 where all values are 0."""

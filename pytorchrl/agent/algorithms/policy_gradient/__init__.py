@@ -1,1 +1,1 @@
-"""Algorithms that follow the gradient of what the current policy earns."""
+"""On-policy policy gradient algorithms."""

@@ -1,4 +1,4 @@
-"""IMPALA's learner: an actor and a critic that learn from rollouts of weights that may be older than theirs."""
+"""IMPALA: advantage actor-critic with V-trace correction for rollouts of older policies."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -11,8 +11,8 @@ from storages.component.hyper_parameters import NonNegativeOrSchedule
 class IMPALA(A2C):
     """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 4: A2C on V-trace targets.
 
-    ``VTraceBuffer`` compares the probability of each action now with that when it was taken, which is stored, and
-    makes targets and advantages, the truncated importance weights in them, that hold for the present weights.
+    ``VTraceBuffer`` computes truncated importance weights from the current and the stored log-probabilities of actions,
+    and from those the V-trace targets and advantages of the current policy.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", older_policies=True)}

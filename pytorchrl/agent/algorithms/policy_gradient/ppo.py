@@ -1,4 +1,4 @@
-"""PPO: policy gradients on rollouts, each used for several epochs within a clipped distance."""
+"""PPO: policy gradients with a clipped surrogate objective and several epochs per rollout."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated
@@ -15,7 +15,7 @@ from storages.storage import Storage
 from storages.transition import LOGP, RET, VAL
 
 _CHANGE_OF_LR = 1.5
-_MOST_CHANGES_OF_LR = 11  # to 86 times the learning rate, or a 86th of it
+_MOST_CHANGES_OF_LR = 11  # a factor of 86 in either direction
 
 
 class PPO(PolicyAndValue):
@@ -24,15 +24,15 @@ class PPO(PolicyAndValue):
     Adam's epsilon is that of the paper's implementation.
 
     Args:
-        clip_param: how far the ratio of probabilities may move before its gradient stops.
-        dual_clip: the objective of an action with a negative advantage is at least so many times that advantage (Ye et
-            al., arXiv 1912.09729, equation 5), however likely the action has become; None bounds nothing.
-        use_clipped_value_loss: keep new values within ``value_clip_param`` of those when acting; for rewards scaled so
-            that values change by about that much, else it holds the value function back.
-        value_clip_param: how far a value may move before its gradient stops; None takes ``clip_param``.
-        target_kl: an update phase ends when the policy has diverged by 1.5 times this; None never ends one.
-        desired_kl: after an update phase at the end of which the policy had diverged by more than twice this, the
-            learning rate is divided by 1.5; after less than half of it, multiplied. None leaves the learning rate.
+        clip_param: clipping range of the probability ratio (epsilon).
+        dual_clip: lower bound of the objective at negative advantages, as a multiple of the advantage (Ye et al.,
+            arXiv 1912.09729, equation 5); None for no bound.
+        use_clipped_value_loss: clip new values to within ``value_clip_param`` of the stored ones; slows the value
+            function down unless rewards are scaled so that values change by about that much.
+        value_clip_param: clipping range of values; None takes ``clip_param``.
+        target_kl: an update phase stops early once the KL divergence exceeds 1.5 times this; None never stops.
+        desired_kl: the learning rate is divided by 1.5 after an update phase whose last KL divergence exceeds twice
+            this, and multiplied by 1.5 if it is below half of this; None does not adapt it.
     """
 
     num_epochs: Count = 4
@@ -46,12 +46,12 @@ class PPO(PolicyAndValue):
     optimizer: Optimizer = Adam(eps=1e-5)
 
     def build(self) -> None:
-        """Policy and value function, and how often their learning rate was raised less how often it was lowered."""
+        """Make policy and value function, and the exponent of the adaptive learning rate."""
         super().build()
         self.training.counters["lr_changes"] = 0
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Learn from the rollout, and adapt the learning rate to how far that moved the policy."""
+        """Run one update phase, then adapt the learning rate to the KL divergence."""
         metrics: Metrics = {}
         for metrics in super().update_phase(sources):
             yield metrics
@@ -65,18 +65,18 @@ class PPO(PolicyAndValue):
         self.trained.stepper.learning_rate *= _CHANGE_OF_LR ** self.training.counters["lr_changes"]
 
     def losses(self, rows: Rows) -> Losses:
-        """The clipped surrogate objective (equation 7), the value function's error and the entropy (equation 9)."""
+        """Return the clipped surrogate (equation 7), value and entropy losses (equation 9)."""
         taken, clip_param = self.likelihood(rows), self.current(self.clip_param)
         log_ratio = taken.log_prob - rows[LOGP]
         ratio = log_ratio.exp()
-        # Schulman's estimate of the divergence: unbiased, never negative, of low variance.
+        # Schulman's "k3" estimate of the KL divergence: unbiased, non-negative, of low variance.
         divergence = rows.mean(ratio - 1 - log_ratio)
         if self.target_kl is not None and divergence > 1.5 * self.target_kl:
             return Losses({}, {"kl": divergence}, stop=True)
 
         advantages = self.advantages(rows)
         clipped_ratio = ratio.clamp(1 - clip_param, 1 + clip_param)
-        # A ratio's derivative by the log probability is the ratio itself; what is clipped has none.
+        # The derivative of the ratio by the log-probability is the ratio itself, and 0 where it is clipped.
         free, clipped = ratio * advantages, clipped_ratio * advantages
         gain, slope = torch.minimum(free, clipped), torch.where(free > clipped, 0.0, free)
         if self.dual_clip is not None:
@@ -86,7 +86,7 @@ class PPO(PolicyAndValue):
         return self.summed(rows, taken, gain, slope, kl=divergence, clip_fraction=clip_fraction)
 
     def fit_value(self, rows: Rows) -> ValueFit:
-        """Half the mean squared distance of values to returns, clipped where the hyper-parameter says so."""
+        """Return half the mean squared error of values, clipped if ``use_clipped_value_loss``."""
         if not self.use_clipped_value_loss:
             return super().fit_value(rows)
         value = self.value(rows.now)
@@ -97,5 +97,5 @@ class PPO(PolicyAndValue):
 
 
 def _change(kl: float) -> int:
-    """Of the learning rate's exponent, after a divergence so many times the desired one."""
+    """Return the change of the learning rate's exponent; ``kl`` is relative to the desired divergence."""
     return -1 if kl > 2 else int(kl < 0.5)

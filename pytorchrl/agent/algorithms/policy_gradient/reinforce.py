@@ -1,4 +1,4 @@
-"""REINFORCE: the gradient of the log probability of what was done, times what came of it."""
+"""REINFORCE: Monte Carlo policy gradients with an optional value baseline."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -15,13 +15,13 @@ from storages.transition import RET
 class REINFORCE(PolicyAndValue):
     """Williams, "Simple Statistical Gradient-Following Algorithms for Connectionist RL" (1992), with returns-to-go.
 
-    The return of an episode that a limit cut, or that still runs, leans on the value function from there on;
-    ``VanillaOnPolicyBuffer`` with ``cut_episodes="drop"`` leaves such episodes out.
+    Returns of truncated or unfinished episodes bootstrap on the value function; ``VanillaOnPolicyBuffer`` with
+    ``cut_episodes="drop"`` omits such episodes.
 
     Args:
-        episodes_per_update: episodes between updates; fewer where the storage is full before.
-        baseline: take the value function off returns, which ``normalize_advantages`` then normalises; False leaves
-            returns as they are.
+        episodes_per_update: episodes between updates; fewer if the storage fills up earlier.
+        baseline: subtract the value function from returns, and normalise them as ``normalize_advantages`` says; False
+            uses plain returns.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", partial=True)}
@@ -31,9 +31,9 @@ class REINFORCE(PolicyAndValue):
     baseline: bool = True
 
     def update_plan(self) -> UpdatePlan:
-        """After a number of episodes."""
+        """Return an update phase per ``episodes_per_update`` episodes."""
         return EveryEpisodes(self.episodes_per_update)
 
     def losses(self, rows: Rows) -> Losses:
-        """The likelihood-ratio gradient, and the value function's error."""
+        """Return the policy gradient, value and entropy losses."""
         return self.likelihood_ratio(rows, self.advantages(rows) if self.baseline else rows[RET])

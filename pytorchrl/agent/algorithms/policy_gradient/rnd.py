@@ -1,4 +1,4 @@
-"""RND: PPO that is also paid for what is new, which is what a network cannot predict of another's answers."""
+"""RND: PPO with an intrinsic reward, the error in predicting the features of a random network."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,24 +21,24 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 from storages.storage import Storage
 from storages.transition import ADV, IADV, IRET, IREW, IVAL, LOGP, Batch
 
-_AT_ONCE = 512  # transitions: as float64, in which they are counted, so many stacks of 4 frames of 84 x 84 take 116 MB
+_AT_ONCE = 512  # transitions: as many stacks of 4 frames of 84 x 84 take 116 MB as float64, the dtype of the statistics
 
 
 class RND(PPO):
     """Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894).
 
-    An intrinsic reward is the squared error of a predictor, which learns what a random network that does not change
-    makes of the next observation. It has a value function and returns apart, which by default reach beyond the ends of
-    episodes. The policy's advantage is a weighted sum of both.
+    The intrinsic reward is the squared error of a predictor network, which is trained on the features of the next
+    observation by a fixed random network. Intrinsic rewards have their own value function and returns, by default
+    non-episodic. The policy's advantage is a weighted sum of both.
 
     Args:
         lr_predictor: learning rate of the predictor.
-        num_features: numbers that the random network makes of an observation, and units of the predictor's layers.
-        predictor_share: share of a batch's transitions, drawn at random, that the predictor learns from.
-        intrinsic_gamma: discount factor of one step of intrinsic rewards.
-        intrinsic_returns_end: let intrinsic returns end with episodes.
+        num_features: output size of the random network, and units of the predictor's layers.
+        predictor_share: share of a batch's transitions, drawn at random, that the predictor is trained on.
+        intrinsic_gamma: discount factor of intrinsic rewards.
+        intrinsic_returns_end: end intrinsic returns with episodes; False makes them non-episodic.
         intrinsic_coef: weight of intrinsic advantages.
-        extrinsic_coef: weight of the environment's advantages.
+        extrinsic_coef: weight of extrinsic advantages.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", intrinsic=True)}
@@ -52,42 +52,42 @@ class RND(PPO):
     extrinsic_coef: NonNegative = 2.0
 
     def build(self) -> None:
-        """PPO's networks, a value function of intrinsic rewards, the random network and its predictor."""
+        """Make PPO's networks, the intrinsic value function, the random network and its predictor."""
         super().build()
         self.novelty = Novelty(self.actor, self.num_features)
         self.intrinsic_regression = self.regression_of(self.intrinsic_value)
         self.train_predictor = self.train("predictor", self.novelty.predictor, lr="lr_predictor")
 
     def make_networks(self) -> tuple[Network, ...]:
-        """PPO's, and the value function of intrinsic rewards."""
+        """Make PPO's networks and the intrinsic value function."""
         networks = super().make_networks()
         self.intrinsic_value = self.actor.make("intrinsic_value", StateValue(), acts=True)
         return *networks, self.intrinsic_value
 
     def value_functions(self) -> Mapping[str, Network]:
-        """PPO's, and that of intrinsic rewards."""
+        """Return PPO's value function and the intrinsic one."""
         return {**super().value_functions(), IVAL: self.intrinsic_value}
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """As PPO, with room for the intrinsic reward, which is known once the rollout is full."""
+        """Return actions and fields as PPO; the intrinsic reward is 0 until the rollout is full."""
         action, fields = super().act(view, exploration)
         return action, {**fields, IREW: torch.zeros_like(fields[LOGP])} if fields else fields
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Pay for what is new in the rollout, then learn from it."""
+        """Compute the rollout's intrinsic rewards, then run PPO's update phase."""
         reward = self._intrinsic_rewards(sources["main"])
         sources["main"].insert_single_tensor_slice(IREW, reward)
         for metrics in super().update_phase(sources):
             yield metrics | {"intrinsic_reward": reward.mean()}
 
     def batches(self, source: Storage) -> Iterator[Batch]:
-        """As PPO's, of the weighted sum of both advantages."""
+        """Yield PPO's batches, with the weighted sum of both advantages."""
         advantage, intrinsic = source.ring.rollout(ADV), source.ring.rollout(IADV)
         source.insert_single_tensor_slice(ADV, self.extrinsic_coef * advantage + self.intrinsic_coef * intrinsic)
         return super().batches(source)
 
     def losses(self, rows: Rows) -> Losses:
-        """PPO's, with the error of the intrinsic value function, and the predictor's on some of the transitions."""
+        """Return PPO's losses and the predictor's, on a random share of the transitions."""
         losses = super().losses(rows)
         if losses.stop:
             return losses
@@ -98,7 +98,7 @@ class RND(PPO):
         return replace(losses, of={**losses.of, self.train_predictor: loss}, metrics=metrics)
 
     def fit_value(self, rows: Rows) -> ValueFit:
-        """The sum of both value functions' losses."""
+        """Return the sum of both value functions' losses."""
         extrinsic, intrinsic = (
             super().fit_value(rows),
             self.intrinsic_regression(rows[IRET], rows, self.value_loss_coef),
@@ -107,7 +107,7 @@ class RND(PPO):
 
     @torch.no_grad()
     def _intrinsic_rewards(self, rollout: Storage) -> Tensor:
-        """(T, E, 1): of all transitions, by observations normalised with those of the rollout counted in."""
+        """Return the intrinsic rewards (T, E, 1), after updating observation statistics with the rollout."""
         steps, length = len(rollout) // rollout.num_envs, max(1, _AT_ONCE // rollout.num_envs)
         slices = [(start, min(start + length, steps)) for start in range(0, steps, length)]
         for start, end in slices:
@@ -118,7 +118,7 @@ class RND(PPO):
         return self.novelty.scaled(errors, self.intrinsic_gamma)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of every algorithm, and what scales intrinsic rewards."""
+        """Return the state of PPO and the running intrinsic returns."""
         return super().state_dict() | {"novelty": self.novelty.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -17,8 +17,8 @@ class TRPO(NaturalGradient):
 
     Args:
         lr_value: learning rate of the value function.
-        value_epochs: times that an update's rows are used for the value function.
-        value_mini_batches: batches that a rollout is divided into for the value function, each of which is a step.
+        value_epochs: epochs of the value function per update.
+        value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.
     """
 
     lr_value: NonNegativeOrSchedule = 3e-3
@@ -26,7 +26,7 @@ class TRPO(NaturalGradient):
     value_mini_batches: Count = 1
 
     def build(self) -> None:
-        """Policy and value function; the value function alone has an optimiser."""
+        """Make policy and value function; only the value function has an optimiser."""
         if self.actor.shared_body:
             raise ValueError(
                 "TRPO: a step of the value function would move the policy out of its trust region where they share a "
@@ -37,12 +37,12 @@ class TRPO(NaturalGradient):
         self.value_regression = ValueRegression(self.value, self.train_value, with_graph=False)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
-        """Go through one update phase; value functions that learn from mini-batches do so after each policy step."""
+        """Run one update phase, with minibatch steps of the value function after each policy step."""
         for metrics in super().update_phase(sources):
             yield metrics | self._fit_to_mini_batches(sources["main"])
 
     def update(self, batch: Batch) -> Result:
-        """Step the policy along the natural gradient, then fit the value function; the batch's targets are fixed."""
+        """Step the policy along the natural gradient, then fit the value function to the fixed returns."""
         result = super().update(batch)
         if self.value_mini_batches > 1:
             return result

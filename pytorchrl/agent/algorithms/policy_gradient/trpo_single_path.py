@@ -1,4 +1,4 @@
-"""TRPO by single paths: natural policy gradients of whole episodes' returns, without a value function."""
+"""Single-path TRPO: natural policy gradients on Monte Carlo returns, without a value function."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -12,8 +12,8 @@ from storages.component.hyper_parameters import NonNegative
 class TRPOSinglePath(NaturalGradient):
     """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), section 5.1.
 
-    An action is worth the discounted sum of the rewards that came after it. Without a value function there is nothing
-    that the return of an episode could lean on where it was cut, so that the storage has to leave such episodes out.
+    Action values are Monte Carlo returns. Without a value function, truncated episodes cannot bootstrap, so the storage
+    must drop them.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
@@ -22,9 +22,9 @@ class TRPOSinglePath(NaturalGradient):
     damping: NonNegative = 1e-3
 
     def make_networks(self) -> tuple[Network, ...]:
-        """The policy alone."""
+        """Make the policy only."""
         return (self.make_policy(),)
 
     def value_functions(self) -> Mapping[str, Network]:
-        """None: the storage's advantages are returns."""
+        """Return none: the storage's advantages are returns."""
         return {}

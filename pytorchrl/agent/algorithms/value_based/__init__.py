@@ -1,1 +1,1 @@
-"""Algorithms that learn the values of actions."""
+"""Value-based algorithms: Q-learning and its variants."""

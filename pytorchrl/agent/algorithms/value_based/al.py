@@ -1,4 +1,4 @@
-"""Advantage learning: values of actions that are not the best are learnt lower, which widens the gap between them."""
+"""Advantage learning: DQN that lowers the values of suboptimal actions, which increases the action gap."""
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from storages.component.hyper_parameters import Count, UnitInterval
 class AL(DQN):
     """Bellemare et al., "Increasing the Action Gap: New Operators for RL" (arXiv 1512.04860), advantage learning.
 
-    A share of the advantage of the action taken, which is at most 0, is added to the target (section 3.2). Advantages
-    are those of the target network. Of an n-step window, it is the advantage of the first action.
+    A fraction of the advantage of the action taken, which is at most 0, is added to the target (section 3.2).
+    Advantages are those of the target network; with n-step returns, that of the first action.
 
-    Each update of the target network applies the operator once more. One that follows in every batch widens gaps faster
-    than they are learnt, so that by default it is a copy that stays for many batches.
+    Each update of the target network applies the operator once. A Polyak update in every batch would increase the gaps
+    faster than the network can fit them, so by default the network is copied at long intervals.
 
     Args:
-        alpha: share of the advantage that is added.
+        alpha: fraction of the advantage that is added.
     """
 
     double: bool = False
@@ -28,31 +28,31 @@ class AL(DQN):
     alpha: UnitInterval = 0.9
 
     def target_value(self, rows: Rows) -> Value:
-        """As of DQN, for the reward plus the share of the advantage."""
+        """Return DQN's target with the weighted advantage added to the reward."""
         reward = torch.add(rows.reward, self.advantage(rows), alpha=self.alpha)
         return self.next_value(rows).backup(reward, rows.discount)
 
     def advantage(self, rows: Rows) -> Tensor:
-        """(N, 1): by how much the action is worse than the best."""
+        """Return the advantages (N, 1) of the actions, at most 0."""
         values: ActionValueFunction = self.q_target(rows.now)
         return values.advantage(rows.action)
 
 
 class PAL(AL):
-    """The same paper's persistent advantage learning, which makes it likelier that an action is taken again.
+    """Persistent advantage learning of the same paper, which favours repeating an action.
 
-    The advantage that counts is the larger one of the action now and of the same action in the next state, or at the
-    end of an n-step window. After a terminal step there is only the first.
+    It takes the larger of the action's advantages in the present and in the next state (with n-step returns, the state
+    after n steps). At a terminal step, only the first exists.
     """
 
     def advantage(self, rows: Rows) -> Tensor:
-        """(N, 1): by how much the action is worse than the best, now or next."""
+        """Return the larger of the action's advantages (N, 1) in the present and the next state."""
         now = super().advantage(rows)
         next_values: ActionValueFunction = self.q_target(rows.next)
         return torch.where(rows.discount > 0, now.maximum(next_values.advantage(rows.action)), now)
 
 
 class DoublePAL(PAL):
-    """PAL whose next action is chosen by the online network; advantages remain those of the target network."""
+    """PAL with double Q-learning; advantages remain those of the target network."""
 
     double: bool = True

@@ -1,4 +1,4 @@
-"""Categorical DQN (C51): the distribution of returns by the probabilities of fixed ones."""
+"""Categorical DQN (C51): distributional DQN with probabilities on a fixed support of atoms."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -12,13 +12,13 @@ from storages.component.hyper_parameters import Within
 class CategoricalDQN(DQN):
     """Bellemare et al., "A Distributional Perspective on Reinforcement Learning" (arXiv 1707.06887).
 
-    Returns are projected onto the atoms, evenly spaced from ``v_min`` to ``v_max`` (algorithm 1); those beyond count as
-    the outermost atoms. The loss, and the error that priorities follow, is the cross-entropy.
+    Target distributions are projected onto the atoms, evenly spaced from ``v_min`` to ``v_max`` (algorithm 1). The
+    loss, which is also the error for priorities, is the cross-entropy.
 
     Args:
-        v_min: the smallest atom; returns below it count as it.
-        v_max: the largest atom.
-        num_atoms: returns that have a probability.
+        v_min: the smallest atom; smaller returns are clipped to it.
+        v_max: the largest atom; larger returns are clipped to it.
+        num_atoms: number of atoms.
 
     Raises:
         ValueError: ``v_min`` is not less than ``v_max``.
@@ -29,16 +29,16 @@ class CategoricalDQN(DQN):
     v_min: float = -10.0
     v_max: float = 10.0
     num_atoms: Annotated[int, Within(2)] = 51
-    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # the loss is no distance of numbers
+    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # the loss is a cross-entropy
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse a support without an extent."""
+        """Check that the support is not empty."""
         super().check_hyper_parameters(hyper_parameters)
         low, high = hyper_parameters["v_min"], hyper_parameters["v_max"]
         if not low < high:
             raise ValueError(f"{cls.__name__}: v_min must be less than v_max={high}, got {low}")
 
     def head(self) -> Head:
-        """Probabilities of atoms in the place of expected values."""
+        """Return a head with the probabilities of atoms for each action."""
         return CategoricalReturns(self.num_atoms, self.v_min, self.v_max)

@@ -1,4 +1,4 @@
-"""Dynamic policy programming: preferences of actions, which grow by their advantages."""
+"""Dynamic policy programming: DQN with action preferences in place of Q-values."""
 
 from typing import ClassVar, Literal
 
@@ -15,35 +15,35 @@ class DPP(DQN):
     """Azar et al., "Dynamic Policy Programming" (JMLR 13, 2012; arXiv 1004.2027), with a target network.
 
     The target of a preference P(s, a) is ``P(s, a) + r + gamma * M P(s') - M P(s)``, where M averages over actions.
-    Preferences of actions that are not the best fall without bound, and their differences are no differences of
-    returns. With n steps, ``r + gamma * M P(s')`` is the n-step return, and ``P(s, a) - M P(s)``, which is about the
-    first action alone, is added once. Each update of the target network is an iteration, so that by default it is a
-    copy that stays for 100 batches; where it follows in every batch, preferences fall faster than they are learnt.
+    Preferences of suboptimal actions decrease without bound, so their differences are not differences of returns. With
+    n-step returns, ``r + gamma * M P(s')`` is the n-step return, and ``P(s, a) - M P(s)`` of the first action is added
+    once. Each update of the target network is one iteration, so by default the network is copied every 100 batches;
+    with a Polyak update in every batch, preferences would decrease faster than the network can fit them.
 
     Args:
-        operator: M: the mean by the "softmax" of preferences, their "logsumexp", divided by eta, or the "maximum",
-            which both tend to as eta grows.
-        eta: inverse temperature of the first two.
+        operator: M: "softmax" for the mean weighted by the softmax of preferences, "logsumexp" for their log-sum-exp
+            divided by eta, or "maximum", the limit of both for large eta.
+        eta: inverse temperature of "softmax" and "logsumexp".
     """
 
-    double: ClassVar[bool] = False  # type: ignore[misc]  # no action is chosen
+    double: ClassVar[bool] = False  # type: ignore[misc]  # no action is selected
     polyak: UnitInterval = 0.0
     target_update_interval: Count = 100
     operator: Literal["softmax", "logsumexp", "maximum"] = "softmax"
     eta: Positive = 1.0
 
     def target_value(self, rows: Rows) -> Value:
-        """As of DQN, for the reward plus how much the action is preferred to the average one."""
+        """Return DQN's target with ``P(s, a) - M P(s)`` added to the reward."""
         preferences: ActionValues = self.q_target(rows.now)
         preferred = preferences.of(rows.action).mean - self._average(preferences.values)
         return self.next_value(rows).backup(rows.reward + preferred, rows.discount)
 
     def next_value(self, rows: Rows) -> Value:
-        """The average of the target network's next preferences."""
+        """Return ``M P(s')`` by the target network."""
         return ScalarValue(self._average(self.q_target(rows.next).values))
 
     def _average(self, preferences: Tensor) -> Tensor:
-        """(N, n) to (N, 1)."""
+        """Apply M to preferences (N, n), giving (N, 1)."""
         if self.operator == "maximum":
             return preferences.max(1, keepdim=True).values
         if self.operator == "logsumexp":

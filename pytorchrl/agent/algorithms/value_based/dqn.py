@@ -1,4 +1,4 @@
-"""DQN: values of discrete actions, learnt from replayed transitions."""
+"""DQN: Q-learning with a deep network, a replay buffer and a target network."""
 
 from torch import Tensor
 
@@ -32,8 +32,8 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
     """Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
 
     Args:
-        double: choose the next action by the online network and value it by the target network (van Hasselt et al.,
-            arXiv 1509.06461).
+        double: select the next action with the online network and evaluate it with the target network (double DQN,
+            van Hasselt et al., arXiv 1509.06461).
     """
 
     update_every: Count = 4
@@ -43,7 +43,7 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
     def nature(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's extended data table 1, for Atari with clipped rewards and stacks of 4 frames.
 
-        Its frames are those that the agent sees, one a transition, of which runs had 50 million.
+        Frames in the table are those that the agent sees, one per transition; runs had 50 million.
 
         Args:
             capacity: transitions that the storage keeps.
@@ -56,11 +56,11 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
         )
 
     def next_value(self, rows: Rows) -> Value:
-        """The target network's values of the next actions that the online network chooses, or it itself."""
+        """Return the target network's values of the next actions, selected by the online network if ``double``."""
         values: ActionValues = self.q_target(rows.next)
         chooser: ActionValues = self.q(rows.next) if self.double else values
         return values.of(self.chosen_next(rows, chooser))
 
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
-        """(N, 1): the next actions to bootstrap on, by the values of all: the best ones."""
+        """Return the next actions (N, 1) to bootstrap on: the greedy ones by ``values``."""
         return values.greedy()

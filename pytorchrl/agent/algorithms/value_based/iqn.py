@@ -1,4 +1,4 @@
-"""IQN: the distribution of returns by a network of its quantile function."""
+"""IQN: distributional DQN with an implicit quantile network."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -36,13 +36,13 @@ class IQN(DQN):
     """Dabney et al., "Implicit Quantile Networks for Distributional Reinforcement Learning" (arXiv 1806.06923).
 
     Args:
-        num_quantiles: N, drawn for the values of actions taken.
-        num_target_quantiles: N', drawn for the values of next actions.
-        num_action_quantiles: K, drawn to choose an action; evaluations take fixed ones.
-        num_cosines: n, that a fraction is embedded by.
-        quantile_layers: units of the layers between the product of features and embedding, and the quantiles.
-        kappa: errors beyond it count linearly in the quantile Huber loss (equation 3).
-        risk: what actions are chosen by, both in the environments and in targets (section 4).
+        num_quantiles: N, fractions sampled for the values of actions taken.
+        num_target_quantiles: N', fractions sampled for the values of next actions.
+        num_action_quantiles: K, fractions sampled to select an action; evaluations take fixed ones.
+        num_cosines: n, of the cosine embedding of a fraction.
+        quantile_layers: units of the hidden layers between the product of features and embedding, and the quantiles.
+        kappa: threshold of the quantile Huber loss, beyond which it is linear (equation 3).
+        risk: risk measure that actions maximise, both in the environments and in targets (section 4).
     """
 
     unchangeable = DQN.unchangeable | {
@@ -57,14 +57,14 @@ class IQN(DQN):
     kappa: Positive = 1.0
     risk: RiskMeasure = Neutral()
     double: bool = False
-    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa is that of quantiles
+    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa takes its place
 
     @classmethod
     def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's settings for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
 
-        Where it refers to DQN's and QR-DQN's, they are those of its authors' programs (DQN Zoo): a transition is 4
-        frames, and 10,000 of them, or 2,500 updates, lie between target networks. Arguments as of :meth:`DQN.nature`.
+        Where it refers to DQN and QR-DQN, settings are those of its authors' code (DQN Zoo): a transition is 4 frames,
+        and the target network is copied every 10,000 of them, or 2,500 updates. Arguments as of :meth:`DQN.nature`.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _PAPER),
@@ -73,18 +73,18 @@ class IQN(DQN):
         )
 
     def head(self) -> Head:
-        """A quantile function in the place of expected values."""
+        """Return a head with the quantile function of each action's return."""
         numbers = self.num_quantiles, self.num_action_quantiles, self.num_cosines
         return ImplicitQuantiles(*numbers, self.kappa, self.risk, self.quantile_layers)
 
     def target_network(self) -> Network:
-        """A copy of the network that draws another number of quantiles."""
+        """Return a target network that samples ``num_target_quantiles`` fractions."""
         target = super().target_network()
         head: Any = target.head
         head.num_quantiles = self.num_target_quantiles
         return target
 
     def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
-        """The values of all actions, by fixed fractions where it is deterministic."""
+        """Return the values of all actions, at fixed fractions if deterministic."""
         values: ImplicitQuantileValues = self.q(view)
         return values.at_midpoints() if exploration.deterministic else values.drawing_from(exploration.generator)

@@ -1,4 +1,4 @@
-"""Munchausen-DQN: the logarithm of the policy is added to the reward."""
+"""Munchausen-DQN: soft DQN with the scaled log-policy added to the reward."""
 
 from typing import Annotated, ClassVar
 
@@ -13,22 +13,22 @@ from storages.component.hyper_parameters import Positive, UnitInterval, Within
 class MunchausenDQN(DQN):
     """Vieillard et al., "Munchausen Reinforcement Learning" (arXiv 2007.14430).
 
-    The policy is the softmax of the target network's values. Where rewards of several steps are summed, what is added
-    is that of the first action: of those that follow, no observations are stored.
+    The policy is the softmax of the target network's values. With n-step returns, only the first action's log-policy is
+    added, because a batch does not hold the observations in between.
 
     Args:
-        alpha: part of the scaled log-policy that is added to the reward.
+        alpha: weight of the scaled log-policy in the reward.
         temperature: of the policy (tau), in the unit of the values.
-        clip_min: the scaled log-policy (tau log pi) counts as at least this (l_0).
+        clip_min: lower bound of the scaled log-policy tau log pi (l_0).
     """
 
-    double: ClassVar[bool] = False  # type: ignore[misc]  # no action is chosen
+    double: ClassVar[bool] = False  # type: ignore[misc]  # no action is selected
     alpha: UnitInterval = 0.9
     temperature: Positive = 0.03
     clip_min: Annotated[float, Within(float("-inf"), 0)] = -1.0
 
     def target_value(self, rows: Rows) -> Value:
-        """Equation 1: reward and bonus, plus the discounted value and entropy of the policy that follows."""
+        """Return equation 1: reward, Munchausen bonus, and the discounted soft value of the next state."""
         _, log_policy = self.scaled_log_policy(self.q_target(rows.now))
         bonus = self.alpha * log_policy.gather(1, rows.action).clamp(self.clip_min, 0)
         next_values: ActionValues = self.q_target(rows.next)
@@ -37,8 +37,8 @@ class MunchausenDQN(DQN):
         return next_values.expectation(policy).backup(rows.reward + bonus + rows.discount * entropy, rows.discount)
 
     def scaled_log_policy(self, values: ActionValues) -> tuple[Tensor, Tensor]:
-        """(N, n) each: the softmax policy of action values, and its logarithm times the temperature."""
-        # Appendix B.1: the largest value is taken off first, so that no exponential overflows.
+        """Return the softmax policy of action values and its log times the temperature, (N, n) each."""
+        # Appendix B.1: subtracting the largest value first keeps exponentials from overflowing.
         expected = values.values
         advantage = expected - expected.max(1, keepdim=True).values
         log_partition = (advantage / self.temperature).logsumexp(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""n-step Q-learning: values of discrete actions, learnt from segments that the present policy has just made."""
+"""n-step Q-learning: DQN on the n-step returns of new rollouts, without a replay buffer."""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -23,14 +23,14 @@ from storages.transition import RET, VAL, Batch
 class NStepQLearning(DiscreteQLearning):
     """Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), algorithm S2.
 
-    The storage's rollout is a segment of each environment, whose returns lean on the largest value of the target
-    network where the segment ends or a limit cut the episode. Losses of steps are summed over the rollout, as the
-    paper's workers add up their gradients.
+    The rollout holds a segment of each environment. Returns bootstrap on the target network's largest value where the
+    segment ends or the episode is truncated. Losses are summed over the steps of the rollout, as the paper's workers
+    accumulate their gradients.
 
     Args:
-        explorer: how to try something new; None takes a random action with probability epsilon, in each environment.
-        target_update_interval_steps: environment transitions, of all environments together, between updates of the
-            target network; the paper has 40,000.
+        explorer: exploration strategy; None takes epsilon-greedy in each environment.
+        target_update_interval_steps: environment transitions, over all environments, between updates of the target
+            network; 40,000 in the paper.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", log_probs=False)}
@@ -41,45 +41,45 @@ class NStepQLearning(DiscreteQLearning):
     max_grad_norm: Positive | None = None
 
     def build(self) -> None:
-        """One network, its target, and the target's largest values, which storages ask for."""
+        """Make the Q-network, its target, and the target's maximum as the value function that storages ask for."""
         super().build()
         self.actor.add("value", _Largest(self.q_target), acts=True)
 
     def target_network(self) -> Network:
-        """A copy that follows every so many steps of the environments."""
+        """Return a target network that is updated every ``target_update_interval_steps`` transitions."""
         target: Network = self.target(self.q, every_steps="target_update_interval_steps")
         return target
 
     def make_explorer(self) -> Explorer:
-        """From the first step on, for there is no memory to fill before."""
+        """Return the explorer, from the first step on: there is no replay buffer to fill."""
         return self.default_explorer() if self.explorer is None else self.explorer
 
     def update_plan(self) -> UpdatePlan:
-        """When the rollout is full."""
+        """Return an update phase per full rollout."""
         return EveryRollout()
 
     def batches(self, source: Storage) -> Iterator[Batch]:
-        """The whole rollout, once."""
+        """Yield the whole rollout as one batch."""
         return source.generate_batches(1, None)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions, and the target network's largest values."""
+        """Return actions, and the target network's largest values as VAL."""
         action, fields = super().act(view, exploration)
         return action, fields if exploration.deterministic else {**fields, VAL: self.q_target(view).best().mean}
 
     def losses(self, rows: Rows) -> Losses:
-        """The sum over all steps of the distance of the actions' values to the returns."""
+        """Return the loss of the actions' values against n-step returns, summed over all steps."""
         mean = super().losses(rows)
         loss = mean.of[self.trained] * rows.count
         return Losses({self.trained: loss}, mean.metrics | {"loss": loss.detach()})
 
     def target_value(self, rows: Rows) -> Value:
-        """RET, the rest of the segment's discounted rewards, and the target network's value of what followed."""
+        """Return RET: the segment's discounted rewards and the bootstrapped value at its end."""
         return ScalarValue(rows[RET])
 
 
 class _Largest(QuickModule):
-    """The value of the best action, (N, 1), as an actor's value function."""
+    """The maximum over actions of Q, (N, 1), as an actor's value function."""
 
     def __init__(self, q: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""QR-DQN: the distribution of returns by its quantiles."""
+"""QR-DQN: distributional DQN by quantile regression."""
 
 from typing import ClassVar
 
@@ -12,16 +12,16 @@ class QRDQN(DQN):
     """Dabney et al., "Distributional Reinforcement Learning with Quantile Regression" (arXiv 1710.10044).
 
     Args:
-        num_quantiles: of each action's return.
-        kappa: errors beyond it count linearly in the quantile Huber loss (equation 10).
+        num_quantiles: per action.
+        kappa: threshold of the quantile Huber loss, beyond which it is linear (equation 10).
     """
 
     unchangeable = DQN.unchangeable | {"num_quantiles", "kappa"}
 
     num_quantiles: Count = 200
     kappa: Positive = 1.0
-    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa is that of quantiles
+    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa takes its place
 
     def head(self) -> Head:
-        """Quantiles in the place of expected values."""
+        """Return a head with the quantiles of each action's return."""
         return QuantileReturns(self.num_quantiles, self.kappa)

@@ -1,4 +1,4 @@
-"""R2D2: double DQN of a network with a memory, from prioritised sequences, on a scale that shrinks large returns."""
+"""R2D2: recurrent double DQN with prioritised replay of sequences and value rescaling."""
 
 from pytorchrl.agent.actors.heads import Head, Values
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
@@ -22,11 +22,11 @@ _SHORT = _REPLAY | {"sequences": Sequences(20, burn_in=5, overlap=10)}
 class R2D2(DQN):
     """Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (ICLR 2019).
 
-    The actor has the memory, and the storage makes prioritised sequences: :meth:`paper` and :meth:`small` are all of
-    it. Epsilon is that of the first environment (:class:`ApeXEpsilonGreedy`). Gradients are limited as in Ape-X.
+    It needs a recurrent actor and a storage of prioritised sequences; :meth:`paper` and :meth:`small` are complete
+    presets. Epsilon is that of the first environment (:class:`ApeXEpsilonGreedy`). Gradients are clipped as in Ape-X.
 
     Args:
-        rescaling: eps of the scale ``sign(x) * (sqrt(|x| + 1) - 1) + eps * x`` of values (section 2.3).
+        rescaling: eps of the value rescaling ``sign(x) * (sqrt(|x| + 1) - 1) + eps * x`` (section 2.3).
 
     Raises:
         ValueError: the actor has no memory.
@@ -45,24 +45,24 @@ class R2D2(DQN):
     rescaling: NonNegative = 1e-3
 
     def head(self) -> Head:
-        """Expected values, rescaled."""
+        """Return a head with rescaled action values."""
         return Values(self.huber_threshold, self.rescaling)
 
     def build(self) -> None:
-        """One network with a memory, and its target."""
+        """Make a recurrent Q-network and its target."""
         if self.actor.memory is None:
             raise ValueError(f'R2D2: {type(self.actor).__name__} has no memory; give it memory="lstm", or choose DQN')
         super().build()
 
     def default_explorer(self) -> Explorer:
-        """A random action with a probability that differs between environments."""
+        """Return epsilon-greedy with an epsilon that differs between environments."""
         return ApeXEpsilonGreedy(self.epsilon)
 
     @classmethod
     def paper(cls, capacity: int = 4_000_000, num_envs: int = 256) -> Preset:
-        """The paper's table 2, for Atari without clipped rewards, but that memory sees no last action and reward.
+        """The paper's table 2, for Atari with unclipped rewards, but without the last action and reward as inputs.
 
-        An update every 3,328 transitions is what 5 a second and 256 actors of 260 frames a second come to.
+        An update every 3,328 transitions matches 5 updates a second with 256 actors of 260 frames a second each.
 
         Args:
             capacity: transitions that the storage keeps.
@@ -78,9 +78,9 @@ class R2D2(DQN):
 
     @classmethod
     def small(cls, capacity: int = 50_000, num_envs: int = 4) -> Preset:
-        """A set of ours for small observations and some 100,000 transitions; arguments as of :meth:`paper`.
+        """For small observations and about 100,000 transitions, not from the paper; arguments as of :meth:`paper`.
 
-        Adam's epsilon is its usual one: beside the paper's, gradients of a few rescaled values are small.
+        Adam's epsilon is its default: the paper's is large compared with the gradients of small rescaled values.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),

@@ -1,4 +1,4 @@
-"""Rainbow: categorical double DQN of a noisy dueling network, from prioritised windows of three steps."""
+"""Rainbow: categorical double DQN with a noisy dueling network and prioritised three-step returns."""
 
 from typing import ClassVar
 
@@ -28,14 +28,14 @@ _SMALL = {
 class Rainbow(CategoricalDQN):
     """Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement Learning" (arXiv 1710.02298).
 
-    Categorical double DQN that explores by the noise of its network; a noisy dueling actor and prioritised windows are
-    the rest, as of :meth:`paper` and :meth:`small`. Each pass of a network draws other noise, for all rows of a batch.
+    Categorical double DQN that explores with noisy layers. The noisy dueling actor and the prioritised n-step storage
+    come with :meth:`paper` and :meth:`small`. Each forward pass draws new noise, shared by all rows of the batch.
 
     Raises:
         ValueError: the network has no noise to explore by, and no explorer is given.
     """
 
-    epsilon: ClassVar[float] = 0.0  # type: ignore[misc]  # the noise explores
+    epsilon: ClassVar[float] = 0.0  # type: ignore[misc]  # noisy layers explore
     lr = 6.25e-5
     optimizer = Adam(eps=1.5e-4)
     start_steps = 20_000
@@ -45,7 +45,7 @@ class Rainbow(CategoricalDQN):
     max_grad_norm = None
 
     def default_explorer(self) -> Explorer:
-        """The best action by a noisy network."""
+        """Return the greedy action of the noisy network."""
         if not any(isinstance(module, NoisyLinear) for module in self.q.modules()):
             raise ValueError(
                 f"{type(self).__name__} explores by the noise of its network, but {type(self.actor).__name__} makes "
@@ -57,7 +57,7 @@ class Rainbow(CategoricalDQN):
     def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's table 1, for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
 
-        One transition is four of the paper's frames, so that its 32K between target networks are 2,000 updates.
+        A transition is four of the paper's frames, so its target network period of 32K frames is 2,000 updates.
 
         Args:
             capacity: transitions that the storage keeps.
@@ -73,9 +73,9 @@ class Rainbow(CategoricalDQN):
 
     @classmethod
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """For small observations, returns from 0 to 100, and some 100,000 transitions; arguments as of :meth:`paper`.
+        """For small observations, returns from 0 to 100, and about 100,000 transitions; arguments as of :meth:`paper`.
 
-        After arXiv 2011.14826, with more updates of larger batches, and random actions beside the noise at first.
+        Based on arXiv 2011.14826, with more updates, larger batches, and epsilon-greedy exploration at first.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),

@@ -1,4 +1,4 @@
-"""Residual gradient Q-learning: the gradient of the whole error, without a target network."""
+"""Residual gradient Q-learning: gradients also through the bootstrapped target, without a target network."""
 
 from typing import ClassVar
 
@@ -13,12 +13,12 @@ from storages.component.hyper_parameters import UnitInterval
 class ResidualDQN(DQN):
     """Baird, "Residual Algorithms: Reinforcement Learning with Function Approximation" (ICML 1995).
 
-    Targets are made of the network that learns, and gradients pass through the largest next value too. There is no
-    target network, and so no ``double``, ``polyak`` or ``target_update_interval``.
+    Targets are computed by the online network, and gradients also pass through the next value. There is no target
+    network, and so no ``double``, ``polyak`` or ``target_update_interval``.
 
     Args:
-        grad_scale: what the gradient through the next value is multiplied by: 1 for the residual gradient, 0 for that
-            of Q-learning, and between them for a residual algorithm (there called phi).
+        grad_scale: factor of the gradient through the next value: 1 for the residual gradient, 0 for the semi-gradient
+            of Q-learning, in between for a residual algorithm (phi in the paper).
     """
 
     double: ClassVar[bool] = False  # type: ignore[misc]
@@ -27,14 +27,14 @@ class ResidualDQN(DQN):
     grad_scale: UnitInterval = 1.0
 
     def target_network(self) -> Network:
-        """The network itself."""
+        """Return the online network itself."""
         return self.q
 
     def losses(self, rows: Rows) -> Losses:
-        """The distance of the actions' values to their targets, both of which learn."""
+        """Return the loss of the actions' values against targets, with gradients in both."""
         return self.losses_to(rows, self.target_value(rows))
 
     def next_value(self, rows: Rows) -> Value:
-        """The largest next values, with a part of their gradient."""
+        """Return the largest next values, with their gradient scaled by ``grad_scale``."""
         value = super().next_value(rows).mean
         return ScalarValue(value.detach().lerp(value, self.grad_scale))

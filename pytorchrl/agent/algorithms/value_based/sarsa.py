@@ -1,4 +1,4 @@
-"""SARSA: values of discrete actions under the policy that explores, learnt from replayed transitions."""
+"""SARSA: DQN that bootstraps on the next action taken instead of the greedy one."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -17,13 +17,13 @@ from pytorchrl.agent.explorers import Exploration
 class SARSA(DQN):
     """Rummery and Niranjan, "On-line Q-learning using connectionist systems" (CUED/F-INFENG/TR 166, 1994).
 
-    Bootstraps on the action that was taken next, valued by the target network. Where none is known (the episode was
-    cut, or its next step is not stored yet), the explorer chooses one for the last observation, by the values that
-    ``double`` says.
+    Bootstraps on the target network's value of the next action taken. Where none is known (the episode was truncated,
+    or its next step is not stored yet), the explorer selects one by the values of the online network if ``double``,
+    else of the target network.
 
     Args:
-        next_action: "taken" bootstraps on the action that was taken, where it is known; "policy" lets the explorer
-            choose every next action anew, so that it is the present policy's, and not that of the one that acted.
+        next_action: "taken" bootstraps on the next action taken, where it is known; "policy" lets the explorer select
+            every next action again, so that it is the current policy's and not the behaviour policy's.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", next_actions=True)}
@@ -31,12 +31,12 @@ class SARSA(DQN):
     next_action: Literal["taken", "policy"] = "taken"
 
     def build(self) -> None:
-        """As DQN, and what the choice of next actions draws on."""
+        """Make DQN's networks, and the random generators for next actions."""
         super().build()
         self._exploration = Exploration(self.codec, 0, self.device, seed=0)
 
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
-        """(N, 1): those that were taken, and those of the explorer."""
+        """Return the next actions (N, 1): those taken where known, else the explorer's."""
         exploration = self._exploration.of_rows(len(rows), self.steps, self.target_steps)
         chosen = self.explorer_of_policy.act(lambda: values, exploration)
         if self.next_action == "policy":
@@ -44,14 +44,14 @@ class SARSA(DQN):
         return torch.where(rows.next_action_taken > 0, rows.next_action, chosen)
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the random generators of updates, of the choice of next actions and of networks anew."""
+        """Seed the random generators of updates, of next actions and of networks."""
         super().seed(seed)
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         *_, number = sequence.generate_state(3, np.uint64)
         self._exploration.seed(int(number))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on, as tensors and plain data."""
+        """Return everything that the next update depends on, as tensors and plain data."""
         return super().state_dict() | {"exploration": self._exploration.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

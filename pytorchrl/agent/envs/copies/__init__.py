@@ -1,1 +1,1 @@
-"""Copies of a Python environment, which come back to where they were."""
+"""Copies of a Python environment, whose state can be restored by replay."""

@@ -1,4 +1,4 @@
-"""What environments were given since each of them last began anew."""
+"""The actions of environments since each was last given a seed."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ STEPS_OF_BLOCK = 512
 
 
 class ActionLog:
-    """The actions of ``E`` environments, as far back as any of them needs.
+    """The actions of ``E`` environments, as far back as a replay of any of them needs.
 
     Args:
         num_envs: environments.
@@ -22,7 +22,7 @@ class ActionLog:
 
     def __init__(self, num_envs: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
         self._shape, self._dtype = (num_envs, *shape), dtype
-        # Every step pays for this, so the newest actions are kept as they are and only blocks of them are put together.
+        # This runs in every step, so that new actions are only appended, and joined in blocks.
         self._newest: list[bytes] = []
         self._blocks: deque[Array] = deque()
         self._first = 0
@@ -30,31 +30,31 @@ class ActionLog:
         self._begins: NDArray[np.int64] = np.zeros(num_envs, np.int64)
 
     def add(self, actions: Array) -> bool:
-        """Take up the actions of a step (E, *action); says whether it was the last of a block."""
+        """Append the actions of a step (E, *action); return whether it completed a block."""
         self._newest.append(actions.tobytes())
         return len(self._newest) == STEPS_OF_BLOCK and self._close_block()
 
     def begin(self, env: int) -> None:
-        """Forget what an environment was given so far."""
+        """Discard the actions of an environment so far."""
         self._begins[env] = self.steps
 
     @property
     def steps(self) -> int:
-        """How many steps were taken up."""
+        """Number of steps that were appended."""
         return self._first + STEPS_OF_BLOCK * len(self._blocks) + len(self._newest)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(E,): steps since each began."""
+        """(E,): steps of each environment since :meth:`begin`."""
         return self.steps - self._begins
 
     def since(self, env: int) -> Array:
-        """(steps, *action): what an environment was given since it began."""
+        """Return the actions of an environment since :meth:`begin`, (steps, *action)."""
         rows = np.concatenate([*self._blocks, self._put_together()])
         return rows[self._begins[env] - self._first :, env].copy()
 
     def restore(self, steps: int, actions: Sequence[Array]) -> None:
-        """Be a log that took up so many steps, of which :meth:`since` said these."""
+        """Restore a log of ``steps`` steps, of which :meth:`since` returned these for each environment."""
         self._begins = steps - np.array([len(given) for given in actions])
         oldest = int(self._begins.min())
         self._first = oldest - oldest % STEPS_OF_BLOCK

@@ -1,4 +1,4 @@
-"""Copies of a Python environment, which gymnasium's vector environments hold and reset."""
+"""Copies of a Python environment, in one of gymnasium's vector environments."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +23,17 @@ from pytorchrl.agent.envs.worker_signals import worker_signals
 
 
 class Copies(Vector):
-    """Copies of an environment, each reset in the step in which it ends.
+    """Copies of an environment, each reset in the step in which its episode ends.
 
     Args:
         env: a gymnasium id, or a callable that makes an environment.
-        num_envs: copies.
+        num_envs: number of copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
-        replays: whether a saved vector comes back to where it was by repeating actions.
-        reports: numbers in the info of an episode's last step that are kept.
-        owner: whose they are, for errors.
+        replays: whether saved copies are restored by repeating their actions.
+        reports: keys of numbers in the info of an episode's last step that are recorded.
+        owner: name of the component, for errors.
     """
 
     takes_tensors = False
@@ -73,14 +73,14 @@ class Copies(Vector):
         self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         self.observation_space = self._envs.single_observation_space
         self.action_space = self._envs.single_action_space
-        # The first is always made in this process, in "async" mode too: it tells the spaces.
+        # The first is always made in this process, in "async" mode too, to read its spaces.
         self.stacked_frames, self.spec, self.name = found[0], specs[0], names[0]
         self.finished_episodes: list[EpisodeRecord] = []
         self._env_actions = EnvActions(self.action_space)
         self._histories = Histories(self._envs, owner, replays)
 
     def reset(self, sequence: np.random.SeedSequence) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such.
+        """Reset every environment; return their first observations (E, *obs), or a dict of such.
 
         Raises:
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
@@ -111,15 +111,15 @@ class Copies(Vector):
         )
 
     def running_episodes(self) -> list[EpisodeRecord]:
-        """The environments' own episodes that are running, as far as they have come."""
+        """Return the running episodes so far, as of the environments themselves, below all wrappers."""
         return [EpisodeRecord(env, *running) for env, running in enumerate(self._envs.call("running_episode"))]
 
     def state_dict(self) -> dict[str, Any]:
-        """Seeds and the actions since, and what lasts over episodes."""
+        """Return seeds and the actions since, and the state that lasts over episodes."""
         return self._histories.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
-        """Come back to where the environments were when it was saved.
+        """Restore the environments by replay; those that it does not restore begin new episodes.
 
         Raises:
             ValueError: it was saved with another number of environments.
@@ -129,7 +129,7 @@ class Copies(Vector):
         return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
 
     def compute_reward(self) -> Callable[..., Any] | None:
-        """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
+        """Return ``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None without goals."""
         if self._one is None:
             # Those of other processes cannot be called from here.
             self._one = self._envs.envs[0] if isinstance(self._envs, SyncVectorEnv) else self._make()
@@ -139,10 +139,10 @@ class Copies(Vector):
         return compute_reward
 
     def close(self) -> None:
-        """Free what the environments hold; a second call does nothing."""
+        """Close the environments; a second call does nothing."""
         self._envs.close()
 
 
 def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
-    """The seeds that :meth:`Copies.reset` gives its environments."""
+    """Return the seeds that :meth:`Copies.reset` gives its environments."""
     return [int(word) for word in sequence.generate_state(num_envs)]

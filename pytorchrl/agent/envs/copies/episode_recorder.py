@@ -1,4 +1,4 @@
-"""Returns and lengths of an environment's own episodes, below all wrappers that change rewards or cut episodes."""
+"""Returns and lengths of an environment's own episodes, below all wrappers of the user's."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -11,15 +11,15 @@ import numpy as np
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
 
 FINISHED = "pytorchrl/finished_episodes"
-"""Key of an environment's ``info``: a :data:`Finished` of each episode that ended, where there are any."""
+"""Key of an environment's ``info`` with a list of :data:`Finished`, one for each episode that ended, if any did."""
 
 Finished: TypeAlias = tuple[float, int, dict[str, float]]
-"""Return and length of an episode, and what its last step reported."""
+"""Return and length of an episode, and the numbers recorded of the info of its last step."""
 
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """An episode of one environment, as the environment itself had it."""
+    """An episode of one environment, as of the environment itself, below all wrappers."""
 
     environment: int
     """Index of the environment in its vector."""
@@ -32,17 +32,17 @@ class EpisodeRecord:
 
 
 class EpisodeRecorder:
-    """Sums the rewards of an environment, and counts its steps, from one reset to the next.
+    """Record the return and the length of each episode of an environment.
 
-    An episode is finished where the environment terminates or truncates it, or where it is reset before that. What the
-    environment returns is checked in its first steps.
+    An episode ends where the environment terminates or truncates it, or where it is reset before that. The results of
+    the environment's first steps are checked.
 
     The environment's ``step`` and ``reset`` are replaced by those here. A wrapper would do the same, but would hide the
     attributes of the environment from the wrappers around it.
 
     Args:
         env: the environment as it was made, with gymnasium's own ``TimeLimit``, without the user's wrappers.
-        reports: numbers of the last step's info that are kept, where it has them.
+        reports: keys of numbers in the last step's info that are recorded, where it has them.
     """
 
     def __init__(self, env: gym.Env[Any, Any], reports: Sequence[str] = ()) -> None:
@@ -60,7 +60,7 @@ class EpisodeRecorder:
         env.step, env.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
 
     def take_finished(self) -> list[Finished]:
-        """Return the episodes that finished since the last call, oldest first."""
+        """Return the episodes that ended since the last call, oldest first."""
         finished = self._finished
         if finished:
             self._finished = []
@@ -83,7 +83,7 @@ class EpisodeRecorder:
         self._info = result[4]
         if result[2] or result[3]:
             self._finish()
-            # The reset that follows may write into what is observed now.
+            # The reset that follows may write into the memory of this observation.
             return deepcopy(result[0]), *result[1:]
         return result
 

@@ -1,4 +1,4 @@
-"""What a vector of environments went through lately, so that another one can come back to where it is."""
+"""The recent actions of a vector of environments, by whose replay another one can be restored to its state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 
 
 class Histories:
-    """Kept beside a vector of :class:`Replayable` environments: their actions since each was last given a seed.
+    """The actions of a vector of :class:`Replayable` environments since each was last given a seed.
 
     Args:
         envs: the vector; reset with seeds, and each environment in the step in which its episode ends.
-        owner: whose they are, for errors.
-        replays: whether the environments repeat their actions; else none are kept.
+        owner: name of the component, for errors.
+        replays: whether the environments are restored by repeating actions; else none are kept.
     """
 
     def __init__(self, envs: SyncVectorEnv | AsyncVectorEnv, owner: str, replays: bool) -> None:
@@ -29,7 +29,7 @@ class Histories:
         self._reward: NDArray[np.float64] = np.zeros(envs.num_envs)
 
     def begin(self, observation: Any) -> None:
-        """Take up that every environment was given a seed and shows this (E, *obs)."""
+        """Start anew: every environment was reset with a seed and returned this observation (E, *obs)."""
         self._observation = observation
         if self._log is not None:
             self._log = self._new_log()
@@ -37,13 +37,13 @@ class Histories:
     def add(
         self, actions: NDArray[Any], observation: Any, reward: NDArray[np.float64], seeded: Sequence[int] = ()
     ) -> None:
-        """Take up a step.
+        """Append a step.
 
         Args:
             actions: (E, *action), of the action space's dtype.
-            observation: (E, *obs), what is shown after it; kept, not copied.
+            observation: (E, *obs), after the step; kept, not copied.
             reward: (E,), kept too.
-            seeded: environments that began an episode in it with a seed that was due.
+            seeded: environments that were reset with a new seed in this step.
         """
         self._observation, self._reward = observation, reward
         if self._log is None:
@@ -52,14 +52,14 @@ class Histories:
         for env in seeded:
             self._log.begin(env)
         if block_is_full:
-            # Not with every episode: where they are short, seeding takes more than all else.
+            # Not in every episode: with short ones, seeding would take most of the time.
             self._envs.set_attr("seed_due", [bool(length >= STEPS_OF_BLOCK) for length in self._log.lengths])
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, and what the environments themselves say, as tensors and plain data.
+        """Return the actions, and the seeds and states of the environments, as tensors and plain data.
 
         Raises:
-            RuntimeError: no episode was ever begun.
+            RuntimeError: the environments were never reset.
         """
         if self._observation is None:
             raise RuntimeError(f"{self._owner}: call reset() before state_dict(); there is nothing to save yet")
@@ -71,10 +71,10 @@ class Histories:
         return {"steps": self._log.steps if self._log is not None else None, "histories": histories}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> tuple[Any, NDArray[np.bool_]]:
-        """Bring the environments back to where they were when it was saved.
+        """Restore the environments to the saved state by replay.
 
         Returns:
-            What they show (E, *obs), and which of them came back (E,); the others begin new episodes.
+            Their observations (E, *obs), and which of them were restored (E,); the others begin new episodes.
 
         Raises:
             ValueError: it was saved with another number of environments.
@@ -101,7 +101,7 @@ class Histories:
 
 
 def _part(observation: Any, env: int) -> Any:
-    """What one environment shows, a copy."""
+    """Copy the observation of one environment."""
     if isinstance(observation, Mapping):
         return {name: _part(part, env) for name, part in observation.items()}
     return np.array(observation[env], order="C")

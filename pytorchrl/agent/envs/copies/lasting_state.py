@@ -1,4 +1,4 @@
-"""What an environment and its wrappers keep over the end of an episode: statistics, the level of a curriculum."""
+"""State of an environment and its wrappers that lasts over episodes: statistics, the level of a curriculum."""
 
 import copy
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 
 
 def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
-    """The environment and those of its wrappers that keep something over episodes, outermost first.
+    """Return the environment and those of its wrappers with state that lasts over episodes, outermost first.
 
     They are gymnasium's ``NormalizeReward``, and those with the methods ``state_dict()`` and
     ``load_state_dict(state)``, of plain data and arrays.
@@ -21,13 +21,13 @@ def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def layers_with(env: gym.Env[Any, Any], name: str) -> list[Any]:
-    """The environment and those of its wrappers that have an attribute themselves, outermost first."""
-    # A wrapper has none of those below it.
+    """Return the environment and those of its wrappers that define an attribute themselves, outermost first."""
+    # Wrappers do not forward attributes of the layers below.
     return [layer for layer in _layers(env) if hasattr(layer, name)]
 
 
 def lasting_state(layers: Sequence[Any]) -> list[Any]:
-    """A copy of what each layer keeps.
+    """Copy the state of each layer.
 
     Raises:
         TypeError: it is more than plain data and arrays.
@@ -36,7 +36,7 @@ def lasting_state(layers: Sequence[Any]) -> list[Any]:
 
 
 def load_lasting_state(layers: Sequence[Any], states: Sequence[Any]) -> None:
-    """Let each layer keep what was saved."""
+    """Restore the saved state of each layer."""
     for layer, state in zip(layers, states, strict=True):
         if not isinstance(layer, NormalizeReward):
             layer.load_state_dict(copy.deepcopy(state))

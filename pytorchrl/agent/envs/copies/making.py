@@ -1,4 +1,4 @@
-"""Makes an environment of an id or a callable, and puts wrappers around it."""
+"""Construction of an environment from an id or a callable, with its wrappers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,14 +35,14 @@ def make_env(
     wrappers: Sequence[Any],
     reports: Sequence[str] = (),
 ) -> tuple[gym.Env[Any, Any], EpisodeRecorder]:
-    """An environment with its wrappers, and what records its own episodes, below them.
+    """Make an environment with its wrappers, and a recorder of its episodes below them.
 
     Nested observations are flattened, above the wrappers.
 
     Raises:
-        InvalidEnvironmentError: what was made is no environment, or breaks gymnasium's interface.
+        InvalidEnvironmentError: the result is not an environment, or violates gymnasium's interface.
         UnsupportedSpaceError: two parts of nested observations would have the same name.
-        ValueError: it normalises observations by itself.
+        ValueError: ``NormalizeObservation`` is among its wrappers.
     """
     made = bare_env(env, arguments)
     check_made(made, repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env)))
@@ -77,7 +77,7 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
     """Refuse wrappers that do not exist, or cannot be used.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is one of these.
     """
     name = wrapper if isinstance(wrapper, str) else wrapper[0] if is_named(wrapper) else None
     refuse_normalized_observations(wrapper if name is None else name, owner)
@@ -88,10 +88,10 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
 
 
 def refuse_normalized_observations(wrapper: Any, owner: str) -> None:
-    """Refuse the wrapper of a name, or the callable, that normalises observations.
+    """Refuse ``NormalizeObservation``, as a name or as a class.
 
     Raises:
-        ValueError: it does.
+        ValueError: it is that wrapper.
     """
     if NormalizeObservation.__name__ in (wrapper, getattr(wrapper, "__name__", None)):
         raise ValueError(f"{owner}: {_NO_NORMALIZE_OBSERVATION}")
@@ -103,17 +103,17 @@ def is_named(wrapper: Any) -> bool:
 
 
 def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
-    """An environment of an id or a callable, as it is without anything of the toolkit's."""
+    """Make an environment from an id or a callable, without the toolkit's wrappers."""
     if not isinstance(env, str):
         return env(**arguments)
     find_registered(env)  # the process of an asynchronous environment has imported nothing yet
     try:
-        # What gymnasium checks is checked here, for environments of callables too.
+        # The toolkit does these checks itself, for environments of callables too.
         made = gym.make(env, **({"disable_env_checker": True} | arguments))
     except gym.error.DependencyNotInstalled as error:
         raise _missing(env, error) from error
     if made.unwrapped.spec is not None and "disable_env_checker" not in arguments:
-        # Data sets keep the specification, for others to make the environment of.
+        # Data sets keep the specification, from which others make the environment.
         made.unwrapped.spec.disable_env_checker = gym.spec(env).disable_env_checker
     return made
 

@@ -1,4 +1,4 @@
-"""An environment that comes back to where it was, in another process too: by a seed and its actions since."""
+"""An environment that is restored, in another process too, by a seed and the actions since."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,33 +13,33 @@ from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord
 from pytorchrl.agent.envs.copies.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
 
 SEEDED = "pytorchrl/seeded"
-"""Key of the ``info`` of a reset, where a seed that was due was given."""
+"""Key of the ``info`` of a reset that was given a new seed."""
 
 
 class Replayable(gym.Wrapper[Any, Any, Any, Any]):
-    """Knows the seed that its environment was given last, and comes back to where actions since then had led.
+    """Keep the last seed of an environment, and restore its state by repeating the actions since.
 
-    After a reset with a seed, it is reset without one where an episode has ended, as gymnasium's vector environments
-    do. A wrapper that says by ``goes_on_at_reset`` that an episode of the environment outlasts the next reset gets its
-    seed later: with one, the environment would have to begin anew.
+    After a reset with a seed, later resets are without one, as in gymnasium's vector environments, until a new seed is
+    due. It is given later where a wrapper says by ``goes_on_at_reset`` that the environment's episode outlasts the next
+    reset, since a reset with a seed would end that episode.
 
     Args:
         env: with all its wrappers.
-        recorder: of the environment below the wrappers; episodes that finished are reported in ``info``.
-        replays: False repeats nothing: it comes back to a new episode.
+        recorder: of the environment below the wrappers; episodes that ended are reported in ``info``.
+        replays: False repeats no actions: a restored environment begins a new episode.
     """
 
     def __init__(self, env: gym.Env[Any, Any], recorder: EpisodeRecorder, replays: bool = True) -> None:
         super().__init__(env)
         if env is recorder.env:
-            # Each of its episodes ends in a reset, which reports it: not one call more in every step.
+            # Each of its episodes ends in a reset, which reports it; this saves a call in every step.
             self.step = env.step  # type: ignore[method-assign]
         self._unchecked = 0 if env is recorder.env else CHECKED_STEPS
         self.seed_due = False
-        """Whether the next episode gets a seed, or the one after, where the environment's own goes on."""
+        """Whether the next reset that begins an episode of the environment itself is given a new seed."""
         self.saved: Mapping[str, Any] = {}
-        """What :meth:`replay` comes back to: what :meth:`history` said, the ``actions`` since the seed (steps, *action)
-        and, as the vector environment showed them, the ``observation`` and ``reward`` that they led to."""
+        """State that :meth:`replay` restores: that of :meth:`history`, the ``actions`` since the seed (steps, *action),
+        and the ``observation`` and ``reward`` that they led to, as the vector environment returned them."""
         self._recorder = recorder
         self._replays = replays
         self._layers = layers_that_last(env)
@@ -49,7 +49,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         self._seed = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; all seeds that are due later follow from one that is given."""
+        """Begin an episode; later seeds are drawn from a generator seeded with the given one."""
         if seed is not None:
             self._seeds = seeds_after(seed)
         is_due = seed is None and self.seed_due and not any(layer.goes_on_at_reset for layer in self._outlasting)
@@ -62,19 +62,19 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         return observation, self._with_finished(info | {SEEDED: True} if is_due else info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step; reports episodes that a wrapper goes on from."""
+        """Step; report episodes of the environment that a wrapper continues."""
         result = self.env.step(action)
         if self._unchecked:
             check_step(result, self.env)
             self._unchecked -= 1
         observation, reward, terminated, truncated, info = result
         if terminated or truncated:
-            # The reset that follows may write into what is observed now.
+            # The reset that follows may write into the memory of this observation.
             return deepcopy(observation), reward, terminated, truncated, info
         return observation, reward, terminated, truncated, self._with_finished(info)
 
     def history(self) -> dict[str, Any]:
-        """The seed, what lasted over episodes when it was given, and where later seeds come from."""
+        """Return the seed, the lasting state when it was given, and the state of the generator of later seeds."""
         return {
             "seed": self._seed,
             "seed_due": self.seed_due,
@@ -83,14 +83,14 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         }
 
     def running_episode(self) -> tuple[float, int]:
-        """Return and length so far of the environment's own episode that is running."""
+        """Return the return and the length so far of the environment's own running episode."""
         return self._recorder.episode_return, self._recorder.length
 
     def replay(self) -> tuple[Any, bool]:
-        """Come back to :attr:`saved`; begin a new episode where that does not lead to what was seen then.
+        """Restore :attr:`saved` by repeating its actions; begin a new episode if they lead elsewhere.
 
         Returns:
-            What is observed now, and whether it is what was observed then.
+            The current observation, and whether the state was restored.
         """
         saved, self.saved = self.saved, {}
         self._seeds.bit_generator.state = saved["seeds"]
@@ -104,7 +104,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
                     observation, _ = self.reset()
             if shows(observation, saved["observation"]) and shows(reward, np.float64(saved["reward"])):
                 self.seed_due = saved["seed_due"]
-                # The return so far was summed again; episodes that finished on the way were reported then.
+                # The replay summed the running return again; episodes that ended in it were reported before.
                 self._recorder.take_finished()
                 return observation, True
         observation, _ = self._begin(self._draw_seed(), None)
@@ -125,18 +125,18 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def seeds_after(seed: int) -> np.random.Generator:
-    """What the later seeds of an environment are drawn with that was given one, see :func:`drawn_seed`."""
-    # Another stream than the one that environments make of the seed.
+    """Return the generator of an environment's later seeds, by the seed it was given; see :func:`drawn_seed`."""
+    # A stream independent of the one that environments derive from the seed.
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
 
 
 def drawn_seed(seeds: np.random.Generator) -> int:
-    """The next seed of an environment."""
+    """Draw the next seed of an environment."""
     return int(seeds.integers(2**32))
 
 
 def shows(observation: Any, expected: Any) -> bool:
-    """Whether an observation or a reward is, to the bit, the one that was shown, of whatever dtype it was then."""
+    """Whether an observation or a reward equals the expected one bit by bit, in the dtype of the latter."""
     if isinstance(expected, Mapping):
         return all(shows(observation[name], part) for name, part in expected.items())
     shown: NDArray[Any] = np.asarray(observation, expected.dtype)

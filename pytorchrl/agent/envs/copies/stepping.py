@@ -1,7 +1,7 @@
 """A step of all copies of an environment, in this process or in processes of their own.
 
-Copies in this process are not stepped by gymnasium's ``SyncVectorEnv``, which makes arrays of all that environments
-report in every step, several for each number, where a storage keeps none of it: a sixth of a step of HalfCheetah.
+Copies in this process are not stepped by gymnasium's ``SyncVectorEnv``, which converts all infos to arrays in every
+step, several for each number, though storages keep none of them: a sixth of a step of HalfCheetah.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ from pytorchrl.agent.envs.native.autoreset import copied
 
 
 class CopiesStep(NamedTuple):
-    """What a step of ``E`` copies led to; the arrays are the caller's."""
+    """The result of a step of ``E`` copies; the arrays belong to the caller."""
 
     observation: Any
     """(E, *obs) or a dict: the first of a new episode where one ended."""
     last_observations: Mapping[int, Any]
-    """The true last observation of each copy whose episode ended, by its number."""
+    """The final observation of each copy whose episode ended, by its index."""
     reward: NDArray[np.float64]
     """(E,)."""
     terminated: NDArray[np.bool_]
@@ -31,20 +31,20 @@ class CopiesStep(NamedTuple):
     truncated: NDArray[np.bool_]
     """(E,)."""
     finished: list[EpisodeRecord]
-    """The environments' own episodes that finished, with their returns before any wrapper."""
+    """Episodes that ended, as of the environments themselves, below all wrappers."""
     seeded: Sequence[int]
-    """Copies that began an episode with a seed that was due."""
+    """Copies that were reset with a new seed."""
     infos: Mapping[str, Any]
-    """What the environments report, as gymnasium's vector environments lay it out."""
+    """The infos of the environments, in the layout of gymnasium's vector environments."""
 
 
 class Infos(Mapping[str, Any]):
-    """What each copy reports, laid out as by gymnasium's vector environments once somebody asks.
+    """The infos of the copies, converted to the layout of gymnasium's vector environments at first use.
 
     Args:
-        envs: whose layout it is.
-        reported: dicts of the copies.
-        last: numbers of the copies whose episode ended, and what the last step reported.
+        envs: vector environment that defines the layout.
+        reported: infos of the copies.
+        last: index and last info of each copy whose episode ended.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ def step_here(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     """Step copies of this process one after the other; each is reset in the step in which its episode ends.
 
     Args:
-        envs: whose copies they are.
+        envs: vector environment of the copies.
         actions: (E, *action).
     """
     num_envs = envs.num_envs
@@ -111,7 +111,7 @@ def step_elsewhere(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     """Step copies that are in processes of their own.
 
     Args:
-        envs: whose copies they are.
+        envs: vector environment of the copies.
         actions: (E, *action).
     """
     written_over, reward, terminated, truncated, infos = envs.step(actions)
@@ -130,16 +130,16 @@ def step_elsewhere(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
 
 
 def _batch(envs: SyncVectorEnv, observations: Sequence[Any]) -> Any:
-    """(E, *obs) or a dict, a new one."""
+    """Return observations as a new batch (E, *obs), or a dict of such."""
     space = envs.single_observation_space
     shape, dtype = space.shape, space.dtype
     if shape is None or not all(
         type(one) is np.ndarray and one.shape == shape and one.dtype == dtype for one in observations
     ):
-        # Of dicts, numbers, and arrays of another dtype; refuses what does not fit.
+        # For dicts, scalars, and arrays of another dtype; it raises where shapes do not fit.
         empty: Any = create_empty_array(space, len(observations))
         return concatenate(space, observations, empty)
-    # Quicker than gymnasium's, which finds the function for the space and writes into an array that is kept.
+    # Faster than gymnasium's function, which dispatches on the space and writes into an array that is reused.
     return np.array(observations)
 
 

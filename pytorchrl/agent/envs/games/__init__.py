@@ -1,1 +1,1 @@
-"""Games with the preprocessing that agents are compared under: Atari and MinAtar."""
+"""Atari and MinAtar games with their standard preprocessing."""

@@ -1,4 +1,4 @@
-"""Atari's games with the frames and the frame skip that agents learn from, made in one environment."""
+"""Atari games with preprocessing and frame skip in one environment."""
 
 from typing import Any, Literal
 
@@ -12,27 +12,27 @@ from pytorchrl.agent.envs.other_packages import require
 
 
 class Atari(gym.Env[NDArray[np.uint8], np.int64]):
-    """A game of the Arcade Learning Environment: (84, 84) grey frames, each after the action was repeated.
+    """A game of the Arcade Learning Environment with frame skip; observations are (84, 84) greyscale frames.
 
     Preprocessing of Mnih et al., "Human-level control through deep reinforcement learning" (2015) and Machado et al.,
-    "Revisiting the Arcade Learning Environment" (arXiv 1709.06009): the maximum of the last two frames that were
-    skipped, as some sprites are on every other frame alone; their luminance, shrunk by the mean over each pixel's area.
-    It is what gymnasium's ``AtariPreprocessing`` shows, but for rounding, and faster: frames that are not shown are not
-    converted. Sticky actions are drawn by the environment's own generator, since the emulator takes a seed only where
-    it loads a game, for a tenth of a second.
+    "Revisiting the Arcade Learning Environment" (arXiv 1709.06009): the maximum of the last two skipped frames, since
+    some sprites appear only in every other frame; their luminance, downscaled by area averaging. But for rounding, it
+    equals gymnasium's ``AtariPreprocessing``, and it is faster: frames that are not observed are not converted. Sticky
+    actions are drawn by the environment's own generator, since the emulator takes a seed only where it loads a game,
+    for a tenth of a second.
 
-    Rewards are the game's, an episode is a whole game. The fire button is pressed for one step where a life begins,
-    in games that have it, since some wait for it: an agent to which the loss of a life is an end never has to learn it,
-    and can be evaluated in whole games.
+    Rewards are the game's, an episode is a whole game. In games that have a fire button, it is pressed for one step at
+    the beginning of each life, since some games wait for it: an agent trained with the loss of a life as the end of an
+    episode need not learn to press it, and can be evaluated in whole games.
 
     Args:
         game: as the emulator names it, "pong" or "space_invaders".
         frame_skip: frames for which an action is repeated.
-        repeat_action_probability: for each frame, that the action of the one before goes on ("sticky actions").
-        noop_max: a game begins with 1 to this many frames without an action; 0 for none.
-        fire: whether fire is pressed where a life begins.
+        repeat_action_probability: probability in each frame of repeating the action of the last one ("sticky actions").
+        noop_max: a game begins with 1 to this many no-op frames; 0 for none.
+        fire: whether fire is pressed at the beginning of a life.
         screen_size: height and width of an observation in pixels.
-        full_action_space: all 18 actions in place of those that do something in the game.
+        full_action_space: all 18 actions instead of those that have an effect in the game.
         max_frames: a longer game is truncated; 108,000 are half an hour.
         game_mode: a variant of the game, as numbered by the emulator.
         game_difficulty: as numbered by the emulator.
@@ -70,7 +70,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         if game not in roms.get_all_rom_ids():
             raise ValueError(f"Atari: there is no game {game!r}; their names are like 'space_invaders'")
         self._noop, self._fire = ale_py.Action.NOOP, None
-        # Before one is made: it would print its name.
+        # Before an interface is made, which would print its name.
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale = ale_py.ALEInterface()
         ale.setFloat("repeat_action_probability", 0.0)
@@ -104,7 +104,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game, where a seed is given in the emulator as it was when the game was loaded."""
+        """Begin a game; with a seed, from the emulator's state when the game was loaded."""
         super().reset(seed=seed)
         ale = self.ale
         if seed is not None:
@@ -124,7 +124,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         return self._shown(), {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Repeat an action for the frames that are skipped; terminated when the game is over."""
+        """Repeat an action for the skipped frames; terminated when the game is over."""
         ale = self.ale
         reward = self._act(self._actions[action])
         lives, over = ale.lives(), ale.game_over()
@@ -136,15 +136,15 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         return self._shown(), float(reward), terminated, over and not terminated, {}
 
     def get_action_meanings(self) -> list[str]:
-        """Names of the actions."""
+        """Return the names of the actions."""
         return [action.name for action in self._actions]
 
     def render(self) -> Any:
-        """The screen in colour, (height, width, 3)."""
+        """Return the screen in colour, (height, width, 3)."""
         return self.ale.getScreenRGB() if self.render_mode == "rgb_array" else None
 
     def _act(self, action: Any) -> int:
-        """Repeat an action, and look at the last two frames; returns the sum of rewards."""
+        """Repeat an action and read the last two frames; return the sum of rewards."""
         ale, act = self.ale, self.ale.act
         actions = self._actions_of_frames(action) if self._sticky else (action,) * self._frame_skip
         reward: int = 0
@@ -160,7 +160,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         return reward
 
     def _actions_of_frames(self, action: Any) -> list[Any]:
-        """Which action is played in each frame that is skipped."""
+        """Draw the action of each skipped frame, which may be the last one again (sticky actions)."""
         actions = []
         for repeats in (self.np_random.random(self._frame_skip) < self._sticky).tolist():
             self._last_action = self._last_action if repeats else action

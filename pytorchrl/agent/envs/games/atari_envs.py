@@ -1,4 +1,4 @@
-"""Vectors of Atari games with the preprocessing that agents are compared under."""
+"""Vector environments of Atari games with standard preprocessing."""
 
 import inspect
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ def atari_envs(
     wrappers: Sequence[Any] = (),
     **settings: Any,
 ) -> Factory[VecEnv]:
-    """A factory of games as :class:`~pytorchrl.agent.envs.games.atari.Atari` shows them, in stacks of the last frames.
+    """Return a factory of :class:`~pytorchrl.agent.envs.games.atari.Atari` games with stacked frames.
 
-    Of an id, the game, the probability that an action is repeated ("sticky actions": 0.25 of ``ALE/Pong-v5``, 0 of
-    ``PongNoFrameskip-v4``), and the actions are taken; an action lasts 4 frames with every id. A run reports
-    returns of whole games, not clipped, of training and evaluation alike.
+    The id defines the game, the probability of sticky actions (0.25 of ``ALE/Pong-v5``, 0 of ``PongNoFrameskip-v4``),
+    the action set and the maximum length of a game; the frame skip is 4 with every id. A run reports unclipped returns
+    of whole games, in training and in evaluation.
 
     Args:
         env: an id of Atari.
-        num_envs: copies.
+        num_envs: number of copies.
         mode: "sync" or "async", as for :class:`~pytorchrl.agent.envs.vec_env.VecEnv`.
-        training: False is for environments to be evaluated in: whole games, with the game's own rewards.
+        training: False is for evaluation: whole games, with the game's own rewards.
         life_loss: whether the loss of a life ends an episode in training.
         clip_rewards: whether rewards are clipped to [-1, 1] in training.
-        frame_stack: how many frames an observation shows, the newest last; storages keep each once. 1 shows a frame.
-        wrappers: further ones, of single frames: they come before the stacking.
+        frame_stack: number of frames in an observation, the newest last; storages keep each once. 1 for no stack.
+        wrappers: further wrappers, of single frames: they come before the stacking.
         settings: of :class:`~pytorchrl.agent.envs.games.atari.Atari`, such as ``repeat_action_probability=0.0``.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.
-        ValueError: it is no id of Atari, or there is no such setting.
+        ValueError: it is not an id of Atari, or there is no such setting.
     """
     known = set(inspect.signature(Atari).parameters) - {"game"}
     if not set(settings) <= known:

@@ -1,4 +1,4 @@
-"""What ids of Atari's games say: the game, and the settings that its versions differ in."""
+"""Settings that ids of Atari define: the game, and those in which its versions differ."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ _ENTRY_POINT = "ale_py.env:AtariEnv"
 
 
 def settings_of(env: str, owner: str) -> dict[str, Any]:
-    """What an id says of its game, as ALE's own environments call it.
+    """Return the settings that an id defines, by the names of ALE's own environments.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.
-        ValueError: it is no id of Atari.
+        ValueError: it is not an id of Atari.
     """
     require("ale_py", owner)
     try:

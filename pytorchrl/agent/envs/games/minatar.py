@@ -21,8 +21,8 @@ class MinAtar(gym.Env[NDArray[np.bool_], np.int64]):
 
     Young and Tian, "MinAtar" (arXiv 1903.03176). ``gymnasium.make("pytorchrl/MinAtar-Breakout-v0")`` makes one, with
     Asterix, Freeway, Seaquest and SpaceInvaders named alike. Episodes have no limit but that of Freeway, 2,500 frames;
-    ``max_episode_steps=`` of ``gymnasium.make`` sets one. All random numbers are of the environment's own generator,
-    and the action that a sticky one repeats is of the same episode.
+    ``max_episode_steps=`` of ``gymnasium.make`` sets one. All random numbers are drawn from the environment's own
+    generator, and a sticky action repeats only one of the same episode.
 
     Args:
         game: "asterix", "breakout", "freeway", "seaquest" or "space_invaders".
@@ -64,7 +64,7 @@ class MinAtar(gym.Env[NDArray[np.bool_], np.int64]):
         super().reset(seed=seed)
         if self._drawn_from is not self.np_random:
             self._drawn_from = self.np_random
-            # The older interface is the one that the games call; the numbers are those of the same generator.
+            # The games call numpy's legacy interface; it draws from the same generator.
             self._game.random = np.random.RandomState(self.np_random.bit_generator)
         self._last_action = 0
         self._game.reset()
@@ -80,7 +80,7 @@ class MinAtar(gym.Env[NDArray[np.bool_], np.int64]):
 
 @functools.cache
 def _module(game: str) -> Any:
-    """The module of a game, which needs numpy alone; its package would import what it draws with, for a second."""
+    """Import the module of a game by its path, since the package imports plotting libraries, for a second."""
     package = importlib.util.find_spec("minatar")
     if package is None or not package.submodule_search_locations:
         raise missing("minatar", "MinAtar")

@@ -1,4 +1,4 @@
-"""Images made smaller: each pixel the mean over its area."""
+"""Downscaling of images by area averaging."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,11 +7,11 @@ from storages.core.kernels.compilation import parallel_kernel
 
 
 class Shrinking:
-    """Shrinks images of one size to another, as OpenCV's ``INTER_AREA`` does, in a third of the time.
+    """Downscale images by area averaging, as OpenCV's ``INTER_AREA``, in a third of the time.
 
     Args:
         shape: height and width of images.
-        smaller: height and width to shrink them to, at most as large.
+        smaller: height and width of downscaled images, at most as large.
     """
 
     def __init__(self, shape: tuple[int, int], smaller: tuple[int, int]) -> None:
@@ -21,18 +21,18 @@ class Shrinking:
         self._column_weights = np.ascontiguousarray(weights.T)
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A new, smaller image of a grey one."""
+        """Return a downscaled copy of a greyscale image."""
         shrunk = np.empty(self._smaller, np.uint8)
         _shrink(image, self._rows, self._row_weights, self._columns, self._column_weights, shrunk)
         return shrunk
 
 
 def _areas(size: int, smaller: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """(smaller,) and (smaller, most): first pixel of each area, and which part of the area each pixel from it is."""
+    """Return the first pixel of each area (smaller,), and the weights of the pixels from it on (smaller, most)."""
     edges = np.arange(smaller + 1) * size / smaller
     first, beyond = np.floor(edges[:-1] + _TINY).astype(np.int64), np.ceil(edges[1:] - _TINY).astype(np.int64)
     most = int((beyond - first).max())
-    # Not beyond the last pixel; the pixels before the area weigh nothing.
+    # So that no area exceeds the image; pixels before the area have weight 0.
     first = np.minimum(first, size - most)
     pixels = first[:, None] + np.arange(most)
     overlap = np.minimum(pixels + 1, edges[1:, None]) - np.maximum(pixels, edges[:-1, None])
@@ -40,7 +40,7 @@ def _areas(size: int, smaller: int) -> tuple[NDArray[np.int64], NDArray[np.float
 
 
 _TINY = 1e-9
-"""What rounding may make of a number of pixels."""
+"""Tolerance for rounding errors of pixel positions."""
 
 
 @parallel_kernel
@@ -52,7 +52,7 @@ def _shrink(
     column_weights: NDArray[np.float32],
     shrunk: NDArray[np.uint8],
 ) -> None:
-    """Write the smaller image into ``shrunk``: rows first, in which the compiler takes many pixels at once."""
+    """Write the downscaled image into ``shrunk``: rows first, which the compiler vectorises."""
     height, width = shrunk.shape
     line, total = np.empty(image.shape[1], np.float32), np.empty(width, np.float32)
     for y in range(height):

@@ -1,1 +1,1 @@
-"""Vector environments that step all of their environments themselves."""
+"""Native vector environments, which step all their environments themselves."""

@@ -1,4 +1,4 @@
-"""The Arcade Learning Environment's own vectors of games."""
+"""The vector environments of the Arcade Learning Environment (ALE)."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from pytorchrl.agent.envs.other_packages import require
 
 
 class AleEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
-    """Games that ALE steps and preprocesses in threads, in C++; reset where they are asked to.
+    """Games that ALE steps and preprocesses in threads, in C++; autoreset mode DISABLED.
 
-    Rewards are the game's unless ``reward_clipping=True`` is given, of which returns are then sums. With
-    ``episodic_life=True`` ALE begins the game anew where a life is lost, so that returns are those of one life.
+    Rewards are the game's unless ``reward_clipping=True`` is given; returns are then sums of clipped rewards. With
+    ``episodic_life=True`` ALE restarts the game at the loss of a life, so that returns are those of one life.
 
     Args:
-        env_id: of Atari, "ALE/Pong-v5" or "PongNoFrameskip-v4"; says the game, the probability that an action is
-            repeated, the actions and the longest game.
-        num_envs: games.
+        env_id: an id of Atari, "ALE/Pong-v5" or "PongNoFrameskip-v4"; it defines the game, the probability of sticky
+            actions, the action set and the maximum length of a game.
+        num_envs: number of games.
         settings: of ``ale_py.vector_env.AtariVectorEnv``, such as ``num_threads`` or ``episodic_life``.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.
-        ValueError: it is no id of Atari, or there is no such setting.
+        ValueError: it is not an id of Atari, or there is no such setting.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - gymnasium's own way
@@ -48,10 +48,10 @@ class AleEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.stacked_frames = int(self._games.single_observation_space.shape[0])
-        """Of how many frames an observation is a stack."""
+        """Number of frames that are stacked in an observation."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin games, in those environments that ``options["reset_mask"]`` (E,) names where it is given."""
+        """Begin games, only in the environments that ``options["reset_mask"]`` (E,) selects where it is given."""
         result: tuple[Any, dict[str, Any]] = self._games.reset(seed=seed, options=options)
         return result
 

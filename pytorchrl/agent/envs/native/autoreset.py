@@ -1,7 +1,7 @@
-"""Gymnasium's three ways to begin the next episode of a vector environment, in one contract.
+"""Gymnasium's three autoreset modes of vector environments, behind one interface.
 
-Towers et al. describe the modes in gymnasium's ``AutoresetMode``: SAME_STEP resets an environment in the step in which
-its episode ends, NEXT_STEP in the step after, which makes no transition, DISABLED where it is asked to.
+They are those of gymnasium's ``AutoresetMode`` (Towers et al.): SAME_STEP resets an environment in the step in which
+its episode ends, NEXT_STEP in the step after, which makes no transition, DISABLED only on request.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 
 
 class Outcome(NamedTuple):
-    """A step of ``E`` environments; see :class:`pytorchrl.agent.envs.vector.VecStep`, but for axes of one."""
+    """Result of a step of ``E`` environments: as :class:`pytorchrl.agent.envs.vector.VecStep`, without axes of one."""
 
     observation: Any
     next_observation: Any
@@ -28,22 +28,22 @@ class Outcome(NamedTuple):
 
 
 class Autoreset(Protocol):
-    """What steps a vector environment, and says where it made no transition."""
+    """Step a vector environment, and report which environments made no transition."""
 
     skips_steps: ClassVar[bool]
-    """Whether an environment makes no transition in the step in which it begins its next episode."""
+    """Whether the step in which an environment begins its next episode makes no transition."""
     skips_next: NDArray[np.bool_] | None
     """(E,): which environments make no transition in the next step; None where all do."""
 
     def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
-        """Called after all environments were reset, or are where the next step resets some of them, (E,)."""
+        """Start after a reset of all environments, or from a state in which the next step resets ``ended`` (E,)."""
 
     def step(self, actions: Any) -> Outcome:
         """Step every environment."""
 
 
 class SameStep(Autoreset):
-    """Takes the last observations from ``infos["final_obs"]``.
+    """SAME_STEP: take the final observations from ``infos["final_obs"]``.
 
     Args:
         envs: of the mode SAME_STEP.
@@ -56,13 +56,13 @@ class SameStep(Autoreset):
         self._envs = envs
 
     def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
-        """Called after all environments were reset."""
+        """Do nothing: there is no state."""
 
     def step(self, actions: Any) -> Outcome:
         """Step every environment.
 
         Raises:
-            InvalidEnvironmentError: an episode ended, and its last observation is not reported.
+            InvalidEnvironmentError: an episode ended, and its final observation is not reported.
         """
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
         reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
@@ -80,9 +80,9 @@ class SameStep(Autoreset):
 
 
 class NextStep(Autoreset):
-    """Leaves out the step in which an environment begins its next episode: it makes no transition.
+    """NEXT_STEP: the step in which an environment begins its next episode makes no transition.
 
-    Nothing is lost: the last observation is that of the step that ended the episode.
+    Nothing is lost: the final observation is that of the step that ended the episode.
 
     Args:
         envs: of the mode NEXT_STEP.
@@ -95,7 +95,7 @@ class NextStep(Autoreset):
         self.skips_next: NDArray[np.bool_] | None = None
 
     def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
-        """Called after all environments were reset, or are where the next step resets some of them, (E,)."""
+        """Start after a reset of all environments, or from a state in which the next step resets ``ended`` (E,)."""
         self.skips_next = ended if ended is not None and ended.any() else None
 
     def step(self, actions: Any) -> Outcome:
@@ -112,7 +112,7 @@ class NextStep(Autoreset):
 
 
 class Disabled(Autoreset):
-    """Resets environments in the step in which their episodes end, by ``reset(options={"reset_mask": ...})``.
+    """DISABLED: reset environments in the step in which their episodes end, by ``reset(options={"reset_mask": ...})``.
 
     Args:
         envs: of the mode DISABLED.
@@ -125,7 +125,7 @@ class Disabled(Autoreset):
         self._envs = envs
 
     def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
-        """Called after all environments were reset."""
+        """Do nothing: there is no state."""
 
     def step(self, actions: Any) -> Outcome:
         """Step every environment, and reset those whose episode ended."""
@@ -141,10 +141,10 @@ class Disabled(Autoreset):
 
 
 def autoreset_of(envs: VectorEnv[Any, Any, Any]) -> Autoreset:
-    """What steps a vector environment, by the mode in its metadata.
+    """Return the handler of the autoreset mode in a vector environment's metadata.
 
     Raises:
-        InvalidEnvironmentError: its metadata name none.
+        InvalidEnvironmentError: the metadata name no mode.
     """
     mode = envs.metadata.get("autoreset_mode")
     if mode == AutoresetMode.SAME_STEP:
@@ -160,12 +160,12 @@ def autoreset_of(envs: VectorEnv[Any, Any, Any]) -> Autoreset:
 
 
 def with_last_observations(observation: Any, last: Any, ended: NDArray[np.int64]) -> Any:
-    """A copy of a batch (E, *obs) with the last observations of the environments that ended.
+    """Copy a batch (E, *obs), with the final observations of the environments whose episodes ended.
 
     Args:
         observation: the batch, an array, a tensor, or a dict of such.
-        last: (E, *obs) as the batch, or for each environment its last observation, None where there is none.
-        ended: numbers of the environments.
+        last: final observations, (E, *obs) as the batch, or one for each environment, None where there is none.
+        ended: indices of these environments.
     """
     if isinstance(last, np.ndarray) and last.dtype == object:
         return with_last_of_each(observation, {int(env): last[env] for env in ended})
@@ -179,11 +179,11 @@ def with_last_observations(observation: Any, last: Any, ended: NDArray[np.int64]
 
 
 def with_last_of_each(observation: Any, last: Mapping[int, Any]) -> Any:
-    """A copy of a batch (E, *obs) with the last observations of environments that ended.
+    """Copy a batch (E, *obs), with the final observations of environments whose episodes ended.
 
     Args:
         observation: the batch, an array, a tensor, or a dict of such.
-        last: of each environment that ended, by its number.
+        last: final observation of each of these environments, by its index.
     """
     copies = copied(observation)
     for env, final in last.items():
@@ -196,14 +196,14 @@ def with_last_of_each(observation: Any, last: Mapping[int, Any]) -> Any:
 
 
 def copied(observation: Any) -> Any:
-    """A copy of a batch of observations."""
+    """Copy a batch of observations."""
     if isinstance(observation, Mapping):
         return {name: copied(part) for name, part in observation.items()}
     return observation.clone() if isinstance(observation, torch.Tensor) else observation.copy()
 
 
 def on_host(numbers: Any) -> NDArray[Any]:
-    """(E,) numbers or flags as an array."""
+    """Convert (E,) numbers or flags to an array in CPU memory."""
     if type(numbers) is np.ndarray:
         return numbers
     return numbers.cpu().numpy() if isinstance(numbers, torch.Tensor) else np.asarray(numbers)

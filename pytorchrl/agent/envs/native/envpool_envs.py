@@ -1,4 +1,4 @@
-"""EnvPool's vectors of environments, as gymnasium's vector environments that are reset where they are asked to."""
+"""EnvPool's environments as vector environments of gymnasium's autoreset mode DISABLED."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
 
     Weng et al., "EnvPool: A Highly Parallel Reinforcement Learning Environment Execution Engine" (arXiv 2206.10558).
 
-    EnvPool takes seeds only where a pool is made, so that a reset with a seed makes it anew.
+    EnvPool takes seeds only when a pool is made, so that a reset with a seed makes a new pool.
 
     Args:
-        env_id: of EnvPool's, "Pong-v5".
-        num_envs: environments.
+        env_id: an id of EnvPool's, "Pong-v5".
+        num_envs: number of environments.
         settings: of ``envpool.make``, such as ``num_threads`` or ``episodic_life``.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: envpool is not installed.
-        ValueError: there is no such id or setting, or a batch is to hold some environments alone.
+        ValueError: there is no such id or setting, or ``batch_size`` is not ``num_envs``.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - gymnasium's own way
@@ -46,23 +46,23 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
         except (AssertionError, TypeError) as error:
             raise ValueError(f"EnvPoolEnvs: envpool cannot make {env_id!r} with {settings}: {error}") from None
         with warnings.catch_warnings():
-            # Bounds in double precision of observations in single precision.
+            # gymnasium warns of bounds in double precision of observations in single precision.
             warnings.simplefilter("ignore")
             self.single_observation_space = made.gymnasium_observation_space
             self.single_action_space = made.gymnasium_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.stacked_frames = int(getattr(made.config, "stack_num", 0))
-        """Of how many frames an observation is a stack; 0 where it is none."""
+        """Number of frames that are stacked in an observation; 0 without a stack."""
         self._action_dtype = np.dtype(made.action_array_spec["action"].dtype)
         self._pool: Any = None
         self._observation: Any = None
         self._actions: NDArray[Any] = np.zeros(0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin episodes, in those environments that ``options["reset_mask"]`` (E,) names where it is given.
+        """Begin episodes, only in the environments that ``options["reset_mask"]`` (E,) selects where it is given.
 
-        These must have ended theirs in the last step.
+        The episodes of these must have ended in the last step.
         """
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
@@ -86,7 +86,7 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
         truncated: NDArray[np.bool_],
         infos: Mapping[str, Any],
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """(E,) rewards and ends as an Atari game itself has them, where they are clipped or a life's loss is an end."""
+        """Return rewards and episode ends (E,) of the game itself, without reward clipping and episodic lives."""
         if "reward" not in infos or "terminated" not in infos:
             return reward, terminated | truncated
         return infos["reward"], (infos["terminated"] != 0) | truncated
@@ -109,8 +109,8 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
             assert self._pool.observation_space is not None
 
     def _reset_some(self, envs: NDArray[np.int32]) -> tuple[Any, dict[str, Any]]:
-        # The step after an end begins the next episode, of the same game where a life's loss was the end; a reset would
-        # begin the game anew.
+        # The step after an end begins the next episode, which continues the game after the loss of a life; a reset
+        # would restart the game.
         begun, *_, infos = self._pool.step(self._actions[envs], envs)
         self._observation = copied(self._observation)
         _put(self._observation, infos["env_id"], begun)

@@ -1,4 +1,4 @@
-"""Returns and lengths of the episodes of a vector environment, below all wrappers that change rewards."""
+"""Returns and lengths of the episodes of a vector environment, below all wrappers of the user's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from pytorchrl.agent.envs.native.autoreset import on_host
 
 
 class EpisodeSums:
-    """Sums the rewards of ``E`` environments and counts their steps, from the beginning of an episode to its end.
+    """Record the return and the length of each episode of ``E`` environments.
 
     The vector environment's ``step`` and ``reset`` are replaced by those here, as those of a single environment are by
     :class:`~pytorchrl.agent.envs.copies.episode_recorder.EpisodeRecorder`; rewards and flags come out of it as arrays.
@@ -22,7 +22,7 @@ class EpisodeSums:
 
     Args:
         envs: as it was made, without the user's wrappers.
-        reports: numbers of the last step's infos that are kept, where there are such.
+        reports: keys of numbers in the last step's infos that are recorded, where they are present.
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], reports: Sequence[str]) -> None:
@@ -37,19 +37,19 @@ class EpisodeSums:
         envs.step, envs.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
 
     def take_finished(self) -> list[EpisodeRecord]:
-        """Return the episodes that finished since the last call, by environment."""
+        """Return the episodes that ended since the last call, by environment."""
         finished = self._finished
         if finished:
             self._finished = []
         return finished
 
     def running(self) -> list[EpisodeRecord]:
-        """The episodes that are running, as far as they have come."""
+        """Return the running episodes so far."""
         both = zip(self._returns.tolist(), self._lengths.tolist(), strict=True)
         return [EpisodeRecord(env, total, length) for env, (total, length) in enumerate(both)]
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums of running episodes, as arrays."""
+        """Return the returns and lengths of running episodes, as arrays."""
         ended = np.zeros(len(self._returns), np.bool_) if self._ended is None else self._ended.copy()
         return {"returns": self._returns.copy(), "lengths": self._lengths.copy(), "ended": ended}
 
@@ -71,7 +71,7 @@ class EpisodeSums:
             self._returns[self._ended] = 0.0
             self._lengths[self._ended] = 0
             self._ended = None
-        # A tenth of the time of any().
+        # It takes a tenth of the time of any().
         if np.count_nonzero(ended):
             self._finish(np.flatnonzero(ended), infos)
             if self._waits:

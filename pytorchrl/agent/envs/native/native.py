@@ -1,4 +1,4 @@
-"""Vector environments of gymnasium's interface that step all their environments themselves."""
+"""Native vector environments of gymnasium's interface."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,20 +20,20 @@ from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 
 
 class Native(Vector):
-    """A vector environment, of any of gymnasium's autoreset modes.
+    """A native vector environment, of any of gymnasium's autoreset modes.
 
-    Observations that are tensors stay where they are; rewards and flags become arrays.
+    Observations that are tensors stay on their device; rewards and flags become arrays.
 
-    A vector environment with ``state_dict()`` and ``load_state_dict(state)``, of plain data and arrays, comes back to
-    where it was; of others, new episodes begin.
+    A vector environment with ``state_dict()`` and ``load_state_dict(state)``, of plain data and arrays, is restored; in
+    others, new episodes begin.
 
     Args:
         envs: as it was made.
         num_envs: how many environments it must have.
         wrap: puts the user's wrappers around it.
-        stacked_frames: of how many frames an observation is a stack, where that is known.
-        reports: numbers in the infos of an episode's last step that are kept.
-        owner: whose they are, for errors.
+        stacked_frames: number of frames that are stacked in an observation; 0 without a stack, or where not known.
+        reports: keys of numbers in the infos of an episode's last step that are recorded.
+        owner: name of the component, for errors.
 
     Raises:
         InvalidEnvironmentError: it breaks gymnasium's interface.
@@ -58,7 +58,7 @@ class Native(Vector):
         self.stacked_frames = stacked_frames if _is_stack(self.observation_space, stacked_frames) else 0
         self.takes_tensors = False
         self._device: torch.device | None = None
-        """Where observations are that are tensors."""
+        """Device of observations that are tensors; None of arrays."""
         self.spec, self.name = self._envs.spec, str(self._envs)
         self.finished_episodes: list[EpisodeRecord] = []
         self._autoreset = autoreset_of(self._envs)
@@ -66,19 +66,19 @@ class Native(Vector):
         self._env_actions = EnvActions(self.action_space)
         self._has_axis = not isinstance(self.observation_space, spaces.Box) or not self.observation_space.shape
         self._unchecked, self._copies = CHECKED_STEPS, True
-        """Whether observations are copied: always at first, later those that the environment writes into again."""
+        """Whether observations are copied: always at first, later only where they share memory or need conversion."""
         self._shares = False
         self._observation: Any = None
         self._seeds: np.random.Generator | None = None
 
     def reset(self, sequence: np.random.SeedSequence) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
+        """Reset every environment; return their first observations (E, *obs), or a dict of such."""
         seed, later = (int(word) for word in sequence.generate_state(2))
         self._seeds = np.random.default_rng(later)
         return self._begin(seed >> 1)
 
     def step(self, actions: Any) -> VecStep:
-        """Step every environment, by actions (E, 1) or (E, *action), tensors where observations are.
+        """Step every environment with actions (E, 1) or (E, *action), which are tensors if observations are.
 
         Raises:
             InvalidEnvironmentError: what the environment returned in one of its first steps does not fit its spaces.
@@ -117,14 +117,14 @@ class Native(Vector):
         return self._autoreset.skips_next
 
     def running_episodes(self) -> list[EpisodeRecord]:
-        """The environments' own episodes that are running, as far as they have come."""
+        """Return the running episodes so far, as of the environments themselves, below all wrappers."""
         return self._sums.running()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where later seeds come from, and all of it of environments that say their state.
+        """Return the generator of later seeds, and the state of environments that have ``state_dict()``.
 
         Raises:
-            RuntimeError: no episode was ever begun.
+            RuntimeError: the environments were never reset.
             TypeError: the environment's own state holds more than plain data and arrays.
         """
         if self._seeds is None:
@@ -140,7 +140,7 @@ class Native(Vector):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
-        """Come back to where the environments were, if they can; else begin new episodes, with another seed.
+        """Restore the environments if they can be; otherwise begin new episodes, with another seed.
 
         Raises:
             ValueError: it was saved with another number of environments.
@@ -161,12 +161,12 @@ class Native(Vector):
         return Resumption(self._observation, np.ones((self._num_envs, 1), np.bool_))
 
     def compute_reward(self) -> Callable[..., Any] | None:
-        """``compute_reward`` of the environment itself, where it has one."""
+        """Return ``compute_reward`` of the environment itself, where it has one."""
         compute_reward: Callable[..., Any] | None = getattr(self._made, "compute_reward", None)
         return compute_reward
 
     def close(self) -> None:
-        """Free what the environments hold; a second call does nothing."""
+        """Close the environments; a second call does nothing."""
         self._envs.close()
 
     @property
@@ -189,7 +189,7 @@ class Native(Vector):
         return observation
 
     def _check(self, observation: Any, *numbers: NDArray[Any]) -> None:
-        """Check a step, and find out whether observations are written over or of another dtype."""
+        """Check a step, and detect whether observations are overwritten or of another dtype."""
         check_observation(observation, self.observation_space, self._num_envs, f"step() of {self.name}")
         check_flags(*numbers, num_envs=self._num_envs, name=self.name)
         self._shares |= _shares(observation, self._last) or _needs_conversion(observation, self.observation_space)
@@ -207,7 +207,7 @@ def _is_stack(space: Any, depth: int) -> bool:
 
 
 def _shares(observation: Any, last: Any) -> bool:
-    """Whether a batch may lie in the memory of an earlier one."""
+    """Whether a batch may share memory with an earlier one."""
     for one, other in zip(_leaves(observation), _leaves(last), strict=True):
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
             if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
@@ -227,9 +227,9 @@ def _needs_conversion(observation: Any, space: Any) -> bool:
 
 
 def _converted(observation: Any, space: Any) -> Any:
-    """A copy of a batch, arrays in the dtype of the space."""
+    """Copy a batch, with arrays in the dtype of the space."""
     if type(observation) is np.ndarray:
-        # Storages take arrays whose rows follow each other at once, others by a copy for each use.
+        # Storages take C-contiguous arrays directly, and copy others at each use.
         return np.array(observation, space.dtype, order="C")
     if isinstance(observation, Mapping):
         return {name: _converted(part, space[name]) for name, part in observation.items()}
@@ -239,7 +239,7 @@ def _converted(observation: Any, space: Any) -> Any:
 
 
 def _moved(saved: Any, like: Any) -> Any:
-    """Saved tensors on the device of others."""
+    """Copy saved tensors to the device of others."""
     if isinstance(saved, Mapping):
         return {name: _moved(part, like[name]) for name, part in saved.items()}
     return saved.to(like.device, copy=True)

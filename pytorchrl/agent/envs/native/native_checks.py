@@ -1,4 +1,4 @@
-"""Whether a vector environment does what gymnasium's interface asks of it, said in words where it does not."""
+"""Checks that a vector environment follows gymnasium's interface, with readable errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 
 
 def check_vector(envs: Any, num_envs: int, owner: str) -> None:
-    """Refuse what is no vector environment, or one of another size.
+    """Refuse an object that is not a vector environment, or one of another size.
 
     Raises:
-        InvalidEnvironmentError: it is none, has no spaces, or has another number of environments.
+        InvalidEnvironmentError: it is not one, has no spaces, or has another number of environments.
     """
     if not isinstance(envs, VectorEnv):
         raise InvalidEnvironmentError(

@@ -1,4 +1,4 @@
-"""Makes vector environments: of callables, gymnasium's entry points, ALE and EnvPool."""
+"""Construction of native vector environments: by callables, gymnasium's entry points, ALE and EnvPool."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ Backend: TypeAlias = Literal["gymnasium", "envpool", "ale"]
 
 
 def is_native(env: Any, vectorization_mode: str | None, backend: str) -> bool:
-    """Whether an environment steps many of itself: by its settings, or as a callable that takes ``num_envs``."""
+    """Whether an environment is a native vector environment, by its settings or its parameter ``num_envs``."""
     return vectorization_mode is not None or backend != "gymnasium" or takes_num_envs(env)
 
 
 def takes_num_envs(env: Any) -> bool:
-    """Whether a callable makes a vector environment: it is told how many environments that is to have."""
+    """Whether a callable makes a vector environment: it has a parameter ``num_envs``."""
     if not callable(env):
         return False
     try:
@@ -30,7 +30,7 @@ def takes_num_envs(env: Any) -> bool:
 
 
 def check_native(env: Any, vectorization_mode: str | None, backend: str, owner: str) -> None:
-    """Refuse what does not make a vector environment.
+    """Refuse settings that do not make a native vector environment.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: the backend's package is not installed.
@@ -61,10 +61,10 @@ def check_native(env: Any, vectorization_mode: str | None, backend: str, owner: 
 
 
 def refuse_native(hyper_parameters: Mapping[str, Any], owner: str) -> None:
-    """Refuse the settings of a vector environment where one environment is needed alone.
+    """Refuse a native vector environment where a single environment is needed.
 
     Raises:
-        ValueError: they are such.
+        ValueError: the settings make one.
     """
     env = hyper_parameters["env"]
     if is_native(env, hyper_parameters.get("vectorization_mode"), hyper_parameters.get("backend", "gymnasium")):
@@ -78,13 +78,13 @@ def refuse_native(hyper_parameters: Mapping[str, Any], owner: str) -> None:
 def make_native(
     env: str | Callable[..., Any], num_envs: int, backend: Backend, settings: Mapping[str, Any]
 ) -> tuple[Any, int]:
-    """A vector environment, and of how many frames its observations are stacks, 0 where they are none.
+    """Make a native vector environment; return it and the number of frames in an observation, 0 without a stack.
 
     Args:
         env: an id, or a callable that takes ``num_envs``.
-        num_envs: environments.
-        backend: whose id it is.
-        settings: arguments of what makes it.
+        num_envs: number of environments.
+        backend: library of the id.
+        settings: further arguments of its constructor.
     """
     if not isinstance(env, str):
         return env(num_envs=num_envs, **settings), 0
@@ -103,7 +103,7 @@ def make_native(
 
 
 def wrap_native(envs: VectorEnv[Any, Any, Any], wrappers: Sequence[Any]) -> VectorEnv[Any, Any, Any]:
-    """A vector environment in wrappers of vector environments, first to last."""
+    """Put wrappers of vector environments around a vector environment, first to last."""
     for wrapper in wrappers:
         if isinstance(wrapper, str) or is_named(wrapper):
             name, arguments = (wrapper, {}) if isinstance(wrapper, str) else wrapper
@@ -118,7 +118,7 @@ def check_vector_wrapper(wrapper: Any, owner: str) -> None:
     """Refuse wrappers of vector environments that do not exist, or cannot be used.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is one of these.
     """
     name = wrapper if isinstance(wrapper, str) else wrapper[0] if is_named(wrapper) else None
     refuse_normalized_observations(wrapper if name is None else name, owner)

@@ -1,4 +1,4 @@
-"""The smallest environment in which rewards are too rare to learn from, unless in hindsight."""
+"""The bit-flipping environment, whose sparse rewards need hindsight experience replay."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,12 @@ class BitFlipping(gym.Env[dict[str, NDArray[np.float32]], np.int64]):
     """``n`` bits, ``n`` actions that flip one each, and a random pattern to reach within ``n`` steps.
 
     Andrychowicz et al., "Hindsight Experience Replay" (arXiv 1707.01495), section 3.1: the reward is 0 where the
-    pattern is there and -1 where it is not, so that random flips hardly ever find it. An episode always takes ``n``
-    steps, so that returns say how soon the pattern was there; ``info["is_success"]`` says whether it is now.
+    bits equal the pattern and -1 otherwise, and random flips hardly ever reach it. An episode always takes ``n``
+    steps, so that returns show how soon the pattern was reached; ``info["is_success"]`` is whether it is reached now.
     ``gymnasium.make("pytorchrl/BitFlipping-v0", n=15)`` makes one too.
 
     Args:
-        n: bits.
+        n: number of bits.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - gymnasium's own way
@@ -53,7 +53,7 @@ class BitFlipping(gym.Env[dict[str, NDArray[np.float32]], np.int64]):
     def compute_reward(
         self, achieved_goal: NDArray[np.float32], desired_goal: NDArray[np.float32], info: Mapping[str, Any]
     ) -> NDArray[np.float32]:
-        """0 where (..., n) patterns are equal, -1 where not: (...)."""
+        """Return 0 where patterns (..., n) are equal, else -1: (...)."""
         equal: NDArray[np.bool_] = (achieved_goal == desired_goal).all(axis=-1)
         return equal.astype(np.float32) - 1
 

@@ -1,4 +1,4 @@
-"""Classic environments that hide how fast things move, so that an actor must remember where they were."""
+"""Classic environments without velocities: partially observable, so that an actor needs a memory."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
 
 
 def cartpole_without_velocities(**arguments: Any) -> gym.Env[Any, Any]:
-    """CartPole, of which only the cart's position and the pole's angle are seen, in [-1, 1]."""
+    """Make CartPole, with only the cart's position and the pole's angle observed, scaled to [-1, 1]."""
     env = SelectObservation(gym.make("CartPole-v1", **arguments).unwrapped, [0, 2])
     return RescaleObservation(env, min_obs=np.float32(-1), max_obs=np.float32(1))
 
 
 def pendulum_without_velocity(**arguments: Any) -> gym.Env[Any, Any]:
-    """Pendulum, of which only the direction is seen."""
+    """Make Pendulum, with only its direction observed."""
     return SelectObservation(gym.make("Pendulum-v1", **arguments).unwrapped, [0, 1])
 
 

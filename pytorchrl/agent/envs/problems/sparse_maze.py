@@ -1,4 +1,4 @@
-"""A maze with one reward, at its end, which random steps do not find."""
+"""A maze with one reward, at its end, which random actions do not reach."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ _RIGHT, _DOWN, _LEFT = range(3)
 
 
 class SparseMaze(gym.Env[NDArray[np.float32], np.int64]):
-    """Corridors that lead to and fro, one below the other; the last ends with a reward of 1, and there is no other.
+    """A serpentine maze of corridors; the end of the last one has a reward of 1, and there is no other.
 
     An episode starts at a random place in the first corridor and ends at the goal, or is cut after ``max_steps``. Steps
-    into walls do nothing. Random steps have gone back and forth long before they are there: with the defaults, the way
-    is of 41 to 48 steps, and one in several million random episodes of 150 steps is long enough. Observations are ones
-    and zeros, a one for the place. ``gymnasium.make("pytorchrl/SparseMaze-v0", corridors=3)`` makes one too.
+    into walls do nothing. Random actions practically never reach the goal: with the defaults, the shortest path has 41
+    to 48 steps, and one in several million random episodes of 150 steps gets there. Observations are one-hot vectors of
+    the place. ``gymnasium.make("pytorchrl/SparseMaze-v0", corridors=3)`` makes one too.
 
     Args:
-        corridors: how many there are.
+        corridors: number of corridors.
         length: places in each.
-        max_steps: of an episode.
+        max_steps: after which an episode is cut.
 
     Raises:
         ValueError: there are fewer than two corridors, or two places, or no steps.
@@ -65,7 +65,7 @@ class SparseMaze(gym.Env[NDArray[np.float32], np.int64]):
         return self._observation(), float(is_there), is_there, is_cut, {"is_success": is_there}
 
     def shortest_way(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The steps (E, 1) that lead to the goal soonest, of observations (E, *obs)."""
+        """Return the actions (E, 1) of the shortest path to the goal, for observations (E, *obs)."""
         row, column = np.divmod(observations.argmax(1), self._free.shape[1])
         # Corridors lie in even rows, and every other one leads to the left.
         along = np.where(row % 4 == 0, _RIGHT, _LEFT)
@@ -80,7 +80,7 @@ class SparseMaze(gym.Env[NDArray[np.float32], np.int64]):
 
 
 def _map(corridors: int, length: int) -> NDArray[np.bool_]:
-    """(rows, columns): where there is no wall; corridors in even rows, a way down at alternate ends in odd ones."""
+    """Map where there is no wall, (rows, columns): corridors in even rows, a way down at alternate ends in odd ones."""
     free = np.zeros((2 * corridors - 1, length), np.bool_)
     free[::2] = True
     free[1::4, -1] = True

@@ -1,1 +1,1 @@
-"""Wrappers: spaces that an algorithm needs, rewards and observations made easier or harder."""
+"""Wrappers that change actions, rewards or observations."""

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 
 class BoundAction(gym.ActionWrapper[Any, Any, Any]):
-    """Gives finite bounds to the components of an action that have none; the actions themselves are not changed.
+    """Give finite bounds to the components of an action that have none; actions are not changed.
 
     Args:
-        env: with a Box of actions.
+        env: with a Box action space.
         low: the lowest value of components without a lower bound.
         high: the highest value of components without an upper bound.
 
     Raises:
-        ValueError: the actions are no Box, or a bound is not finite, or lies on the wrong side of the other one.
+        ValueError: the action space is not a Box, or a bound is not finite, or lies on the wrong side of the other one.
     """
 
     def __init__(self, env: gym.Env[Any, Any], low: float = -1.0, high: float = 1.0) -> None:
@@ -32,18 +32,18 @@ class BoundAction(gym.ActionWrapper[Any, Any, Any]):
         self.action_space = spaces.Box(lows, highs, dtype=space.dtype.type)
 
     def action(self, action: Any) -> Any:
-        """The same action."""
+        """Return the action unchanged."""
         return action
 
 
 class RoundAction(gym.ActionWrapper[Any, Any, Any]):
-    """Shows a Box of integers as one of real numbers, which are rounded to the nearest integers.
+    """Replace a Box of integers by one of real numbers, which are rounded to the nearest integers.
 
     Args:
-        env: with a Box of integers as actions.
+        env: with a Box of integers as action space.
 
     Raises:
-        ValueError: the actions are no Box of integers.
+        ValueError: the action space is not a Box of integers.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -55,14 +55,14 @@ class RoundAction(gym.ActionWrapper[Any, Any, Any]):
         self.action_space = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
 
     def action(self, action: NDArray[Any]) -> NDArray[Any]:
-        """The integers of the environment's own dtype."""
+        """Round to integers of the environment's own dtype."""
         bounded = np.clip(np.rint(action), self._integers.low, self._integers.high)
         rounded: NDArray[Any] = bounded.astype(self._integers.dtype)
         return rounded
 
 
 class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
-    """Numbers the combinations of a MultiDiscrete or MultiBinary action: a Discrete space.
+    """Flatten a MultiDiscrete or MultiBinary action space to a Discrete one of all combinations.
 
     Args:
         env: with several discrete actions at once.
@@ -90,7 +90,7 @@ class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
         self.action_space = spaces.Discrete(int(combinations))
 
     def action(self, action: Any) -> NDArray[Any]:
-        """The combination of a number."""
+        """Return the combination of an index."""
         combination = np.unravel_index(int(action), self._choices.ravel())
         chosen = np.array(combination, self._dtype).reshape(self._choices.shape)
         return chosen + self._start

@@ -1,4 +1,4 @@
-"""Observations of nested Dict and Tuple spaces as one dict of arrays, which is what storages and actors take."""
+"""Flattening of nested Dict and Tuple observations to one dict of arrays, which storages and actors take."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ def is_nested(space: gym.Space[Any]) -> bool:
 
 
 def flattened(observation: Any) -> Any:
-    """An observation of a nested space as one dict of arrays; any other as it is."""
+    """Flatten an observation of a nested space to one dict of arrays; return any other as it is."""
     if isinstance(observation, tuple):
         observation = dict(enumerate(observation))
     if not isinstance(observation, Mapping):
@@ -38,7 +38,7 @@ def flattened(observation: Any) -> Any:
 
 
 class Flattening:
-    """From observations of a nested space to dicts of arrays; those of any other space stay as they are.
+    """Flatten observations of a nested space to dicts of arrays; those of any other space stay as they are.
 
     Args:
         space: of one observation, or of a batch of them.
@@ -50,7 +50,7 @@ class Flattening:
 
     def __init__(self, space: gym.Space[Any], owner: str) -> None:
         self.space = space
-        """Of what comes out."""
+        """Space of the flattened observations."""
         self._paths: dict[str, Path] = {}
         if not is_nested(space):
             return
@@ -69,14 +69,14 @@ class Flattening:
         self.space = spaces.Dict(parts)
 
     def __call__(self, observation: Any) -> Any:
-        """An observation of the space given, as one of :attr:`space`; its arrays are not copied."""
+        """Flatten an observation to one of :attr:`space`; its arrays are not copied."""
         if not self._paths:
             return observation
         return {name: _part(observation, path) for name, path in self._paths.items()}
 
 
 class FlatObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordConstructorArgs):
-    """Shows one dict of arrays in the place of nested dicts and tuples.
+    """Flatten observations of nested dicts and tuples to one dict of arrays.
 
     Args:
         env: whose observations are nested.
@@ -92,7 +92,7 @@ class FlatObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordCon
         self.observation_space = self._flattening.space
 
     def observation(self, observation: Any) -> Any:
-        """The parts by their names."""
+        """Flatten an observation."""
         return self._flattening(observation)
 
 

@@ -1,4 +1,4 @@
-"""Wrappers for games: episodes of a life, a button that starts them, and what makes them harder."""
+"""Wrappers for games: episodic lives, the fire button, random actions and flickering frames."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from pytorchrl.agent.envs.spaces import EnvActions, random_actions
 
 
 class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
-    """Ends an episode where a life is lost; the next one goes on with the game, until that is over.
+    """End an episode at the loss of a life; the next one continues the game, until that is over.
 
-    Mnih et al., "Human-level control through deep reinforcement learning" (2015). Returns that a run reports are those
-    of whole games all the same. A reset with a seed begins a new game.
+    Mnih et al., "Human-level control through deep reinforcement learning" (2015). Returns that a run reports are still
+    those of whole games. A reset with a seed begins a new game.
 
     Args:
         env: a game of the Arcade Learning Environment.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -29,15 +29,15 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
         if self._ale is None:
             raise ValueError(f"EpisodicLife: {env} is no game of the Arcade Learning Environment, it has no lives")
         self.goes_on_at_reset = False
-        """Whether the next reset without a seed goes on with the game."""
+        """Whether the next reset without a seed continues the game."""
         self._lives = 0
         self._observation: Any = None
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Terminated where a life is lost, too."""
+        """Step; terminated also at the loss of a life."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         lives = self._ale.lives()
-        # Some games show no life for a few frames before they are over.
+        # Some games report 0 lives for a few frames before they are over.
         if 0 < lives < self._lives and not (terminated or truncated):
             self.goes_on_at_reset = terminated = True
             self._observation = observation
@@ -45,7 +45,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Show what the next life begins with, or begin a game."""
+        """Return the first observation of the next life, or begin a game."""
         goes_on, self.goes_on_at_reset = self.goes_on_at_reset and seed is None, False
         if goes_on:
             return self._observation, {}
@@ -55,7 +55,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class FireOnReset(gym.Wrapper[Any, Any, Any, Any]):
-    """Presses fire in the first step of an episode, in games that have it: some wait for it.
+    """Press the fire button in the first step of an episode, in games that have it: some wait for it.
 
     ``pytorchrl/Atari-v0`` does so by itself, where a life begins; this is for other environments of such games.
 
@@ -74,7 +74,7 @@ class FireOnReset(gym.Wrapper[Any, Any, Any, Any]):
         self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode with its first step done."""
+        """Begin an episode and press the fire button."""
         result = self.env.reset(seed=seed, options=options)
         if self._fire is None:
             return result
@@ -83,9 +83,9 @@ class FireOnReset(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class RandomizeAction(gym.Wrapper[Any, Any, Any, Any]):
-    """Does a random action in place of the one given, with a probability.
+    """Replace an action by a uniformly random one with a probability.
 
-    With 0.05 it is how Mnih et al., "Human-level control through deep reinforcement learning" (2015), evaluate.
+    With 0.05 it is the evaluation of Mnih et al., "Human-level control through deep reinforcement learning" (2015).
 
     Args:
         env: of any action space of arrays.
@@ -101,24 +101,24 @@ class RandomizeAction(gym.Wrapper[Any, Any, Any, Any]):
         self._in_env = EnvActions(env.action_space)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, perhaps at random."""
+        """Step with the action or a random one."""
         if self.np_random.random() < self._probability:
             action = self._in_env(random_actions(self.env.action_space, 1, self.np_random))[0]
         return self.env.step(action)
 
 
 class FlickerFrames(gym.ObservationWrapper[Any, Any, Any]):
-    """Shows zeros in place of an observation, with a probability, so that a game must be remembered.
+    """Replace an observation by zeros with a probability, so that a game is partially observable.
 
     Hausknecht and Stone, "Deep Recurrent Q-Learning for Partially Observable MDPs" (arXiv 1507.06527), section 5. It
     comes before ``FrameStackObservation``, so that single frames flicker.
 
     Args:
-        env: whose observations are a Box in which zeros lie.
+        env: with a Box of observations that contains zeros.
         probability: of zeros, drawn by the environment's own generator.
 
     Raises:
-        ValueError: the probability does not lie in [0, 1], or zeros are no observation.
+        ValueError: the probability does not lie in [0, 1], or the Box does not contain zeros.
     """
 
     def __init__(self, env: gym.Env[Any, Any], probability: float = 0.5) -> None:

@@ -1,4 +1,4 @@
-"""Rewards on a scale that a value function finds soon."""
+"""Scaling of rewards, so that value functions are learnt sooner."""
 
 from typing import Any, SupportsFloat
 
@@ -6,18 +6,18 @@ import gymnasium as gym
 
 
 class ScaleReward(gym.RewardWrapper[Any, Any]):
-    """Multiplies rewards, so that values are of the order of 1.
+    """Multiply rewards, so that values are of the order of 1.
 
-    Features of a memory lie in (-1, 1), and Adam moves each weight by about its learning rate: values of 100 take
-    thousands of updates to be reached, and until then advantages say little. Evaluate in environments without it, so
-    that returns are the environment's own.
+    Features of a recurrent layer lie in (-1, 1), and Adam changes each weight by about its learning rate: values of 100
+    take thousands of updates to be reached, and until then advantages are of little use. Evaluate in environments
+    without it, so that returns are the environment's own.
 
     Args:
         env: whose rewards they are.
-        factor: what they are multiplied by: with about as much a step, ``1 - gamma`` over that much.
+        factor: by which they are multiplied; ``(1 - gamma) / r`` suits rewards of about r in each step.
 
     Raises:
-        ValueError: the factor is not above 0, or the environment has goals: hindsight asks for rewards past a wrapper.
+        ValueError: the factor is not above 0, or the environment has goals: hindsight bypasses wrappers of rewards.
     """
 
     def __init__(self, env: gym.Env[Any, Any], factor: float) -> None:
@@ -29,5 +29,5 @@ class ScaleReward(gym.RewardWrapper[Any, Any]):
         self._factor = factor
 
     def reward(self, reward: SupportsFloat) -> float:
-        """The reward, scaled."""
+        """Scale a reward."""
         return self._factor * float(reward)

@@ -1,4 +1,4 @@
-"""Observations with some of their numbers hidden: what is left to remember is left to a memory."""
+"""Selection of components of an observation, for partially observable tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 
 class SelectObservation(gym.ObservationWrapper[Any, Any, Any]):
-    """Shows some numbers of a vector, in the order asked for: CartPole without velocities is ``[0, 2]``.
+    """Select components of a vector, in the given order: CartPole without velocities is ``[0, 2]``.
 
     Args:
         env: whose observations are vectors.
-        indices: which numbers.
+        indices: of the components.
 
     Raises:
-        ValueError: observations are no vectors, or do not have such numbers.
+        ValueError: observations are not vectors, or an index is out of range.
     """
 
     def __init__(self, env: gym.Env[Any, Any], indices: Sequence[int]) -> None:
@@ -35,6 +35,6 @@ class SelectObservation(gym.ObservationWrapper[Any, Any, Any]):
         self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
 
     def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
-        """The numbers asked for."""
+        """Select the components."""
         selected: NDArray[Any] = observation[self._indices]
         return selected

@@ -1,4 +1,4 @@
-"""Rewards that are rare: one for reaching the end of an episode, and no other."""
+"""Sparse rewards: 1 for the termination of an episode, and 0 otherwise."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import gymnasium as gym
 
 
 class TerminalReward(gym.Wrapper[Any, Any, Any, Any]):
-    """Pays 1 for the step with which an episode terminates, and 0 for all others.
+    """Replace rewards by 1 for the step that terminates an episode, and 0 for all others.
 
-    Of an environment whose episodes terminate where its goal is reached, such as MountainCar-v0, it makes one with
-    sparse rewards. The returns that are logged and evaluated are the environment's own.
+    It gives sparse rewards to an environment whose episodes terminate where the goal is reached, such as
+    MountainCar-v0. The returns that are logged and evaluated are the environment's own.
 
     Args:
         env: whose rewards are not used.
 
     Raises:
-        ValueError: the environment has goals: hindsight asks for rewards past a wrapper.
+        ValueError: the environment has goals: hindsight bypasses wrappers of rewards.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -24,6 +24,6 @@ class TerminalReward(gym.Wrapper[Any, Any, Any, Any]):
             raise ValueError("TerminalReward: the environment has goals, and its compute_reward would not be replaced")
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step of the environment, with the other reward."""
+        """Step, with the reward replaced."""
         observation, _, terminated, truncated, info = self.env.step(action)
         return observation, float(terminated), terminated, truncated, info

@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`EREBuffer`."""
+"""Re-export of :class:`EREBuffer`."""
 
 from storages.off_policy.ere_buffer import EREBuffer
 

@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`HERBuffer`."""
+"""Re-export of :class:`HERBuffer`."""
 
 from storages.off_policy.her_buffer import HERBuffer
 

@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`NStepReplayBuffer`."""
+"""Re-export of :class:`NStepReplayBuffer`."""
 
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 

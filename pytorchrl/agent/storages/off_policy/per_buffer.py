@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`PERBuffer`."""
+"""Re-export of :class:`PERBuffer`."""
 
 from storages.off_policy.per_buffer import PERBuffer
 

@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`ReplayBuffer`."""
+"""Re-export of :class:`ReplayBuffer`."""
 
 from storages.off_policy.replay_buffer import ReplayBuffer
 

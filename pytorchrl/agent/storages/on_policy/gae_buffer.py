@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`GAEBuffer`."""
+"""Re-export of :class:`GAEBuffer`."""
 
 from storages.on_policy.gae_buffer import GAEBuffer
 

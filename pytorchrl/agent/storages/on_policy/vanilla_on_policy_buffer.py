@@ -1,4 +1,4 @@
-"""The module path under which users know :class:`VanillaOnPolicyBuffer`."""
+"""Re-export of :class:`VanillaOnPolicyBuffer`."""
 
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 

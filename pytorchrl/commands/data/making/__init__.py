@@ -1,4 +1,4 @@
-"""Data sets that anybody can make anew: agents are trained, and what they do is recorded, from seeds."""
+"""Reproducible data sets: agents are trained and recorded from seeds."""
 
 from pytorchrl.commands.data.making.dataset import Kind, make_dataset
 

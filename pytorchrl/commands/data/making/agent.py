@@ -1,4 +1,4 @@
-"""The agent that data sets are made by: a run with its policies, one for each evaluation."""
+"""The agent that data sets are recorded with: a run with a saved policy for each evaluation."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,24 +21,24 @@ _EVALUATIONS = 40
 _REPLAY = "replay"
 _STEPS_BY_BOX, _STEPS_BY_OTHERS = 1_000_000, 100_000
 _ENOUGH = 2 / 3
-"""The normalised return above which a policy is no more a medium one."""
+"""The normalised return from which on a policy is no longer a medium one."""
 _MEDIUM = 1 / 3
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the agent had learnt at an evaluation."""
+    """The policy of the agent at an evaluation."""
 
     steps: int
     """Environment transitions that it was trained for."""
     mean_return: float
-    """Of the evaluation."""
+    """Mean return of the evaluation."""
     file: Path
 
 
 @dataclass(frozen=True)
 class Agent:
-    """What is to be trained, and where."""
+    """An agent to be trained, and its run folder."""
 
     envs: Factory[VecEnv]
     parts: Composed
@@ -47,11 +47,11 @@ class Agent:
 
     @property
     def replay(self) -> Path:
-        """The directory of all that training stores."""
+        """The directory of the replay storage, which keeps all transitions of training."""
         return self.folder / _REPLAY
 
     def train(self) -> None:
-        """Train it to its end, or go on with a training that was stopped.
+        """Train the agent to its target steps, or resume a training that was stopped.
 
         Raises:
             InterruptedError: training was stopped.
@@ -86,7 +86,7 @@ class Agent:
         return max(self.policies(), key=lambda policy: policy.mean_return)
 
     def medium(self, random_return: float) -> Policy:
-        """The policy whose normalised return is closest to a third, before any is above two thirds.
+        """Return the policy with a normalised return closest to a third, up to the first of at least two thirds.
 
         Args:
             random_return: mean return of random actions, which is 0 on the scale on which the expert is 1.
@@ -134,10 +134,10 @@ class Agent:
 
 
 def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int, runs: Path) -> Agent:
-    """Compose the agent of an environment; nothing is made yet.
+    """Compose the agent for an environment, without training it.
 
     Raises:
-        CompositionError: the algorithm keeps no replay, or is not there.
+        CompositionError: the algorithm does not learn from a replay storage, or does not exist.
     """
     name = algorithm or ("SAC" if _has_box_of_actions(env) else "DQN")
     cls = part_named(Algorithm, name)

@@ -27,7 +27,7 @@ from storages.persistent.log.files import write_atomically
 Kind: TypeAlias = Literal["random", "medium", "medium-replay", "expert", "mixed"]
 _RANDOM_EPISODES, _EXPERT_EPISODES = 100, 20
 _STREAMS = {"random": 0, "medium": 1, "expert": 2, "references": 3}
-"""Streams of random numbers that follow from the seed."""
+"""Spawn keys of the random number streams of a seed."""
 
 
 def make_dataset(
@@ -42,10 +42,10 @@ def make_dataset(
     runs: Path = Path("runs/data"),
     format: str | None = None,  # noqa: A002
 ) -> Written:
-    """Train an agent where the kind needs one, record what it does, and write it as a data set.
+    """Train an agent where the kind needs one, record its episodes, and write them as a data set.
 
-    Called again after it was stopped, it goes on; the data is the same. It says of itself how it was made, and has the
-    returns that are 0 and 1 on the normalised scale of its environment: those known for it
+    Called again after it was stopped, it goes on; the data is the same. The metadata say how it was made, and have the
+    returns that normalised scores of 0 and 1 stand for: those known for the environment
     (`pytorchrl/comparison/reference_returns.yaml`), else those of random actions and of the expert.
 
     Args:
@@ -63,10 +63,10 @@ def make_dataset(
         format: one of :data:`storages.datasets.FORMATS`.
 
     Raises:
-        CompositionError: the algorithm does not learn from a replay of what it does.
-        DatasetError: something is at the path.
+        CompositionError: the algorithm does not learn from replayed transitions of its own.
+        DatasetError: the path exists already.
         InterruptedError: it was stopped by Ctrl-C or SIGTERM.
-        ValueError: a number is not positive, or ``kind`` is none.
+        ValueError: a number is not positive, or ``kind`` is unknown.
     """
     if kind not in _STREAMS and kind not in ("medium-replay", "mixed"):
         raise ValueError(f"data make: the kind must be random, medium, medium-replay, expert or mixed, got {kind!r}")
@@ -82,14 +82,14 @@ def make_dataset(
 
 
 class _Making:
-    """A data set being made."""
+    """A data set that is being made."""
 
     def __init__(self, agent: Agent, transitions: int) -> None:
         self._agent, self._transitions = agent, transitions
         self._recorders: list[Recorder] = []
 
     def episodes(self, kind: Kind) -> Iterator[Episode]:
-        """All episodes of the data set."""
+        """Return all episodes of the data set, which trains and records what is missing."""
         if kind == "random":
             return self._recorded("random", random_actions, self._transitions)
         self._agent.train()
@@ -102,7 +102,7 @@ class _Making:
         return self._of_policy(kind, self._transitions)
 
     def about(self, env: str, kind: Kind) -> About:
-        """What the data set says of itself; the agent of other kinds than random is trained."""
+        """Return the metadata of the data set; the agent must be trained, unless the kind is random."""
         agent = self._agent
         with closing(agent.envs()) as envs:
             observation, action = space_as_data(envs.observation_space), space_as_data(envs.action_space)
@@ -133,7 +133,7 @@ class _Making:
         )
 
     def forget(self) -> None:
-        """Delete parts of what was recorded."""
+        """Delete the recorded parts, which the data set contains."""
         for recorder in self._recorders:
             recorder.forget()
 
@@ -143,7 +143,7 @@ class _Making:
 
     def _recorded(self, name: str, actor: Callable[[VecEnv, int], Any], transitions: int) -> Iterator[Episode]:
         sequence = np.random.SeedSequence(self._agent.seed, spawn_key=(_STREAMS[name],))
-        # Of mixed data, each half has other parts than a whole data set.
+        # Each half of mixed data has parts of its own.
         folder = self._agent.folder.with_name(f"{self._agent.folder.name}-{name}-{transitions}")
         recorder = Recorder(folder, self._agent.envs, sequence)
         self._recorders.append(recorder)
@@ -162,7 +162,7 @@ class _Making:
         return self._measured("random"), self._measured("expert"), source
 
     def _measured(self, name: Literal["random", "expert"]) -> float:
-        """The mean return of random actions, or of the expert acting as well as it can; measured once."""
+        """Return the mean return of random actions, or of the greedy expert, which is measured once and kept."""
         file = self._agent.folder / "references" / f"{name}.json"
         if not file.is_file():
             seed = int(

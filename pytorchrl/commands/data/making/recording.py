@@ -1,4 +1,4 @@
-"""Record what a policy does, in parts that are kept until all are there."""
+"""Record episodes of a policy in parts, which are kept until all are complete."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ from storages.datasets import open_dataset, write_dataset
 from storages.episode import Episode
 
 _PART = 10_000
-"""Transitions of a part, at least."""
+"""Smallest number of transitions of a part, except the last."""
 
 
 class Recorder:
-    """Records whole episodes until they have a number of transitions, and goes on where it was stopped.
+    """Records whole episodes up to a number of transitions, and resumes where it was stopped.
 
     Args:
         folder: where finished parts are kept.
-        envs: where to act, in one of which.
+        envs: the environments to act in.
         seed: of each part's environment and of exploring.
     """
 
@@ -36,12 +36,12 @@ class Recorder:
         self._folder, self._envs, self._seed = folder, envs, seed
 
     def record(self, actor: Callable[[VecEnv, int], Any], transitions: int, title: str) -> Iterator[Episode]:
-        """The episodes, as many as are needed.
+        """Yield the episodes, recording the parts that are missing.
 
         Args:
             actor: the algorithm or function that acts in environments, from a seed.
             transitions: of all episodes at least.
-            title: what is recorded, for people.
+            title: what is recorded, for the progress bar.
 
         Raises:
             InterruptedError: it was stopped; what was recorded up to the last whole part is kept.

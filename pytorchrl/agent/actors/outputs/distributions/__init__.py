@@ -1,7 +1,7 @@
-"""Distributions of actions: sampled from a generator that a checkpoint can save, scalars with their trailing axis.
+"""Distributions of actions, which sample from a given generator and keep the trailing axis of scalars.
 
-Hand-written for what torch.distributions lacks: a generator as an argument, and no checks or broadcasting on a path
-that runs at every environment step. :class:`TorchDistribution` adapts the others.
+They are hand-written because torch.distributions takes no generator, which a checkpoint could save, and checks and
+broadcasts on a path that runs at every environment step. :class:`TorchDistribution` adapts the others.
 """
 
 from pytorchrl.agent.actors.outputs.distributions.adapter import TorchDistribution

@@ -1,4 +1,4 @@
-"""Distributions of torch.distributions as distributions of actions."""
+"""An adapter of torch.distributions."""
 
 import copy
 import weakref
@@ -14,10 +14,10 @@ from pytorchrl.agent.actors.outputs.distributions.drawing import global_generato
 
 
 class TorchDistribution(Distribution):
-    """Any distribution of torch.distributions.
+    """Adapter of any distribution of torch.distributions.
 
     Its batch and event axes together are (B, *action), or (B,) for actions (B, 1). Axes after the first are
-    independent numbers of one action. What torch has no closed form for raises its NotImplementedError.
+    independent components of one action. Methods without a closed form in torch raise its NotImplementedError.
 
     Args:
         distribution: of actions (B, *action) or (B,).
@@ -32,7 +32,7 @@ class TorchDistribution(Distribution):
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """The tensors with the names of torch's constructor arguments, those of nested distributions included."""
+        """The tensors of torch's constructor arguments, including those of nested distributions."""
         return self._parameters
 
     @property
@@ -59,7 +59,7 @@ class TorchDistribution(Distribution):
         return self._sum(self.distribution.entropy())
 
     def mode(self) -> Tensor:
-        """Most likely actions, (B, *action); of transformed distributions, the most likely before, transformed."""
+        """Most likely actions, (B, *action); of transformed distributions, the transformed mode of the base."""
         return self._from_torch(_mode(self.distribution))
 
     def kl(self, other: Self) -> Tensor:
@@ -103,7 +103,7 @@ def _parameters(distribution: td.Distribution) -> Iterator[Tensor]:
 
 
 def _detached(part: Any, copies: dict[int, Any]) -> Any:
-    """Copy of a distribution or a transform, and of those within it, without gradients; ``copies`` are those made."""
+    """Copy a distribution or a transform, and those nested in it, without gradients; ``copies`` are those made."""
     if isinstance(part, Tensor):
         return part.detach()
     if isinstance(part, list | tuple):

@@ -63,7 +63,7 @@ class Beta(Distribution):
         return _sum(_log_beta(high, low) - excess + math.log(2))
 
     def mode(self) -> Tensor:
-        """Most likely actions, (B, A): at a bound where a concentration is below 1, the middle of a uniform one."""
+        """Most likely actions, (B, A): a bound if a concentration is below 1, the middle if both are 1."""
         high, low = self.towards_high, self.towards_low
         total = high + low - 2
         peak = torch.where(total > 0, (high - low) / total, torch.zeros_like(total))
@@ -86,7 +86,7 @@ class Beta(Distribution):
 
 
 def _inside(share: Tensor) -> Tensor:
-    """Away from 0 and 1, where densities may be infinite, as far as numbers close to 1 are apart."""
+    """Clamp to the machine epsilon away from 0 and 1, where densities may be infinite."""
     margin = torch.finfo(share.dtype).eps
     return share.clamp(margin, 1 - margin)
 

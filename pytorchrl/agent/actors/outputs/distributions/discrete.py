@@ -13,7 +13,7 @@ from pytorchrl.agent.actors.outputs.distributions.quick_draw import draw_actions
 
 
 class Categorical(Distribution):
-    """One of ``k`` actions each.
+    """A categorical distribution over ``k`` actions.
 
     Args:
         logits: (B, k), unnormalised log probabilities; -inf rules an action out.
@@ -22,7 +22,7 @@ class Categorical(Distribution):
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
         if not torch.is_inference_mode_enabled():
-            # Now, because they may be asked for first where no gradients are recorded, and then where some are wanted.
+            # Cached now: a first access under `no_grad` would cache them without gradients.
             _ = self.log_probs
 
     @cached_property
@@ -43,13 +43,13 @@ class Categorical(Distribution):
     def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
         """Draw (B, 1) or (n, B, 1) int64.
 
-        Where no kernel does, by the Gumbel trick: the largest of ``log p - log(exponential noise)``.
+        Where no kernel does, by the Gumbel-max trick: the argmax of ``log p - log(exponential noise)``.
         """
         drawn = draw_actions(self.logits, generator) if n is None else None
         if drawn is not None:
             return drawn[0]
         noise = empty_samples(self.log_probs, n)
-        # On the meta device, which has no numbers, torch's own version takes no generator.
+        # On the meta device, torch's function takes no generator.
         noise.exponential_(generator=None if noise.is_meta else generator)
         return (self.log_probs.detach() - noise.log_()).argmax(-1, keepdim=True)
 
@@ -81,32 +81,32 @@ class Categorical(Distribution):
         return type(self)(self.logits.detach())
 
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
-        """Derivatives by the :attr:`parameters` of a loss of which those by log probabilities and entropies are known.
+        """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
 
         Args:
-            action: (B, 1), whose log probabilities are meant.
-            by_log_prob: (B, 1).
-            by_entropy: (B, 1); None where the loss does not depend on entropies.
+            action: (B, 1), the actions of the log probabilities.
+            by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
+            by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
         """
         falls = by_log_prob
         if by_entropy is not None:
-            # Of a logit, an entropy falls by its probability times what its log probability exceeds the mean by.
+            # The derivative of the entropy H with respect to a logit is -p * (log p + H).
             falls = by_log_prob + by_entropy * (_finite(self.log_probs) + self.entropy())
         return ((self.probabilities * -falls).scatter_add_(-1, action, by_log_prob),)
 
 
 def _finite(log_probs: Tensor) -> Tensor:
-    # The -inf of an action that cannot happen would make 0 * -inf = nan of it.
+    # For an action that is ruled out, 0 * -inf would be NaN.
     return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
 
 
 class MultiCategorical(Distribution):
-    """Several independent choices.
+    """Several independent categorical distributions.
 
     Args:
-        logits: (B, sum of ``choices``), unnormalised log probabilities, choice after choice.
-        choices: number of actions of each choice.
-        shape: of one action, with as many numbers as there are choices.
+        logits: (B, sum of ``choices``), concatenated unnormalised log probabilities.
+        choices: number of actions of each distribution.
+        shape: of one action, with as many components as there are distributions.
     """
 
     def __init__(self, logits: Tensor, choices: Sequence[int], shape: tuple[int, ...]) -> None:
@@ -148,7 +148,7 @@ class MultiCategorical(Distribution):
 
 
 class Bernoulli(Distribution):
-    """Independent numbers that are 0 or 1.
+    """Independent Bernoulli distributions.
 
     Args:
         logits: (B, *action), log odds of 1.

@@ -45,7 +45,7 @@ class Distribution(ABC):
         return action, self.log_prob(action)
 
     def sample_with_score(self, generator: torch.Generator, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """Draw actions (B, *action) without gradients, and their log probabilities (B, 1), which have some.
+        """Draw actions (B, *action) without gradients, and compute their log probabilities (B, 1), with gradients.
 
         Where ``n`` is given, (n, B, *action) and (n, B, 1). The gradient of a log probability with respect to the
         parameters is called the score.
@@ -80,5 +80,5 @@ def empty_samples(like: Tensor, n: int | None) -> Tensor:
 
 
 def with_shape(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Actions (..., *shape) of rows of numbers (..., A)."""
+    """Reshape (..., A) to actions (..., *shape)."""
     return numbers.view(*numbers.shape[:-1], *shape)

@@ -1,4 +1,4 @@
-"""Drawing from what takes no generator: torch's global one continues ours for a moment."""
+"""Sampling with a given generator by functions of torch that take none."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def global_generator(generator: torch.Generator) -> Iterator[None]:
-    """Make torch's global generator continue ``generator``, and ``generator`` continue it; then restore the former."""
+    """Draw from ``generator`` where torch draws from its global one, whose state is restored afterwards."""
     device = generator.device
     random = torch.random if device.type == "cpu" else torch.get_device_module(device)
     where = () if device.type == "cpu" else (device,)

@@ -14,7 +14,7 @@ _REACH, _NODES = 5.5, 64  # in standard deviations; points of the trapezoidal ru
 
 
 class DiagonalGaussian(Distribution):
-    """Independent normals.
+    """Independent Gaussians.
 
     Args:
         mean: (B, *action).
@@ -70,12 +70,12 @@ class DiagonalGaussian(Distribution):
         return type(self)(self.mean.detach(), self.log_std.detach())
 
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Derivatives by the :attr:`parameters` of a loss of which those by log probabilities and entropies are known.
+        """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
 
         Args:
-            action: (B, *action), whose log probabilities are meant.
-            by_log_prob: (B, 1).
-            by_entropy: (B, 1); None where the loss does not depend on entropies.
+            action: (B, *action), the actions of the log probabilities.
+            by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
+            by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
         """
         over_axes = (-1, *(1 for _ in self.mean.shape[1:]))
         by_log_prob = by_log_prob.view(over_axes)
@@ -91,7 +91,7 @@ class DiagonalGaussian(Distribution):
 
 
 class SquashedGaussian(Distribution):
-    """Independent normals through a tanh, so actions lie in (-1, 1); Haarnoja et al., arXiv 1812.05905, appendix C.
+    """Independent Gaussians squashed into (-1, 1) by a tanh; Haarnoja et al., arXiv 1812.05905, appendix C.
 
     Args:
         normal_mean: (B, A), before the tanh.
@@ -128,7 +128,7 @@ class SquashedGaussian(Distribution):
         return torch.tanh(unsquashed), log_prob.sum(-1, keepdim=True)
 
     def sample_with_score(self, generator: torch.Generator, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """Draw (B, A) or (n, B, A) without gradients, and their log density, exact also where an action is a bound."""
+        """Draw (B, A) or (n, B, A) without gradients, and their log density, exact also where they round to a bound."""
         noise = empty_samples(self.normal_mean, n).normal_(generator=generator)
         with torch.no_grad():
             unsquashed = torch.addcmul(self.normal_mean, self.log_std.exp(), noise)
@@ -144,7 +144,7 @@ class SquashedGaussian(Distribution):
         return log_prob.sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, (B, 1): that of the normals, less what the tanh takes, by quadrature within 1e-3."""
+        """Entropy in nats, (B, 1): that of the Gaussians plus the mean log slope of the tanh, by quadrature to 1e-3."""
         nodes = torch.linspace(-_REACH, _REACH, _NODES, dtype=self.log_std.dtype, device=self.log_std.device)
         weights = torch.softmax(-0.5 * nodes.square(), dim=0)
         unsquashed = self.normal_mean.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * nodes
@@ -152,7 +152,7 @@ class SquashedGaussian(Distribution):
         return (self.log_std + 0.5 + LOG_SQRT_2PI + log_slope).sum(-1, keepdim=True)
 
     def mode(self) -> Tensor:
-        """The squashed mean of the normals, (B, A)."""
+        """The squashed mean of the Gaussians, (B, A)."""
         return torch.tanh(self.normal_mean)
 
     def kl(self, other: Self) -> Tensor:
@@ -166,12 +166,12 @@ class SquashedGaussian(Distribution):
 
 
 def log_density(standardised: Tensor, log_std: Tensor) -> Tensor:
-    """Log density of each number under its normal."""
+    """Log density of each number under its Gaussian."""
     return -0.5 * standardised.square() - log_std - LOG_SQRT_2PI
 
 
 def kl_of_normals(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of each normal from its other."""
+    """Kullback-Leibler divergence of each Gaussian from the other one."""
     log_ratio = log_std - other_log_std
     distance = (mean - other_mean) * (-other_log_std).exp()
     # expm1 keeps the digits of a divergence close to 0.

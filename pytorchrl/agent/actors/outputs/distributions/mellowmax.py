@@ -1,4 +1,4 @@
-"""Mellowmax: a soft maximum that is a non-expansion, and the policy that has it for its expectation."""
+"""Mellowmax, a soft maximum that is a non-expansion, and its maximum-entropy policy."""
 
 import math
 
@@ -10,7 +10,7 @@ _SMALLEST_VARIANCE = 1e-12
 
 
 def mellowmax(values: Tensor, omega: float) -> Tensor:
-    """(..., 1): the soft maximum of values (..., n), between their mean and the largest of them.
+    """Return the mellowmax (..., 1) of values (..., n), between their mean and their maximum.
 
     Asadi and Littman, "An Alternative Softmax Operator for Reinforcement Learning" (arXiv 1612.05628), equation 1:
     ``log(mean(exp(omega * values))) / omega``.
@@ -23,12 +23,12 @@ def mellowmax(values: Tensor, omega: float) -> Tensor:
 
 
 def mellowmax_logits(values: Tensor, omega: float) -> Tensor:
-    """(..., n): logits of the policy of the largest entropy that has the mellowmax of values for its expectation.
+    """Return the logits (..., n) of the maximum-entropy policy whose expected value is the mellowmax.
 
     It is a softmax of ``beta * values`` (section 5 of the paper). The expectation rises with beta, from the mean at 0,
     and is not below the mellowmax at omega, since ``log(mean(exp(omega * values)))`` is convex in omega and 0 at 0. So
-    beta lies between 0 and omega, where it is bisected as often for all values, so that no device is waited for. Its
-    gradient is that of the implicit function.
+    beta lies between 0 and omega, and is found by a fixed number of bisections, which needs no device synchronisation.
+    Its gradient follows from the implicit function theorem.
 
     Args:
         values: (..., n).
@@ -46,11 +46,11 @@ def mellowmax_logits(values: Tensor, omega: float) -> Tensor:
         probabilities = torch.softmax(beta * values, dim=-1)
         mean = (probabilities * values).sum(-1, keepdim=True)
         variance = (probabilities * (values - mean).square()).sum(-1, keepdim=True).clamp_min(_SMALLEST_VARIANCE)
-    # A step of Newton's method from the root: its value hardly moves, and its gradient is the root's.
+    # A Newton step at the root hardly changes the value, and has the gradient of the root.
     beta = beta - (_boltzmann(values, beta) - expectation) / variance
     return beta.clamp(0, omega) * values
 
 
 def _boltzmann(values: Tensor, beta: Tensor) -> Tensor:
-    """(..., 1): the expectation of values (..., n) drawn by ``softmax(beta * values)``."""
+    """Return the expectation (..., 1) of values (..., n) under ``softmax(beta * values)``."""
     return (torch.softmax(beta * values, dim=-1) * values).sum(-1, keepdim=True)

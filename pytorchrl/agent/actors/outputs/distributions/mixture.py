@@ -1,4 +1,4 @@
-"""Mixtures of normals, for actions of which several kinds are right."""
+"""Gaussian mixtures, for multimodal distributions of actions."""
 
 from typing import Self
 
@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.outputs.distributions.gaussian import LOG_SQRT_2PI, 
 
 
 class GaussianMixture(Distribution):
-    """``K`` diagonal normals, each with a probability (Bishop, "Mixture density networks", 1994).
+    """A mixture of ``K`` diagonal Gaussians (Bishop, "Mixture density networks", 1994).
 
     Args:
         logits: (B, K), unnormalised log probabilities of the components.
@@ -49,21 +49,21 @@ class GaussianMixture(Distribution):
         return (self.component.log_probs + densities).logsumexp(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Upper bound of the entropy in nats, (B, 1): of action and component; the exact one has no closed form."""
+        """Upper bound of the entropy in nats, (B, 1): the joint entropy of action and component."""
         entropies = self._sum(self.component_log_std + 0.5 + LOG_SQRT_2PI)
         return self.component.entropy() + (self.component.probabilities * entropies).sum(-1, keepdim=True)
 
     def mode(self) -> Tensor:
-        """Centre of the component with the highest peak, (B, *action)."""
+        """Mean of the component with the highest peak, (B, *action)."""
         peaks = self.component.log_probs - self._sum(self.component_log_std)
         index = peaks.argmax(-1, keepdim=True).unsqueeze(-1)
         return with_shape(self.component_mean.flatten(2).take_along_dim(index, dim=1).squeeze(1), self._shape)
 
     def kl(self, other: Self) -> Tensor:
-        """Upper bound of KL(self || other) in nats, (B, 1), component by component; the exact one has no form.
+        """Upper bound of KL(self || other) in nats, (B, 1); the divergence itself has no closed form.
 
-        It is that of the pair of action and component (Do, "Fast approximation of Kullback-Leibler distance", 2003),
-        0 where both mixtures are equal.
+        It is that of the joint distributions of action and component (Do, "Fast approximation of Kullback-Leibler
+        distance", 2003), 0 where both mixtures are equal.
         """
         per_component = self._sum(
             kl_of_normals(self.component_mean, self.component_log_std, other.component_mean, other.component_log_std)
@@ -76,11 +76,11 @@ class GaussianMixture(Distribution):
         return type(self)(*(parameter.detach() for parameter in self.parameters))
 
     def _sum(self, per_number: Tensor) -> Tensor:
-        """Sum over the numbers of an action: (..., B, K, *action) to (..., B, K)."""
+        """Sum over the components of an action: (..., B, K, *action) to (..., B, K)."""
         return per_number.flatten(-len(self._shape)).sum(-1)
 
     def _chosen(self, of_components: Tensor, index: Tensor) -> Tensor:
-        """Rows of the components of ``index`` (..., B, 1, 1): (..., B, *action), without a gradient."""
+        """Select the components ``index`` (..., B, 1, 1) of each row: (..., B, *action), without a gradient."""
         numbers = of_components.detach().flatten(2)
         if index.ndim > numbers.ndim:
             numbers = numbers.unsqueeze(0)

@@ -9,11 +9,11 @@ from pytorchrl.agent.actors.outputs.distributions.distribution import Distributi
 
 
 class Scaled(Distribution):
-    """Actions ``middle + half_range * x`` of actions x of another distribution.
+    """Another distribution, whose actions x are scaled to ``middle + half_range * x``.
 
     Args:
-        inner: of rows of numbers, (B, A).
-        middle: (*action), A numbers.
+        inner: distribution of actions (B, A).
+        middle: (*action), of A components.
         half_range: (*action), greater than 0.
     """
 
@@ -67,7 +67,7 @@ class Scaled(Distribution):
         return type(self)(self.inner.detach(), self._middle, self._half_range)
 
     def stretched(self, numbers: Tensor) -> Tensor:
-        """Actions (..., *action) of those of the inner distribution, (..., A)."""
+        """Scale actions (..., A) of the inner distribution to (..., *action)."""
         return torch.addcmul(self._middle, with_shape(numbers, self._middle.shape), self._half_range)
 
     def _log_volume(self) -> Tensor:

@@ -16,12 +16,12 @@ _SMALLEST_VARIANCE = 1e-6
 class StateDependentNoise(Distribution):
     """Actions ``mean + features @ (std * noise)`` with a matrix of standard normal noise.
 
-    Drawn with a new matrix each time, they are normal (Raffin et al., "Smooth Exploration for Robotic Reinforcement
+    Drawn with a new matrix each time, they are Gaussian (Raffin et al., "Smooth Exploration for Robotic Reinforcement
     Learning", arXiv 2005.05719, equations 8 to 10). Drawn with the same one, they are a deterministic function of the
-    observation, so that what is tried lasts.
+    observation, so that exploration is consistent over time.
 
     Args:
-        mean: (B, *action), A numbers.
+        mean: (B, *action), of A components.
         features: (B, F).
         log_std: (F, A), logarithms of the noise's standard deviations.
     """
@@ -29,18 +29,18 @@ class StateDependentNoise(Distribution):
     def __init__(self, mean: Tensor, features: Tensor, log_std: Tensor) -> None:
         std = log_std.exp()
         variance = features.square() @ std.square()
-        # Of the class beside this one, which the actions are distributed as.
+        # The constructor of the subclass's other base class, the distribution of the actions.
         super().__init__(mean, 0.5 * (variance + _SMALLEST_VARIANCE).log().view_as(mean))  # type: ignore[call-arg]
         self._given = mean, features, log_std
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
-        """(B, F, A): of the matrices that :meth:`under` takes."""
+        """Shape (B, F, A) of the noise matrices that :meth:`under` takes."""
         _, features, log_std = self._given
         return len(features), *log_std.shape
 
     def under(self, noise: Tensor) -> Tensor:
-        """Actions (B, *action) by standard normal noise (B, F, A), without a gradient."""
+        """Return the actions (B, *action) of standard normal noise (B, F, A), without a gradient."""
         mean, features, log_std = (tensor.detach() for tensor in self._given)
         deviation = torch.bmm(features[:, None], noise * log_std.exp())
         return self._squashed(mean + deviation.view_as(mean))
@@ -51,18 +51,18 @@ class StateDependentNoise(Distribution):
 
     @abstractmethod
     def _squashed(self, action: Tensor) -> Tensor:
-        """What becomes of the normals."""
+        """Squash the Gaussian actions, if the distribution does."""
 
 
 class StateDependentGaussian(StateDependentNoise, DiagonalGaussian):
-    """A normal without bounds; arguments as of :class:`StateDependentNoise`."""
+    """An unbounded Gaussian with state-dependent noise; arguments as of :class:`StateDependentNoise`."""
 
     def _squashed(self, action: Tensor) -> Tensor:
         return action
 
 
 class SquashedStateDependentGaussian(StateDependentNoise, SquashedGaussian):
-    """A normal through a tanh; arguments as of :class:`StateDependentNoise`."""
+    """A tanh-squashed Gaussian with state-dependent noise; arguments as of :class:`StateDependentNoise`."""
 
     def _squashed(self, action: Tensor) -> Tensor:
         return action.tanh()
@@ -79,5 +79,5 @@ class ScaledStateDependentNoise(Scaled):
         return self.inner.noise_shape
 
     def under(self, noise: Tensor) -> Tensor:
-        """Actions (B, *action) by standard normal noise, without a gradient."""
+        """Return the actions (B, *action) of standard normal noise, without a gradient."""
         return self.stretched(self.inner.under(noise))

@@ -1,4 +1,4 @@
-"""Probabilities of returns: Bellemare et al., "A Distributional Perspective on RL" (arXiv 1707.06887), C51."""
+"""Categorical return distributions: Bellemare et al., "A Distributional Perspective on RL" (C51, arXiv 1707.06887)."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
 
 
 class CategoricalValue(Value):
-    """Probabilities that the return of each row has the values of the support; from one of logits and probabilities.
+    """A categorical return distribution of each row over a support, from either logits or probabilities.
 
     Args:
         support: (K,), at least two evenly spaced returns (atoms), ascending.
@@ -68,7 +68,7 @@ class CategoricalValue(Value):
 
 
 class CategoricalValues(ActionValues):
-    """Probabilities that the return of each action has the values of the support.
+    """A categorical return distribution of each action over a support.
 
     Args:
         support: (K,), at least two evenly spaced returns (atoms), ascending.
@@ -90,6 +90,6 @@ class CategoricalValues(ActionValues):
         return CategoricalValue(self.support, logits=chosen)
 
     def expectation(self, probabilities: Tensor) -> CategoricalValue:
-        """Values of a policy that takes each action with its probability, (B, n): the mixture of the actions'."""
+        """Values of a policy with action probabilities (B, n): the mixture of the actions' distributions."""
         mixed = (probabilities.unsqueeze(2) * F.softmax(self.logits, dim=2)).sum(1)
         return CategoricalValue(self.support, probabilities=mixed)

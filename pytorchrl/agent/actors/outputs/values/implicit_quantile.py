@@ -1,4 +1,4 @@
-"""Quantiles of returns at fractions that are drawn: Dabney et al., "Implicit Quantile Networks" (arXiv 1806.06923)."""
+"""Quantiles of returns at sampled fractions: Dabney et al., "Implicit Quantile Networks" (arXiv 1806.06923)."""
 
 from functools import cached_property
 from typing import Protocol
@@ -13,32 +13,32 @@ from pytorchrl.agent.risk_measures import RiskMeasure
 
 
 class QuantileFunction(Protocol):
-    """What makes quantiles of features (B, F), and how many are drawn of it."""
+    """A quantile function of the returns at features (B, F), and the number of fractions to sample."""
 
     num_actions: int
     num_quantiles: int
-    """Drawn for the value of an action."""
+    """Number of fractions sampled for the value of an action."""
     num_action_quantiles: int
-    """Drawn to choose an action."""
+    """Number of fractions sampled to choose an action."""
     kappa: float
     """Threshold of the quantile Huber loss."""
     risk: RiskMeasure
-    """What actions are chosen by."""
+    """Risk measure by which actions are chosen."""
     midpoints: Tensor
-    """(num_action_quantiles,): fractions to choose an action by where nothing is drawn."""
+    """(num_action_quantiles,): fractions by which actions are chosen deterministically."""
 
     def quantiles(self, features: Tensor, fractions: Tensor) -> Tensor:
-        """(B, n, N): of each action's return, at fractions (N,)."""
+        """Return quantiles (B, n, N) of each action's return, at fractions (N,)."""
 
     def mixed(self, features: Tensor, fractions: Tensor, weights: Tensor) -> Tensor:
-        """(B, N): the sum over actions of weights (B, n) times quantiles."""
+        """Return the sum (B, N) over actions of weights (B, n) times quantiles."""
 
     def means(self, features: Tensor, fractions: Tensor) -> Tensor:
-        """(B, n): the mean over fractions of quantiles."""
+        """Return the mean (B, n) over fractions of quantiles."""
 
 
 class ImplicitQuantileValue(QuantileValue):
-    """Quantiles of the return of each row at fractions that were drawn."""
+    """Quantiles of the return of each row at sampled fractions."""
 
     def loss(self, target: QuantileValue) -> Tensor:
         """Loss of each row, (B, 1): equation 3, which divides the quantile Huber loss by its threshold."""
@@ -46,17 +46,17 @@ class ImplicitQuantileValue(QuantileValue):
 
 
 class ImplicitQuantileValues(ActionValues):
-    """Quantiles of the return of each action, at fractions that are drawn when they are asked for.
+    """Quantiles of the return of each action, at fractions that are sampled at each use.
 
-    One fraction is drawn in each of N equal parts of [0, 1], and all rows share them. The expected loss is that of N
-    independent fractions for each row; the variance of means over fractions is far smaller, and fractions are embedded
-    once for all rows.
+    Sampling is stratified: one fraction in each of N equal parts of [0, 1], which all rows share. The expected loss is
+    that of N independent fractions for each row; the variance of means over fractions is far smaller, and fractions are
+    embedded once for all rows.
 
     Args:
         function: from features and fractions to quantiles.
         features: (B, F).
         generator: of the fractions, on the device of the features; None for torch's default one.
-        action_fractions: (K,), by which to choose actions; None draws them.
+        action_fractions: (K,), by which to choose actions; None samples them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ImplicitQuantileValues(ActionValues):
 
     @cached_property
     def values(self) -> Tensor:
-        """What actions are chosen by, (B, n): means at distorted fractions, expected returns where risk is neutral."""
+        """Means at distorted fractions, by which actions are chosen, (B, n); expected returns at neutral risk."""
         function, fractions = self.function, self._action_fractions
         if fractions is None:
             fractions = self._drawn(function.num_action_quantiles)
@@ -84,24 +84,24 @@ class ImplicitQuantileValues(ActionValues):
         return self.expectation(F.one_hot(action[:, 0], self.function.num_actions).to(self.features.dtype))
 
     def expectation(self, probabilities: Tensor) -> ImplicitQuantileValue:
-        """Values of a policy that takes each action with its probability, (B, n); see :class:`QuantileValues`."""
+        """Values of a policy with action probabilities (B, n); see :class:`QuantileValues`."""
         fractions = self._drawn(self.function.num_quantiles)
         quantiles = self.function.mixed(self.features, fractions, probabilities)
         return ImplicitQuantileValue(quantiles, fractions, self.function.kappa)
 
     def at(self, fractions: Tensor) -> QuantileValues:
-        """Quantiles at fractions (N,)."""
+        """Return quantiles at fractions (N,)."""
         return QuantileValues(self.function.quantiles(self.features, fractions), fractions, self.function.kappa)
 
     def drawing_from(self, generator: torch.Generator) -> "ImplicitQuantileValues":
-        """The same, with fractions of another generator."""
+        """Return the same values with fractions from another generator."""
         return ImplicitQuantileValues(self.function, self.features, generator)
 
     def at_midpoints(self) -> "ImplicitQuantileValues":
-        """The same, but that actions are chosen by fixed fractions: the midpoints of equal parts."""
+        """Return the same values with fixed fractions to choose actions by, the midpoints of equal parts."""
         return ImplicitQuantileValues(self.function, self.features, self._generator, self.function.midpoints)
 
     def _drawn(self, count: int) -> Tensor:
-        """(count,): one fraction uniform in each of as many equal parts of [0, 1]."""
+        """Sample fractions (count,), one uniformly in each of ``count`` equal parts of [0, 1]."""
         within = self.features.new_empty(count).uniform_(generator=self._generator)
         return within.add_(torch.arange(count, device=within.device)).div_(count)

@@ -1,4 +1,4 @@
-"""Values that fall with the square of the distance to the best action: Gu et al. (NAF, arXiv 1603.00748)."""
+"""Q-functions that are quadratic in the action: Gu et al. (NAF, arXiv 1603.00748)."""
 
 import torch
 from torch import Tensor
@@ -12,10 +12,10 @@ class QuadraticValues(ActionValueFunction):
 
     Args:
         state_value: V, (B, 1).
-        peak: of the quadratic, (B, A).
+        peak: maximum of the quadratic, (B, A).
         factor: L, (B, A, A), lower triangular with a positive diagonal.
-        bounded: whether the peaks are known to lie within [-1, 1]; others are clipped into it to make actions.
-        huber_threshold: as of :class:`ScalarValue`; None for squares everywhere.
+        bounded: whether the peaks are known to lie within [-1, 1]; others are clipped to it as actions.
+        huber_threshold: as of :class:`ScalarValue`; None for the squared error.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class QuadraticValues(ActionValueFunction):
         self._huber_threshold = huber_threshold
 
     def greedy(self) -> Tensor:
-        """The action nearest to the peak, (B, A); the best within the bounds where P is diagonal or the peak is."""
+        """Peaks clipped to the bounds, (B, A); the maximum there if P is diagonal or the peak lies within them."""
         return self.peak if self._bounded else self.peak.clamp(-1, 1)
 
     def of(self, action: Tensor) -> ScalarValue:
@@ -43,5 +43,5 @@ class QuadraticValues(ActionValueFunction):
         return ScalarValue(self.state_value - loss, self._huber_threshold)
 
     def best(self) -> ScalarValue:
-        """Values of the greedy actions: V where the peak is within the bounds, and less beyond."""
+        """Values of the greedy actions: V where the peak is within the bounds, and less elsewhere."""
         return ScalarValue(self.state_value, self._huber_threshold) if self._bounded else self.of(self.greedy())

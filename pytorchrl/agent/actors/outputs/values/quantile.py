@@ -35,7 +35,7 @@ class QuantileValue(Value):
         return self.quantiles.mean(1, keepdim=True)
 
     def backup(self, reward: Tensor, discount: Tensor) -> Self:
-        """Value of ``reward + discount * return``, of (B, 1) each: every quantile, shifted."""
+        """Value of ``reward + discount * return``, of (B, 1) each, quantile by quantile."""
         return type(self)(torch.addcmul(reward, discount, self.quantiles), self.fractions, self.kappa)
 
     def loss(self, target: "QuantileValue") -> Tensor:
@@ -76,7 +76,7 @@ class QuantileValues(ActionValues):
         return QuantileValue(chosen, self.fractions, self.kappa)
 
     def expectation(self, probabilities: Tensor) -> QuantileValue:
-        """Values of a policy that takes each action with its probability, (B, n).
+        """Values of a policy with action probabilities (B, n).
 
         Each quantile is the mean of the actions' (Vieillard et al., arXiv 2007.14430, appendix B.1), so that the mean
         is exact.

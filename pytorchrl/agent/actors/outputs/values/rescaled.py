@@ -1,4 +1,4 @@
-"""Expected returns on a scale that shrinks large ones: Pohlen et al., "Observe and Look Further" (arXiv 1805.11593)."""
+"""Rescaled expected returns: Pohlen et al., "Observe and Look Further" (arXiv 1805.11593)."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def rescaled(returns: Tensor, eps: float) -> Tensor:
 
 
 def restored(values: Tensor, eps: float) -> Tensor:
-    """The inverse ``x`` of :func:`rescaled`, for values ``y``.
+    """Return the inverse ``x`` of :func:`rescaled`, for values ``y``.
 
     ``t = sqrt(|x| + 1) - 1`` is a root of ``eps * t**2 + (1 + 2 * eps) * t - |y|``, which is written without the
     difference of nearly equal numbers that the paper's formula has.
@@ -23,7 +23,7 @@ def restored(values: Tensor, eps: float) -> Tensor:
 
 
 class RescaledValue(ScalarValue):
-    """An expected return for each row, learnt and compared on the scale of :func:`rescaled`.
+    """An expected return for each row, with losses on the scale of :func:`rescaled`.
 
     Args:
         value: (B, 1), rescaled.
@@ -83,7 +83,7 @@ class RescaledValues(ScalarValues):
         return self._one(self._values.max(1, keepdim=True).values)
 
     def expectation(self, probabilities: Tensor) -> RescaledValue:
-        """Values of a policy that takes each action with its probability, (B, n): of the mean of their returns."""
+        """Values of a policy with action probabilities (B, n): the mean is taken of the returns, before rescaling."""
         return self._one(rescaled((probabilities * self.values).sum(1, keepdim=True), self._eps))
 
     def _one(self, value: Tensor) -> RescaledValue:

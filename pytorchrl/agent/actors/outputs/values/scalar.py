@@ -12,8 +12,7 @@ class ScalarValue(Value):
 
     Args:
         mean: (B, 1).
-        huber_threshold: error at which the loss turns from half its square into its magnitude (Huber's loss);
-            None for half the square everywhere.
+        huber_threshold: error from which on the Huber loss is linear; None for half the squared error.
     """
 
     def __init__(self, mean: Tensor, huber_threshold: float | None = 1.0) -> None:
@@ -30,13 +29,13 @@ class ScalarValue(Value):
         return ScalarValue(torch.addcmul(reward, discount, self._mean), self._huber_threshold)
 
     def loss(self, target: "ScalarValue") -> Tensor:
-        """Huber's loss, or half the squared error, of each row, (B, 1)."""
+        """Huber loss, or half the squared error, of each row, (B, 1)."""
         if self._huber_threshold is None:
             return 0.5 * F.mse_loss(self._mean, target._mean, reduction="none")
         return F.huber_loss(self._mean, target._mean, reduction="none", delta=self._huber_threshold)
 
     def error(self, target: "ScalarValue") -> Tensor:
-        """Magnitude of the difference of each row, (B, 1), without a gradient."""
+        """Absolute error of each row, (B, 1), without a gradient."""
         return (self._mean.detach() - target._mean.detach()).abs_()
 
     def weighted_loss(self, weight: Tensor, target: "ScalarValue") -> tuple[Tensor, Tensor]:
@@ -74,5 +73,5 @@ class ScalarValues(ActionValues):
         return ScalarValue(self._values.max(1, keepdim=True).values, self._huber_threshold)
 
     def expectation(self, probabilities: Tensor) -> ScalarValue:
-        """Values of a policy that takes each action with its probability, (B, n)."""
+        """Values of a policy with action probabilities (B, n)."""
         return ScalarValue((probabilities * self._values).sum(1, keepdim=True), self._huber_threshold)

@@ -1,4 +1,4 @@
-"""The interfaces of values of one action, of all actions, and of all actions that can be counted."""
+"""The interfaces of values: of one action, of all actions, and of all discrete actions."""
 
 from abc import ABC, abstractmethod
 from typing import Self
@@ -27,7 +27,7 @@ class Value(ABC):
         """Loss of each row, (B, 1)."""
 
     def error(self, target: Self) -> Tensor:
-        """Magnitude of the error of each row, (B, 1), without a gradient; priorities follow from it."""
+        """Magnitude of the error of each row, (B, 1), without a gradient, as for priorities."""
         with torch.no_grad():
             return self.loss(target)
 
@@ -42,7 +42,7 @@ class Value(ABC):
 
 
 class ActionValueFunction(ABC):
-    """Values of the actions, countable or not, of each of ``B`` rows."""
+    """Values of the actions, discrete or continuous, of each of ``B`` rows."""
 
     @abstractmethod
     def greedy(self) -> Tensor:
@@ -75,7 +75,7 @@ class ActionValues(ActionValueFunction):
 
     @abstractmethod
     def expectation(self, probabilities: Tensor) -> Value:
-        """Values of a policy that takes each action with its probability, (B, n)."""
+        """Values of a policy with action probabilities (B, n)."""
 
     def advantage(self, action: Tensor) -> Tensor:
         """Expected returns of actions (B, 1) int64 less those of the greedy ones, (B, 1)."""

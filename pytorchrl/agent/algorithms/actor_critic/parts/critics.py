@@ -1,4 +1,4 @@
-"""What algorithms with several critics of one action make of them."""
+"""Minimum, mean and loss of an ensemble of critics."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from pytorchrl.agent.algorithms.rows import Rows
 
 
 class Expected(NamedTuple):
-    """What follows from the policy in each row."""
+    """Expected value and entropy of the policy in each row."""
 
     value: Value
-    """By the critics, without entropies."""
+    """By the critics, without the entropy bonus."""
     entropy: Tensor
     """(N, 1)."""
 
 
 def smallest(values: Sequence[Value]) -> ScalarValue:
-    """The smallest of the critics' expected returns.
+    """Return the minimum of the critics' expected returns.
 
     Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
     """
@@ -28,12 +28,12 @@ def smallest(values: Sequence[Value]) -> ScalarValue:
 
 
 def average(values: Sequence[Value]) -> ScalarValue:
-    """The mean of the critics' expected returns."""
+    """Return the mean of the critics' expected returns."""
     return ScalarValue(torch.stack([value.mean for value in values]).mean(0))
 
 
 def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
-    """The smallest of several tensors of one shape, number by number."""
+    """Return the elementwise minimum of several tensors of one shape."""
     minimum = tensors[0]
     for tensor in tensors[1:]:
         minimum = torch.minimum(minimum, tensor)
@@ -41,10 +41,10 @@ def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def judge_critics(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
-    """The critics' loss and errors.
+    """Return the critics' loss and errors.
 
     Returns:
-        (): the sum of their losses, each a mean over rows with importance weights; and the mean of their errors, in the
+        The sum () of their losses, each a mean over rows with importance weights; and the mean of their errors, in the
         shape of the batch's rewards, for priorities.
     """
     losses, errors = zip(*(value.weighted_loss(rows.weight, target) for value in values), strict=True)

@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn from the newest steps first, and then from older ones."""
+"""Base class of algorithms that combine on-policy updates with experience replay."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -18,17 +18,17 @@ from storages.transition import Batch
 
 
 class FreshAndReplayed(Algorithm):
-    """A stochastic policy that learns from the newest steps of all environments, and from replayed sequences.
+    """A stochastic policy trained on the newest steps of all environments and on replayed sequences.
 
-    One storage is rollout and replay. An update phase learns once from the newest steps, as the policy has just made
-    them, and then from a number of replayed batches that Poisson's distribution gives.
+    One storage serves as rollout and replay buffer. An update phase is one on-policy update on the newest steps, then a
+    Poisson-distributed number of updates on replayed batches.
 
     Args:
         lr: learning rate.
-        max_grad_norm: gradients are scaled down to this norm; None leaves them.
-        update_every: environment transitions, of all environments together, between update phases; each learns from as
-            many new ones.
-        replay_ratio: replayed batches of an update phase, on average; 0 learns on-policy.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
+        update_every: environment transitions between update phases, over all environments, and size of the on-policy
+            batch.
+        replay_ratio: mean number of replayed batches per update phase; 0 is on-policy.
         start_steps: environment transitions before the first replay.
         mini_batch_size: sequences, or episodes, in a replayed batch.
     """
@@ -43,24 +43,24 @@ class FreshAndReplayed(Algorithm):
     mini_batch_size: Count = 16
 
     def make_policy(self, head: Head) -> Network:
-        """The policy, which acts."""
+        """Make the policy."""
         self.pi = self.actor.make("policy", head, acts=True)
         return self.pi
 
     def make_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return Sample()
 
     def policy(self, view: View, exploration: Exploration) -> Any:
-        """The distribution of actions."""
+        """Return the distribution of actions."""
         return self.pi(view)
 
     def update_plan(self) -> UpdatePlan:
-        """Every so many environment transitions."""
+        """Return an update phase every ``update_every`` environment transitions."""
         return EveryTransitions(self.update_every)
 
     def batches(self, source: Storage) -> Iterator[Batch]:
-        """The newest steps, and replayed sequences."""
+        """Yield the newest steps, then replayed sequences."""
         yield source.newest_steps(-(-self.update_every // source.num_envs))
         if self.steps < self.start_steps:
             return

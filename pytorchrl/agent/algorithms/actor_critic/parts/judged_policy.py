@@ -1,4 +1,4 @@
-"""A policy, and critics of its actions that learn by bootstrapping."""
+"""Base class of an actor with critics trained by temporal differences."""
 
 from abc import abstractmethod
 from typing import Any
@@ -18,15 +18,15 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeO
 
 
 class JudgedPolicy(OffPolicyAlgorithm):
-    """A policy over bounded actions and critics of it, which have targets.
+    """An actor for bounded continuous actions, with critics and target critics.
 
     Actions are scaled from the bounds of the action space to [-1, 1].
 
     Args:
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
-        polyak: how much of the targets stays at each of their updates.
-        num_critics: critics, the smallest of whose values counts in targets.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics; targets take their minimum.
     """
 
     actions = "bounded"
@@ -40,18 +40,18 @@ class JudgedPolicy(OffPolicyAlgorithm):
 
     @abstractmethod
     def policy_head(self) -> Head:
-        """What the policy makes of features."""
+        """Return the head of the policy."""
 
     @abstractmethod
     def next_value(self, rows: Rows) -> ScalarValue:
-        """The values of the next states, which rewards and they discounted make the critics' target."""
+        """Return the values of the next states, for the critics' TD targets."""
 
     @abstractmethod
     def policy_losses(self, rows: Rows) -> Losses:
-        """The loss of the policy, and of what learns with it; none in an update that leaves them out."""
+        """Return the losses of the policy and of networks trained with it; empty in delayed updates."""
 
     def build(self) -> None:
-        """A policy and critics, and their targets."""
+        """Make policy, critics and target networks."""
         self.pi = self.actor.make("policy", self.policy_head(), acts=True)
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -61,15 +61,15 @@ class JudgedPolicy(OffPolicyAlgorithm):
         self.build_targets()
 
     def build_targets(self) -> None:
-        """Copies of the critics that follow them."""
+        """Make the target critics."""
         self.target_critics = self.target(self.critics)
 
     def policy(self, view: View, exploration: Exploration) -> Any:
-        """An action for each row, or the distribution of actions."""
+        """Return an action for each row, or the distribution of actions."""
         return self.pi(view)
 
     def losses(self, rows: Rows) -> Losses:
-        """The loss of the critics."""
+        """Return the critics' loss."""
         with torch.no_grad():
             target = self.next_value(rows).backup(rows.reward, rows.discount)
         fit = self.regression(target, rows)
@@ -77,7 +77,7 @@ class JudgedPolicy(OffPolicyAlgorithm):
         return Losses({self.train_critics: fit.loss}, metrics, fit.errors, gradients=fit.gradients)
 
     def later_losses(self, rows: Rows) -> Losses:
-        """The loss of the policy."""
+        """Return the policy's loss, with the critics updated before."""
         losses = self.policy_losses(rows)
         if self.train_pi in losses.of:
             losses.metrics["policy_loss"] = losses.of[self.train_pi].detach()

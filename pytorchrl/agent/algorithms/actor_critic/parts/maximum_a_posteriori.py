@@ -1,4 +1,4 @@
-"""What MPO makes of a batch in all action spaces."""
+"""Base class of MPO for all action spaces."""
 
 import math
 from abc import abstractmethod
@@ -27,31 +27,32 @@ class Candidates(NamedTuple):
     policy: Distribution
     """The target policy."""
     log_prior: Tensor
-    """(N, M) or (N, 1): logarithm of the share of each, by which they are an expectation over the policy."""
+    """(N, M) or (N, 1): log-weight of each action in expectations over the target policy."""
     values: Tensor
-    """(N, M): by the target critics."""
+    """(N, M): Q-values by the target critics."""
     log_prob: Callable[[Distribution], Tensor]
-    """(N, M): log probabilities of the candidates under a distribution."""
+    """Computes log-probabilities (N, M) of the actions under a distribution."""
 
     @property
     def mean(self) -> Tensor:
-        """(N, 1): the expected value of the target policy."""
+        """(N, 1): expected value of the target policy."""
         return (self.log_prior.exp() * self.values).sum(1, keepdim=True)
 
 
 class MaximumAPosteriori(OffPolicyAlgorithm):
-    """Fits a policy to the actions of its slow copy, weighted by ``exp(value / eta)``, within trust regions.
+    """Fits a policy to actions of the target policy weighted by ``exp(Q / eta)``, within KL trust regions.
 
     Args:
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
-        lr_dual: learning rate of the logarithms of temperature and multipliers.
-        polyak: how much of the targets stays at each of their updates; 0 copies the networks.
-        target_update_interval: batches between updates of the targets.
-        num_critics: critics, the smallest of whose values counts.
-        epsilon: how far the weighted actions may diverge from the target policy, in nats; the temperature follows.
-        initial_eta: the temperature at first: what a nat of that divergence is worth in return.
-        initial_multiplier: at first, what a nat beyond a trust region costs the policy.
+        lr_dual: learning rate of the log-temperature and of the logarithms of the multipliers.
+        polyak: weight that target networks keep in each of their updates; 0 copies the online networks.
+        target_update_interval: batches between updates of the target networks.
+        num_critics: number of critics, of which the minimum is taken.
+        epsilon: bound of the KL divergence of the weighted actions from the target policy in the E-step, in nats, which
+            determines the temperature.
+        initial_eta: initial temperature, in return per nat.
+        initial_multiplier: initial Lagrange multiplier of the trust regions.
     """
 
     unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics", "initial_eta", "initial_multiplier"}
@@ -69,30 +70,30 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
 
     @abstractmethod
     def policy_head(self) -> Head:
-        """The distribution of actions."""
+        """Return the head of the policy."""
 
     @abstractmethod
     def make_critics(self) -> Ensemble:
-        """Networks that value actions."""
+        """Make the Q-networks."""
 
     @abstractmethod
     def trust_regions(self) -> Mapping[str, float]:
-        """The largest divergence from the target policy of each part of the policy, in nats."""
+        """Return the bounds of the KL divergence from the target policy by part of the policy, in nats."""
 
     @abstractmethod
     def parts(self, policy: Any, before: Any) -> Mapping[str, Distribution]:
-        """By part, the target policy with that part of the policy that is learnt."""
+        """Return, by part, the target policy ``before`` with that part replaced by the new policy's."""
 
     @abstractmethod
     def candidates(self, view: View) -> Candidates:
-        """Actions of the target policy in a view, and what the target critics say of them."""
+        """Return actions of the target policy, with their Q-values by the target critics."""
 
     @abstractmethod
     def values_taken(self, rows: Rows) -> Sequence[Value]:
-        """The critics' values of the actions taken."""
+        """Return the critics' values of the actions taken."""
 
     def build(self) -> None:
-        """A policy, critics, their targets, and the logarithms of temperature and multipliers."""
+        """Make policy, critics, target networks, log-temperature and log-multipliers."""
         self.pi = self.actor.make("policy", self.policy_head(), acts=True)
         self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -106,16 +107,16 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         }
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return Sample()
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """The distribution of actions."""
+        """Return the distribution of actions."""
         policy: Distribution = self.pi(view)
         return policy
 
     def losses(self, rows: Rows) -> Losses:
-        """The critics' errors, the weighted likelihood within trust regions, and the dual variables' losses."""
+        """Return the losses of critics, policy and dual variables."""
         with torch.no_grad():
             target = ScalarValue(self.candidates(rows.next).mean).backup(rows.reward, rows.discount)
             now = self.candidates(rows.now)
@@ -126,7 +127,10 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         return Losses(losses, metrics, errors)
 
     def policy_losses(self, rows: Rows, now: Candidates) -> tuple[dict[Trained, Tensor], Metrics]:
-        """Of policy, temperature and multipliers: Abdolmaleki et al. (arXiv 1812.02256), equations 4 to 6, 8."""
+        """Return the losses of policy and dual variables.
+
+        Abdolmaleki et al., "Relative Entropy Regularized Policy Iteration" (arXiv 1812.02256), equations 4 to 6 and 8.
+        """
         eta = self.training.variables["log_eta"].exp()
         scores = now.log_prior + now.values / eta
         dual = (eta * (self.epsilon + rows.mean(scores.logsumexp(1, keepdim=True)))).sum()

@@ -1,4 +1,4 @@
-"""What a policy's entropy is worth, a number that may be learnt."""
+"""Temperature of maximum-entropy reinforcement learning, fixed or learnt."""
 
 import math
 from abc import abstractmethod
@@ -11,12 +11,12 @@ from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
 class MaximumEntropy(OffPolicyAlgorithm):
-    """Rewards a policy for its entropy, by a temperature.
+    """Base class of algorithms with an entropy bonus and a temperature.
 
     Args:
         lr_alpha: learning rate of the temperature.
-        initial_alpha: the temperature at first: what a nat of entropy is worth in reward.
-        learn_alpha: let the temperature follow the entropy; False keeps the initial one.
+        initial_alpha: initial temperature, in reward per nat of entropy.
+        learn_alpha: tune the temperature to a target entropy; False keeps the initial one.
     """
 
     unchangeable = OffPolicyAlgorithm.unchangeable | {"initial_alpha"}
@@ -27,27 +27,27 @@ class MaximumEntropy(OffPolicyAlgorithm):
 
     @abstractmethod
     def entropy_aimed_at(self) -> float:
-        """The entropy, in nats, below which the temperature rises."""
+        """Return the target entropy, in nats."""
 
     def build(self) -> None:
-        """The temperature's logarithm."""
+        """Make the log-temperature."""
         self.train_alpha = self.variable("log_alpha", math.log(self.initial_alpha), lr="lr_alpha")
 
     @property
     def log_alpha(self) -> Tensor:
-        """(1,): logarithm of the temperature."""
+        """(1,): log-temperature."""
         return self.training.variables["log_alpha"]
 
     @property
     def alpha(self) -> float:
-        """The temperature: what a nat of entropy is worth in reward."""
+        """The temperature, in reward per nat of entropy."""
         return self.log_alpha.exp().item()
 
     def temperature_loss(self, entropy: Tensor) -> dict[Trained, Tensor]:
-        """The loss that moves the temperature, of the policy's mean entropy (); none where it is not learnt.
+        """Return the temperature's loss, given the policy's mean entropy (); empty if it is not learnt.
 
-        Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (arXiv 1812.05905), equation 18, by the
-        logarithm.
+        Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (arXiv 1812.05905), equation 18, with the
+        log-temperature in place of the temperature.
         """
         if not self.learn_alpha:
             return {}

@@ -1,4 +1,4 @@
-"""What algorithms have in common that make a policy and a value function agree along paths."""
+"""Base class of path consistency learning."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from storages.component.hyper_parameters import Count, Positive
 
 
 class PathConsistency(FreshAndReplayed):
-    """Moves policy and value function to consistency along paths of some steps.
+    """Minimises the soft path consistency error of policy and value function along short paths.
 
-    Where an episode ends, a path ends before: it bootstraps with 0 after a death, and else with the value of what
-    followed. Paths of other policies are as good as those of the present one.
+    A path ends with its episode, and bootstraps on 0 after termination, else on the value of the next state. Off-policy
+    paths need no correction.
 
     Args:
-        tau: what a nat of the policy's entropy is worth in reward.
-        path_length: steps of a path (d), fewer where an episode or a segment ends.
+        tau: weight of the entropy, in reward per nat.
+        path_length: steps of a path (d); fewer where an episode or a segment ends.
     """
 
     tau: Positive = 0.1
@@ -31,14 +31,14 @@ class PathConsistency(FreshAndReplayed):
 
     @abstractmethod
     def policy_and_value(self, view: View) -> tuple[Distribution, Tensor]:
-        """The distribution of actions, and V (N, 1)."""
+        """Return the distribution of actions, and V (N, 1)."""
 
     @abstractmethod
     def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
-        """The loss of each group of parameters."""
+        """Return the loss of each parameter group."""
 
     def losses(self, rows: Rows) -> Losses:
-        """Half the squared inconsistency, by log probabilities and by values (section 5)."""
+        """Return losses with the gradients of half the squared consistency error (section 5)."""
         policy, value = self.policy_and_value(rows.now)
         _, next_value = self.policy_and_value(rows.next)
         log_prob = policy.log_prob(rows.action)
@@ -54,7 +54,7 @@ class PathConsistency(FreshAndReplayed):
         inconsistency = gain - self.tau * surprise.detach()
         value_loss = 0.5 * rows.weighted_mean(inconsistency.square())
         error = inconsistency.detach()
-        # The gradient of half the square, divided by tau.
+        # Gradient of half the square through the log-probabilities, divided by tau.
         policy_loss = -rows.weighted_mean(error * surprise)
         metrics = {
             "inconsistency": value_loss.detach(),

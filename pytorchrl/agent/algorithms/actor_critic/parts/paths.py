@@ -1,4 +1,4 @@
-"""The steps of a batch in time: which step follows which, and sums along them."""
+"""Batches of trajectories in time-major layout, and discounted sums along them."""
 
 import torch
 import torch.nn.functional as F
@@ -9,16 +9,16 @@ from storages.transition import BATCH_SIZES, DONE, MASK, REW
 
 
 class Paths:
-    """Rows of sequences or episodes, padded or packed, as B paths of T steps; a path may hold ends of episodes.
+    """Sequences or episodes, padded or packed, as B paths of T steps; a path may span several episodes.
 
     Args:
-        rows: of single steps.
+        rows: of one-step transitions.
     """
 
     def __init__(self, rows: Rows) -> None:
         batch = rows.batch
         self._places: Tensor | None = None
-        """(N,): where each packed row lies among T * B; None where rows are not packed."""
+        """(N,): index of each packed row among T * B; None for padded rows."""
         if BATCH_SIZES in batch:
             sizes = batch[BATCH_SIZES]
             real = torch.arange(int(sizes[0])) < sizes[:, None]
@@ -36,28 +36,28 @@ class Paths:
         """(T, B, 1): 1 where the next step of the path continues the episode."""
 
     def in_time(self, values: Tensor) -> Tensor:
-        """(T, B, 1), of rows (N, 1); 0 where there is no row."""
+        """Return rows (N, 1) as (T, B, 1), with 0 where there is no row."""
         if self._places is None:
             return values.view(self._shape)
         steps, paths, _ = self._shape
         return values.new_zeros((steps * paths, 1)).index_copy(0, self._places, values).view(self._shape)
 
     def rows(self, values: Tensor) -> Tensor:
-        """(N, 1), of values in time (T, B, 1)."""
+        """Return values (T, B, 1) as rows (N, 1)."""
         flat = values.flatten(0, 1)
         return flat if self._places is None else flat[self._places]
 
 
 def later(values: Tensor, steps: int = 1) -> Tensor:
-    """(T, B, 1): the values so many steps later, 0 beyond the last."""
+    """Return values (T, B, 1) shifted back by some steps, with 0 beyond the last."""
     return F.pad(values[steps:], (0, 0, 0, 0, 0, min(steps, len(values))))
 
 
 def discounted_sums(terms: Tensor, factors: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """The sums ``terms[t] + factors[t] * (terms[t + 1] + factors[t + 1] * (...))`` over some steps from each t on.
+    """Return sums ``terms[t] + factors[t] * (terms[t + 1] + factors[t + 1] * (...))`` over a window from each t.
 
-    Windows are put together of such of 1, 2, 4, ... steps: the parallel scan of Hillis and Steele, "Data parallel
-    algorithms" (Communications of the ACM 29, 1986). Nothing is divided, so factors may be 0.
+    Windows are composed of windows of 1, 2, 4, ... steps: the parallel scan of Hillis and Steele, "Data parallel
+    algorithms" (Communications of the ACM 29, 1986). There is no division, so factors may be 0.
 
     Args:
         terms: (T, B, 1).

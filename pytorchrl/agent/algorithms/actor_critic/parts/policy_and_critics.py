@@ -1,4 +1,4 @@
-"""What algorithms have in common whose policy and critics each follow the other's target."""
+"""Base class of actor-critics with a target policy and target critics."""
 
 from abc import abstractmethod
 
@@ -13,35 +13,35 @@ from storages.component.hyper_parameters import Count
 
 
 class PolicyAndCritics(JudgedPolicy):
-    """A policy that climbs its critics, whose targets are taken from next actions of the policy's target.
+    """An actor that maximises its critics' values; the critics bootstrap on actions of the target policy.
 
     Args:
-        policy_delay: updates of the critics between those of the policy and of all targets.
+        policy_delay: critic updates per update of the policy and of all target networks.
     """
 
     policy_delay: Count = 1
 
     @abstractmethod
     def next_action(self, rows: Rows) -> Tensor:
-        """(N, *action): the target policy's actions after the rows'."""
+        """Return the target policy's actions (N, *action) in the next states."""
 
     @abstractmethod
     def policy_loss(self, rows: Rows) -> Tensor:
-        """(): what the policy's step makes smaller; gradients are left in the policy alone."""
+        """Return the policy's loss (), with gradients in the policy only."""
 
     def build_targets(self) -> None:
-        """Copies of policy and critics that follow them."""
+        """Make the target policy and the target critics."""
         self.target_pi = self.target(self.pi, every="policy_delay")
         self.target_critics = self.target(self.critics, every="policy_delay")
 
     def next_value(self, rows: Rows) -> ScalarValue:
-        """The smallest of the target critics' values of the next actions."""
+        """Return the minimum of the target critics' values of the next actions."""
         return smallest(self.target_critics(rows.next, self.next_action(rows)))
 
     def policy_losses(self, rows: Rows) -> Losses:
-        """The policy's loss in every ``policy_delay``-th update."""
+        """Return the policy's loss in every ``policy_delay``-th update, else no loss."""
         return Losses({}) if (self.updates + 1) % self.policy_delay else self.delayed_losses(rows)
 
     def delayed_losses(self, rows: Rows) -> Losses:
-        """The policy's loss, in updates that do not leave it out."""
+        """Return the policy's loss, in updates of the policy."""
         return Losses({self.train_pi: self.policy_loss(rows)})

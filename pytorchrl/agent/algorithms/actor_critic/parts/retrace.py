@@ -1,4 +1,4 @@
-"""Targets of action values from paths of other policies, by truncated importance weights."""
+"""Retrace targets of Q-values from off-policy trajectories."""
 
 from torch import Tensor
 
@@ -7,18 +7,18 @@ from pytorchrl.agent.algorithms.rows import Rows
 
 
 def retrace(paths: Paths, rows: Rows, taken: Tensor, value: Tensor, next_value: Tensor, trace: Tensor) -> Tensor:
-    """(N, 1): ``r + discount * (trace' * (target' - Q(s', a')) + V(s'))``, from the ends of paths backwards.
+    """Return targets (N, 1): ``r + discount * (trace' * (target' - Q(s', a')) + V(s'))``, backwards along paths.
 
-    Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning" (arXiv 1606.02647), equation 3, as Wang et al.
-    (arXiv 1611.01224), equation 5, write it. Where a path ends or a limit cut an episode, V(OBS2) stands for the rest.
+    Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning" (arXiv 1606.02647), equation 3, in the form of
+    Wang et al. (arXiv 1611.01224), equation 5. Targets bootstrap on V(OBS2) where a path or an episode ends.
 
     Args:
-        paths: how the rows lie in time.
-        rows: whose rewards and discounts are of single steps.
+        paths: time-major layout of the rows.
+        rows: of one-step transitions.
         taken: (N, 1), Q of the actions taken.
         value: (N, 1), V of OBS.
         next_value: (N, 1), V of OBS2.
-        trace: (N, 1), coefficient of each step: ``min(1, ratio)`` for Retrace, 1 for Q(lambda) with lambda of 1.
+        trace: (N, 1), trace coefficient of each step: ``min(1, ratio)`` for Retrace, 1 for Q(lambda) with lambda of 1.
     """
     discount, coefficient = paths.in_time(rows.discount), paths.in_time(trace)
     follows = later(paths.in_time(value - trace * taken))

@@ -1,4 +1,4 @@
-"""What soft actor-critics of all action spaces have in common."""
+"""Base class of soft actor-critics for all action spaces."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeO
 
 
 class SoftActorCritic(MaximumEntropy):
-    """A stochastic policy that is rewarded for its entropy, and critics of it.
+    """A stochastic policy with an entropy bonus, and an ensemble of critics.
 
     Args:
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
-        polyak: how much of the targets stays at each update.
-        num_critics: critics, each with weights apart from the others'.
-        policy_delay: updates of the critics between those of the policy and of what learns with it.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics, with separate weights.
+        policy_delay: critic updates per update of the policy and of the temperature or state values.
     """
 
     unchangeable = MaximumEntropy.unchangeable | {"num_critics"}
@@ -43,30 +43,30 @@ class SoftActorCritic(MaximumEntropy):
 
     @abstractmethod
     def policy_head(self) -> Head:
-        """The distribution of actions."""
+        """Return the head of the policy."""
 
     @abstractmethod
     def make_critics(self) -> Ensemble:
-        """Networks that value actions."""
+        """Make the Q-networks."""
 
     @abstractmethod
     def judge(self, rows: Rows) -> Sequence[Any]:
-        """What each critic makes of the rows, with gradients."""
+        """Return each critic's output for the rows, with gradients."""
 
     @abstractmethod
     def values_of_taken(self, judged: Sequence[Any], rows: Rows) -> Sequence[Value]:
-        """The values of the actions taken, of what the critics made of the rows."""
+        """Return the values of the actions taken, given the critics' outputs."""
 
     @abstractmethod
     def expect(self, rows: Rows) -> Expected:
-        """What follows from the policy now, with gradients in it alone."""
+        """Return the policy's expected value and entropy, with gradients in the policy only."""
 
     @abstractmethod
     def expect_next(self, rows: Rows) -> Expected:
-        """What follows from the policy in the next states, by the target critics."""
+        """Return the policy's expected value and entropy in the next states, by the target critics."""
 
     def build(self) -> None:
-        """A policy, critics, what their targets are taken from, and the temperature's logarithm."""
+        """Make policy, critics, target networks and log-temperature."""
         self.pi = self.actor.make("policy", self.policy_head(), acts=True, layers=self.policy_layers())
         self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -75,24 +75,24 @@ class SoftActorCritic(MaximumEntropy):
         super().build()
 
     def policy_layers(self) -> Layers:
-        """What the policy's hidden layers have beside the user's choice."""
+        """Return additional layers of the policy, such as batch normalisation."""
         return {}
 
     def build_targets(self) -> None:
-        """Copies of the critics that follow them."""
+        """Make the target critics."""
         self.target_critics = self.target(self.critics)
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return Sample()
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """The distribution of actions."""
+        """Return the distribution of actions."""
         policy: Distribution = self.pi(view)
         return policy
 
     def losses(self, rows: Rows) -> Losses:
-        """The losses of the critics."""
+        """Return the critics' losses."""
         alpha = self.log_alpha.detach().exp()
         judged, target = self.judge_with_target(rows, alpha)
         losses = self.critic_losses(judged, target, rows)
@@ -100,7 +100,7 @@ class SoftActorCritic(MaximumEntropy):
         return losses
 
     def later_losses(self, rows: Rows) -> Losses | None:
-        """In every ``policy_delay``-th update, the losses of the policy and of what learns with it."""
+        """Return the losses of policy and temperature in every ``policy_delay``-th update, else None."""
         if (self.updates + 1) % self.policy_delay:
             return None
         alpha, now = self.log_alpha.detach().exp(), self.expect(rows)
@@ -112,31 +112,31 @@ class SoftActorCritic(MaximumEntropy):
         return Losses(losses, {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy})
 
     def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
-        """The loss of what learns in every update: of the critics, by what they made of the rows."""
+        """Return the critics' loss, given their outputs."""
         loss, errors = judge_critics(self.values_of_taken(judged, rows), target, rows)
         return Losses({self.train_critics: loss}, {"critic_loss": loss.detach()}, errors)
 
     def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
-        """What each critic makes of the rows, and what the values of the actions taken are to become."""
+        """Return each critic's output for the rows, and the TD target."""
         with torch.no_grad():
             target = self.target_value(rows, alpha)
         return self.judge(rows), target
 
     def target_value(self, rows: Rows, alpha: Tensor) -> Value:
-        """Rewards and the discounted soft values of the next states."""
+        """Return rewards plus discounted soft values of the next states."""
         return self.backed_up(rows, self.expect_next(rows), alpha)
 
     def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
-        """Rewards and discounted soft values of what follows; entropies count as rewards of the next step."""
+        """Return rewards plus discounted soft values, given the policy's value and entropy in the next states."""
         bonus = alpha * after.entropy
         return after.value.backup(torch.addcmul(rows.reward, rows.discount, bonus), rows.discount)
 
     def losses_beside(self, rows: Rows, soft_value: Tensor, entropy: Tensor) -> dict[Trained, Tensor]:
-        """The losses of what learns with the policy: that of the temperature.
+        """Return further losses of the policy's update: the temperature's.
 
         Args:
             rows: of a batch.
-            soft_value: (N, 1), values and entropies of the policy now, without a gradient.
+            soft_value: (N, 1), value plus weighted entropy of the policy, without a gradient.
             entropy: (), of the policy, without a gradient.
         """
         return self.temperature_loss(entropy)

@@ -1,1 +1,1 @@
-"""What several algorithms of this family are made of, and what one of them is too long to hold."""
+"""Base classes and components of the algorithms of this family."""

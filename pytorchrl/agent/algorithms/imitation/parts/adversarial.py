@@ -1,4 +1,4 @@
-"""A learnt reward: what adversarial imitation pays the rollouts of any on-policy algorithm with."""
+"""Base class of adversarial imitation: a learnt reward for any on-policy algorithm."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -20,20 +20,20 @@ from storages.transition import DONE, REW, RHS, WINDOW, Batch
 
 
 class AdversarialReward(Algorithm):
-    """Rewards of a discriminator, which learns to tell the steps of an expert from those of the policy.
+    """Rewards by a discriminator that is trained to distinguish an expert's steps from the policy's.
 
-    A class of two bases learns from them, the second of which is the on-policy algorithm:
-    ``class ImitatingPPO(GAILReward, PPO)``.
+    It is combined with an on-policy algorithm as the second base: ``class ImitatingPPO(GAILReward, PPO)``.
 
     Args:
-        lr_discriminator: its learning rate.
-        discriminator_epochs: its steps in an update phase.
-        discriminator_batch_size: the expert's transitions, or sequences, in each of its steps, beside all of a rollout.
-        discriminator_entropy_coef: weight of the entropy of its answers, which is raised.
+        lr_discriminator: learning rate of the discriminator.
+        discriminator_epochs: optimiser steps of the discriminator per update phase.
+        discriminator_batch_size: expert transitions, or sequences, per step of the discriminator, next to the whole
+            rollout.
+        discriminator_entropy_coef: weight of the entropy bonus on the discriminator's output.
     """
 
     expert: ClassVar[Needs] = Needs("any", collected=False)
-    """What it needs of the source "expert"."""
+    """Requirements on the source "expert"."""
 
     lr_discriminator: NonNegativeOrSchedule = 1e-3
     discriminator_epochs: Count = 5
@@ -49,7 +49,7 @@ class AdversarialReward(Algorithm):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse to pay an algorithm that has no rollouts."""
+        """Check that the second base is an on-policy algorithm."""
         super().check_hyper_parameters(hyper_parameters)
         if cls.sources["main"].kind != "rollout":
             raise ValueError(
@@ -58,29 +58,29 @@ class AdversarialReward(Algorithm):
             )
 
     def build(self) -> None:
-        """The algorithm's networks, and those of the discriminator."""
+        """Make the networks of the algorithm and of the discriminator."""
         super().build()  # type: ignore[safe-super]
         self.train_discriminator = self.train("discriminator", *self.make_discriminator(), lr="lr_discriminator")
 
     @abstractmethod
     def make_discriminator(self) -> tuple[Network, ...]:
-        """Make the networks that answers and rewards are made of."""
+        """Make the networks of discriminator and reward."""
 
     @abstractmethod
     def logits(self, rows: Rows) -> Tensor:
-        """(N, 1): of the discriminator's probability that a step is the expert's."""
+        """Return the logits (N, 1) of the probability that a step is the expert's."""
 
     @abstractmethod
     def reward(self, rows: Rows) -> Tensor:
-        """(N, 1): what the policy is paid for its steps."""
+        """Return the rewards (N, 1) of the policy's steps."""
 
     @abstractmethod
     def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
-        """(N, 1): the reward that another policy can be trained on, of actions (N, *action) as networks have them."""
+        """Return the reward (N, 1) for training other policies, of actions (N, *action) as networks see them."""
 
     @staticmethod
     def all_of(rollout: Storage) -> Batch:
-        """All steps of a rollout as one batch, of whole sequences where there is a memory."""
+        """Return all steps of a rollout as one batch; as whole sequences with a memory."""
         batch = rollout.get_all_buffer_data()
         if RHS in batch:
             batch[RHS] = batch[RHS][0]
@@ -88,7 +88,7 @@ class AdversarialReward(Algorithm):
         return batch
 
     def pay(self, rollout: Storage, batch: Batch) -> Tensor:
-        """Replace the environments' rewards in a rollout, all of which is in ``batch``; returns their mean."""
+        """Replace the rewards of a rollout, given as ``batch``; returns the mean of the new ones."""
         rows = self.read(batch)
         with torch.no_grad():
             reward = self.reward(rows)
@@ -96,12 +96,12 @@ class AdversarialReward(Algorithm):
         return reward.mean()
 
     def discriminate(self, played: Batch, expert: Storage) -> Iterator[Metrics]:
-        """All steps of the discriminator in an update phase."""
+        """Take the discriminator's optimiser steps of an update phase."""
         for shown in expert.generate_batches(self.discriminator_epochs, self.discriminator_batch_size):
             yield self.train_to_discriminate(played, shown)
 
     def train_to_discriminate(self, played: Batch, shown: Batch) -> Metrics:
-        """One step of the discriminator."""
+        """Take one optimiser step of the discriminator."""
         metrics: Metrics = {}
 
         def loss() -> Tensor:
@@ -112,10 +112,10 @@ class AdversarialReward(Algorithm):
         return metrics
 
     def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor]:
-        """The cross-entropy with 1 for what the expert has shown and 0 for what the policy has played.
+        """Return the binary cross-entropy with label 1 for expert steps and 0 for policy steps.
 
         Returns:
-            The loss, less the weighted entropy of the answers, and the share of answers that are right.
+            The loss minus the entropy bonus, and the accuracy.
         """
         of_policy, of_expert = self.logits(played), self.logits(shown)
         surprise = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
@@ -125,5 +125,5 @@ class AdversarialReward(Algorithm):
 
 
 def _entropy(logits: Tensor) -> Tensor:
-    """Of the probabilities of yes and no, in nats."""
+    """Return the entropy of Bernoulli distributions with these logits, in nats."""
     return F.softplus(-logits) + (1 - logits.sigmoid()) * logits

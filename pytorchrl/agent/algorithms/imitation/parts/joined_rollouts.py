@@ -1,4 +1,4 @@
-"""Rollouts of several storages that an algorithm learns from as if they were one."""
+"""Several rollout storages that make joint batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,32 +10,32 @@ from storages.transition import DONE, RHS, Batch
 
 
 class JoinedRollouts:
-    """Makes batches of the rows of several rollouts, or of their sequences, which then have as many steps.
+    """Concatenates the batches of several rollouts; their sequences must be of equal length.
 
     Args:
-        rollouts: each divides into as many batches as are asked for.
+        rollouts: each must divide into the requested number of batches.
     """
 
     def __init__(self, rollouts: Sequence[Storage]) -> None:
         self._rollouts = rollouts
 
     def before_gradients(self) -> None:
-        """Make returns and advantages of each."""
+        """Compute returns and advantages of each rollout."""
         for rollout in self._rollouts:
             rollout.before_gradients()
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """Every transition of each once an epoch, as :class:`VanillaOnPolicyBuffer` makes batches."""
+        """Yield batches with every transition once per epoch, as :class:`VanillaOnPolicyBuffer` does."""
         each = [rollout.generate_batches(num_mini_batch, mini_batch_size, num_epochs) for rollout in self._rollouts]
         for batches in zip(*each, strict=True):
-            # The steps of sequences are the first axis, and the memory before the first of them has none.
+            # In sequences, the first axis is time, which the initial recurrent state does not have.
             axis = int(batches[0][DONE].ndim == 3)
             yield {key: _joined([batch[key] for batch in batches], 0 if key == RHS else axis) for key in batches[0]}
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing that rollouts have to say."""
+        """Return the info unchanged; rollouts have no metrics."""
         return dict(info)
 
 

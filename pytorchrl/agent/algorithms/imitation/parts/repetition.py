@@ -1,4 +1,4 @@
-"""Episodes repeated as if the policy had acted so: what a rollout holds of them."""
+"""Replay of stored episodes into a rollout, as if the current policy had collected them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,18 +16,18 @@ from storages.storage import Storage
 from storages.transition import ACT, DONE, OBS, RHS, RHS2, VAL
 
 Judge = Callable[[View, Tensor], Mapping[str, Tensor]]
-"""What the present actor says of observations and of the actions (C, *action) that are repeated there."""
+"""From observations and replayed actions (C, *action) to the current actor's fields, such as values and LOGP."""
 
 
 class Repetition:
-    """Columns of a rollout in which episodes are repeated one after the other, from one rollout to the next.
+    """Replays episodes one after another in the columns of a rollout, across successive rollouts.
 
     Args:
-        columns: C, how many.
-        actor: values what is seen, with its memory if it has one.
-        episodes: what there is to repeat.
-        generator: draws among them.
-        state: of which it goes on, as :meth:`state_dict` returned it; None begins with other episodes.
+        columns: C, episodes replayed in parallel.
+        actor: computes values, with its recurrent state if it has a memory.
+        episodes: to draw from.
+        generator: of random numbers.
+        state: to continue from, as returned by :meth:`state_dict`; None begins with newly drawn episodes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Repetition:
         self._rhs = None if rhs is None else rhs.to(actor.device)
 
     def fill(self, rollout: Storage, judge: Judge) -> None:
-        """Repeat as many steps as the rollout holds."""
+        """Fill the rollout with replayed steps."""
         assert rollout.size is not None
         for _ in range(rollout.size):
             sample = self._next_step()
@@ -71,7 +71,7 @@ class Repetition:
         return nest({path: np.concatenate([step[path] for step in steps]) for path in steps[0] if path != (VAL,)})
 
     def _go_on(self, values: list[float]) -> None:
-        """Begin another episode where one has ended."""
+        """Draw the next episode in columns where one has ended."""
         for column, (cursor, value) in enumerate(zip(self._cursors, values, strict=True)):
             self._largest[column] = max(self._largest[column], value)
             if not cursor.left:
@@ -85,7 +85,7 @@ class Repetition:
         return torch.from_numpy(np.ascontiguousarray(value)).to(self._actor.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is being repeated, as tensors and plain data."""
+        """Return the state of all replays, as tensors and plain data."""
         return {
             "episodes": self.episodes.state_dict(),
             "kept": [state_of(kept) for kept in self._kept],

@@ -1,4 +1,4 @@
-"""The episodes that PPO+D repeats: demonstrations, and those of the agent that are worth it."""
+"""PPO+D's two episode buffers: demonstrations with rewarded episodes, and episodes of high value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,33 @@ from storages.episode import Episode
 from storages.transition import REW
 
 _LEAST_VALUE = 1e-8
-"""Of an episode, where probabilities are made of values."""
+"""Lower bound of an episode's value in sampling probabilities."""
 
 
 @dataclass(eq=False)
 class Kept:
-    """An episode that may be repeated."""
+    """An episode that may be replayed."""
 
     episode: Episode
     number: int
-    """No other episode of the run has it."""
+    """Unique within the run."""
     value: float
-    """The largest value of its observations, when they were last valued."""
+    """The largest value of its observations, as of the last evaluation."""
 
 
 class ReplayedEpisodes:
-    """Rewarded episodes, of which the demonstrations are never dropped, and valued ones.
+    """Buffers of rewarded episodes, including all demonstrations, and of valued episodes.
 
-    Libardi, Dittert and De Fabritiis (arXiv 2007.03328): an episode of the agent whose return reaches that of a
-    demonstration is rewarded; of the others, those with the largest values are kept. With every rewarded one, chance
-    turns from valued episodes to rewarded ones.
+    Libardi, Dittert and De Fabritiis (arXiv 2007.03328): episodes of the agent whose return reaches that of a
+    demonstration are rewarded; of the others, those with the largest values are kept. Each new rewarded episode moves
+    probability from valued to rewarded episodes. Demonstrations are never dropped.
 
     Args:
         demonstrations: at least one.
         capacity: episodes of the agent that are kept.
-        rho: share of rewarded episodes at the beginning.
-        phi: share of valued ones.
-        alpha: a valued episode is drawn with a probability proportional to its value to this power.
+        rho: initial share of rewarded episodes.
+        phi: initial share of valued episodes.
+        alpha: a valued episode is drawn with probability proportional to its value to this power.
     """
 
     def __init__(self, demonstrations: Sequence[Episode], capacity: int, rho: float, phi: float, alpha: float) -> None:
@@ -49,10 +49,10 @@ class ReplayedEpisodes:
         self._capacity, self._alpha = capacity, alpha
         self._demonstrations = self._seen = len(self.rewarded)
         self.threshold = min(_return_of(kept.episode) for kept in self.rewarded)
-        """The return from which on an episode is rewarded."""
+        """The smallest return of a rewarded episode."""
 
     def add(self, episode: Episode, value: float) -> None:
-        """Keep an episode of the agent if it is worth it; ``value`` is the largest of its observations'."""
+        """Add an episode of the agent and drop one if full; ``value`` is the largest of its observations."""
         kept = Kept(episode, self._seen, value)
         self._seen += 1
         if _return_of(episode) >= self.threshold:
@@ -65,11 +65,11 @@ class ReplayedEpisodes:
         if self.valued and len(self) > self._capacity:
             self.valued.remove(min(self.valued, key=lambda each: each.value))
         elif len(self) > self._capacity:
-            # The oldest of the agent's.
+            # The agent's oldest episode, behind the demonstrations.
             del self.rewarded[self._demonstrations]
 
     def draw(self, generator: torch.Generator) -> Kept:
-        """An episode to repeat: any of the rewarded, or one of the valued by its value."""
+        """Draw an episode: a rewarded one uniformly, or a valued one with probability by its value."""
         of_kind, position = torch.rand(2, generator=generator, device=generator.device, dtype=torch.float64).tolist()
         if not self.valued or of_kind * (self.rho + self.phi) < self.rho:
             return self.rewarded[int(position * len(self.rewarded))]
@@ -78,17 +78,17 @@ class ReplayedEpisodes:
         return self.valued[int(np.searchsorted(chances, position * chances[-1], side="right"))]
 
     def set_value(self, number: int, value: float) -> None:
-        """Say what an episode was worth when it was last repeated, if it is still kept."""
+        """Update the value of an episode after its replay, if it is still kept."""
         for kept in self.valued:
             if kept.number == number:
                 kept.value = value
 
     def __len__(self) -> int:
-        """Episodes of the agent."""
+        """Return the number of the agent's episodes."""
         return len(self.rewarded) - self._demonstrations + len(self.valued)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the demonstrations, as tensors and plain data."""
+        """Return everything but the demonstrations, as tensors and plain data."""
         kinds = {"rewarded": self.rewarded[self._demonstrations :], "valued": self.valued}
         episodes = {name: [state_of(kept) for kept in kind] for name, kind in kinds.items()}
         return {**episodes, "rho": self.rho, "phi": self.phi, "seen": self._seen}
@@ -101,12 +101,12 @@ class ReplayedEpisodes:
 
 
 def state_of(kept: Kept) -> dict[str, Any]:
-    """An episode as tensors and plain data."""
+    """Return an episode as tensors and plain data."""
     return {"episode": saved(kept.episode), "number": kept.number, "value": kept.value}
 
 
 def kept_of(state: Mapping[str, Any]) -> Kept:
-    """What :func:`state_of` returned, as an episode."""
+    """Return the episode from which :func:`state_of` made a state."""
     return Kept(loaded(state["episode"]), state["number"], state["value"])
 
 

@@ -1,4 +1,4 @@
-"""Episodes of successive rollouts, put together where they reach from one into the next."""
+"""Complete episodes from successive rollouts, joined where they span several of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,18 +12,18 @@ from storages.storage import Storage
 from storages.transition import ACT, REW, VAL, Array
 
 _KEPT = (ACT, REW, VAL)
-"""Fields of a step that an episode is repeated by."""
+"""Fields that are kept of a step, beside the observation."""
 
 
 class WholeEpisodes:
-    """The episodes that end in rollouts, from their first step to their last."""
+    """Collects complete episodes from successive rollouts."""
 
     def __init__(self) -> None:
         self._running: dict[int, list[Episode]] = {}
-        """Of each environment, the parts of its running episode, one of each rollout."""
+        """Parts of each environment's unfinished episode, one per rollout."""
 
     def ended_in(self, rollout: Storage) -> Iterator[Episode]:
-        """The episodes that end in a rollout, which goes on where the one before ended."""
+        """Yield the complete episodes that end in a rollout, which must continue the previous one."""
         for part in episodes_of(rollout):
             env = part.facts["environment"]
             if part.facts["begins"]:
@@ -35,7 +35,7 @@ class WholeEpisodes:
                 yield _joined(self._running.pop(env))
 
     def state_dict(self) -> dict[str, Any]:
-        """The running episodes, as tensors and plain data."""
+        """Return the unfinished episodes, as tensors and plain data."""
         return {"running": [[env, [saved(part) for part in parts]] for env, parts in self._running.items()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -44,18 +44,18 @@ class WholeEpisodes:
 
 
 def saved(episode: Episode) -> dict[str, Any]:
-    """An episode as tensors and plain data."""
+    """Return an episode as tensors and plain data."""
     ends = {"terminated": episode.terminated, "truncated": episode.truncated}
     return as_tensors({"observations": episode.observations, "fields": dict(episode.fields), **ends})  # type: ignore[no-any-return]
 
 
 def loaded(state: Mapping[str, Any]) -> Episode:
-    """What :func:`saved` returned, as an episode."""
+    """Return the episode from which :func:`saved` made a state."""
     return Episode(**as_arrays(state))
 
 
 def of_fields(episode: Episode) -> Episode:
-    """An episode with the fields alone that it is repeated by."""
+    """Return an episode with only the fields that replay needs."""
     fields = {key: np.asarray(episode.fields[key]) for key in _KEPT if key in episode.fields}
     return Episode(episode.observations, fields, episode.terminated, episode.truncated)
 
@@ -69,7 +69,7 @@ def _joined(parts: Sequence[Episode]) -> Episode:
 
 
 def _in_a_row(parts: Sequence[Observations]) -> Observations:
-    """Each part begins with the observation that the one before ended with."""
+    """Concatenate observations; each part begins with the last observation of the previous one."""
     first = parts[0]
     if isinstance(first, Mapping):
         of_names: dict[str, Any] = {name: [part[name] for part in parts] for name in first}

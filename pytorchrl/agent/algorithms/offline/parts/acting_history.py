@@ -1,4 +1,4 @@
-"""What was done in the last steps of running episodes, kept for each environment while acting."""
+"""Context of a decision transformer while acting: the last steps of each environment."""
 
 from dataclasses import dataclass, replace
 
@@ -13,32 +13,32 @@ _NAMES = ("to_go", "step", "returns", "states", "actions")
 
 @dataclass(frozen=True)
 class ActingHistory:
-    """The last K steps of ``E`` environments, the present one included."""
+    """The last K steps of ``E`` environments, including the present one."""
 
     to_go: Tensor
-    """(E, 1): the return that is still to come."""
+    """(E, 1): return-to-go of the present step."""
     step: Tensor
-    """(E, 1) int64: steps of the episode before the present one."""
+    """(E, 1) int64: timestep of the present step in its episode, from 0."""
     returns: Tensor
-    """(E, K, 1), from an episode's beginning or the oldest step on; what lies behind the present step is not valid."""
+    """(E, K, 1), from the episode's first or the oldest kept step on; entries after the present step are invalid."""
     states: Tensor
     """(E, K, size)."""
     actions: Tensor
-    """(E, K, A); not yet that of the present step."""
+    """(E, K, A); the present step's action is not set yet."""
 
     @classmethod
     def continued(
         cls, exploration: Exploration, states: Tensor, length: int, action_size: int, target_return: float | Tensor
     ) -> "ActingHistory":
-        """The history of an exploration and the step after it, or the first step of an episode.
+        """Return an exploration's history extended by the present step, or reset where an episode begins.
 
         Args:
-            exploration: whose state has the history, its starts say where episodes begin, and its rewards what the last
-                actions were paid.
+            exploration: holds the history in ``state``, episode starts in ``starts``, and the last rewards in
+                ``rewards``.
             states: (E, size), of the present step.
             length: K.
             action_size: A.
-            target_return: of an episode that begins.
+            target_return: return-to-go at the start of an episode.
         """
         state, rows = exploration.state, len(states)
         if "to_go" in state:
@@ -60,28 +60,28 @@ class ActingHistory:
         return cls(to_go, step, returns, seen, moved(before.actions))
 
     def steps(self, return_scale: float) -> Steps:
-        """As a network takes them."""
+        """Return the network's inputs."""
         return Steps(self.returns / return_scale, self.states, self.actions, self.step - self._position)
 
     def present(self, of_steps: Tensor) -> Tensor:
-        """(E, size): what features (E, K, size) of all steps say of the present one."""
+        """Return the features (E, size) of the present step among those of all steps (E, K, size)."""
         return of_steps.take_along_dim(self._position.unsqueeze(2), dim=1)[:, 0]
 
     def with_action(self, action: Tensor) -> "ActingHistory":
-        """The history in which actions (E, A) were taken in the present step."""
+        """Return the history with actions (E, A) for the present step."""
         here = _is_present(self.step, self.actions.shape[1])
         return replace(self, actions=torch.where(here, action.unsqueeze(1), self.actions))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As an exploration keeps it."""
+        """Return the tensors that an exploration keeps."""
         return {name: getattr(self, name) for name in _NAMES}
 
     @property
     def _position(self) -> Tensor:
-        """(E, 1) int64: where the present step is."""
+        """(E, 1) int64: index of the present step."""
         return self.step.clamp(max=self.returns.shape[1] - 1)
 
 
 def _is_present(step: Tensor, length: int) -> Tensor:
-    """(E, K, 1): where the present step is."""
+    """Return a mask (E, K, 1) of the present step."""
     return (torch.arange(length, device=step.device) == step.clamp(max=length - 1)).unsqueeze(2)

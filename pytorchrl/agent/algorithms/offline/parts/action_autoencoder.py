@@ -1,4 +1,4 @@
-"""A conditional variational autoencoder of the data's actions, which proposes actions like them."""
+"""Conditional variational autoencoder of the data's actions, as used by BCQ and BEAR."""
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ from pytorchrl.agent.algorithms.rows import Rows
 
 
 class ActionAutoencoder:
-    """Encodes actions as latent numbers, two for each number of an action, and decodes them.
+    """Variational autoencoder of actions given observations; latents have twice the action's dimension.
 
-    Kingma and Welling, "Auto-Encoding Variational Bayes" (arXiv 1312.6114), given the observation.
+    Kingma and Welling, "Auto-Encoding Variational Bayes" (arXiv 1312.6114).
 
     Args:
-        actor: that gets the two networks.
+        actor: makes and keeps the two networks.
         codec: of bounded actions, scaled to [-1, 1].
     """
 
@@ -30,22 +30,22 @@ class ActionAutoencoder:
         self.decoder: Network = actor.make("decoder", head, beside=self.latent_size, acts=True)
 
     def loss(self, rows: Rows, kl_weight: float, generator: torch.Generator) -> Tensor:
-        """(): squared error of the decoded actions, and the weighted divergence of latent numbers from normals."""
+        """Return the reconstruction error plus weighted KL divergence () of the latents from the prior."""
         latent: DiagonalGaussian = self.encoder(rows.now, rows.action)
         decoded = torch.tanh(self.decoder(rows.now, latent.rsample(generator)))
         reconstruction = rows.mean((decoded - rows.action).square().mean(1, keepdim=True))
-        # The authors of BCQ take the mean over the latent numbers in their code.
+        # As in the code of BCQ's authors, the mean over latent dimensions.
         divergence = rows.mean(latent.kl(_standard_normal(latent))) / self.latent_size
         return reconstruction + kl_weight * divergence
 
     def unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
-        """(N, A): numbers whose tanh are actions like those of the data, of clipped standard normals.
+        """Return sampled actions (N, A) before their tanh, decoded from clipped standard normal latents.
 
         Args:
             view: of N rows.
             rows: N.
-            latent_clip: bound of the latent numbers.
-            generator: of them.
+            latent_clip: bound of the latents.
+            generator: of the latents.
         """
         latent = torch.empty((rows, self.latent_size), device=self._device).normal_(generator=generator)
         action: Tensor = self.decoder(view, latent.clamp(-latent_clip, latent_clip))

@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn from data the values of actions like those of the data."""
+"""Base class of Q-learning over actions proposed by a generative model of the data."""
 
 from abc import abstractmethod
 
@@ -26,20 +26,20 @@ from storages.component.hyper_parameters import (
 
 
 class ActionsLikeTheData(OffPolicyAlgorithm):
-    """Proposes several actions, and takes and bootstraps on the one that critics value most.
+    """Acts with, and bootstraps on, the best of several proposed actions by the critics.
 
     Actions are scaled to [-1, 1].
 
     Args:
         lr_vae: learning rate of the autoencoder.
-        lr_pi: learning rate of what proposes actions beside it.
+        lr_pi: learning rate of the policy or perturbation network.
         lr_q: learning rate of the critics.
-        polyak: how much of the targets stays at each update.
-        num_critics: critics, each with weights apart from the others'.
-        kl_weight: weight of the divergence of the autoencoder's latent numbers from standard normals; less of it lets
-            decoded actions differ more.
-        latent_clip: bound of the latent numbers that actions are decoded from.
-        minimum_weight: weight of the smallest critic in a target, the largest one has the rest.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics, with separate weights.
+        kl_weight: weight of the KL divergence of the autoencoder's latents from the prior; a smaller one makes decoded
+            actions more diverse.
+        latent_clip: bound of the latents that actions are decoded from.
+        minimum_weight: weight of the critics' minimum in a target; their maximum has the rest (lambda).
         num_target_actions: actions proposed in each next state.
         num_actions: actions proposed when acting.
     """
@@ -62,26 +62,26 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
 
     @abstractmethod
     def build_proposals(self) -> None:
-        """Make and register what proposes actions beside the autoencoder, and its target."""
+        """Make and register the network that proposes actions with the autoencoder, and its target."""
 
     @abstractmethod
     def proposed(self, view: View, rows: int, number: int, generator: torch.Generator, *, by_target: bool) -> Tensor:
-        """(N * number, A): actions in each row of a view, those of a row one after the other.
+        """Return proposed actions (N * number, A), those of a row consecutively.
 
         Args:
             view: of N rows.
             rows: N.
-            number: of actions in each.
+            number: of actions per row.
             generator: of random numbers.
-            by_target: propose what the target network does.
+            by_target: use the target network.
         """
 
     @abstractmethod
     def losses_of_proposals(self, rows: Rows) -> tuple[dict[Trained, Tensor], Metrics]:
-        """The losses of what proposes actions; gradients are left in it alone."""
+        """Return the losses of the proposing network, with gradients in it only."""
 
     def build(self) -> None:
-        """The autoencoder, what else proposes actions, and critics with their targets."""
+        """Make the autoencoder, the proposing network, critics and target networks."""
         self.vae = ActionAutoencoder(self.actor, self.codec)
         self.train_vae = self.train("vae", self.vae.encoder, self.vae.decoder, lr="lr_vae")
         self.build_proposals()
@@ -91,11 +91,11 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
         self.target_critics = self.target(self.critics)
 
     def default_explorer(self) -> Explorer:
-        """The best of the proposed actions."""
+        """Return the best proposed action, without noise."""
         return Greedy()
 
     def policy(self, view: View, exploration: Exploration) -> Tensor:
-        """Of several proposed actions, the one that the first critic values most."""
+        """Return the proposed action with the largest value by the first critic."""
         number = self.num_actions
         action = self.proposed(view, exploration.num_envs, number, exploration.generator, by_target=False)
         values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
@@ -103,7 +103,7 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
         return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
 
     def losses(self, rows: Rows) -> Losses:
-        """The autoencoder's and the critics' losses."""
+        """Return the losses of autoencoder and critics."""
         vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
         critic_loss, errors = judge_critics(self.critics(rows.now, rows.action), self._target(rows), rows)
         losses = {self.train_vae: vae_loss, self.train_critics: critic_loss}
@@ -111,12 +111,12 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
         return Losses(losses, metrics, errors)
 
     def later_losses(self, rows: Rows) -> Losses:
-        """Those of the proposals, which climb the critics."""
+        """Return the losses of the proposing network, with the critics updated before."""
         return Losses(*self.losses_of_proposals(rows))
 
     @torch.no_grad()
     def _target(self, rows: Rows) -> ScalarValue:
-        """The best of several proposed actions, the smallest critic counting more.
+        """Return the TD target: the best proposed action by a weighted minimum and maximum of the critics.
 
         Fujimoto et al., "Off-Policy Deep Reinforcement Learning without Exploration" (arXiv 1812.02900), equation 13.
         """

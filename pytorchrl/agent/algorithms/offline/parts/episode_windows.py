@@ -1,4 +1,4 @@
-"""Windows of a few steps of whole episodes, and the returns that follow each step."""
+"""Random windows of steps from whole episodes, with returns-to-go."""
 
 from typing import Any, NamedTuple
 
@@ -9,24 +9,24 @@ from storages.transition import ACT, MASK, OBS, REW, WEIGHTS, Batch
 
 
 class Windows(NamedTuple):
-    """N windows of K steps each, of one episode each; what fills a window up repeats its last step."""
+    """N windows of K steps within an episode; padding repeats the last step."""
 
     obs: Any
-    """(N * K, *obs), or a dict of such, the steps of a window one after the other."""
+    """(N * K, *obs), or a dict of such, the steps of a window consecutively."""
     action: Tensor
     """(N * K, *action), as stored."""
     returns: Tensor
-    """(N, K, 1): sums of rewards from a step on to the end of its episode."""
+    """(N, K, 1): undiscounted returns-to-go."""
     first: Tensor
-    """(N, 1) int64: where in its episode a window begins."""
+    """(N, 1) int64: timestep at which a window begins."""
     weight: Tensor
-    """(N, K, 1): what a step counts in a loss, 0 where a window is filled up; the sum is that of importance weights
-    over their number."""
+    """(N, K, 1): weight of each step in a loss, 0 for padding; sums to 1 without importance weights, which multiply
+    it."""
     episode_returns: Tensor
-    """(B, 1): of the batch's episodes."""
+    """(B, 1): returns of the batch's episodes."""
 
     def per_episode(self, values: Tensor) -> Tensor:
-        """(B, 1): the mean of values (N, K, 1) over the steps of an episode's windows."""
+        """Return the mean (B, 1) of values (N, K, 1) over the steps of an episode's windows."""
         episodes = len(self.episode_returns)
         real = (self.weight > 0).float()
         sums = [each.view(-1, episodes, *each.shape[1:]).sum((0, 2)) for each in (real * values, real)]
@@ -34,22 +34,22 @@ class Windows(NamedTuple):
 
 
 def draw_windows(batch: Batch, length: int, each: int, generator: torch.Generator) -> Windows:
-    """Windows that begin at any step of their episode, which all are as likely.
+    """Draw windows that begin at uniformly drawn steps of their episodes.
 
-    Windows of an episode count as much as it has steps, so that each step of the data is as likely a beginning,
-    although a storage draws short and long episodes alike.
+    Windows are weighted by the length of their episode, because storages draw episodes with equal probability: each
+    step of the data is then equally likely as a beginning.
 
     Args:
         batch: of whole episodes (T, B, ...), padded.
         length: K, steps of a window.
-        each: windows of each episode; N is so many times B.
-        generator: of the beginnings.
+        each: windows per episode, so that N is ``each * B``.
+        generator: of random numbers.
     """
     mask = batch[MASK]
     lengths = mask.sum(0).long()[:, 0].repeat(each)
     returns = (batch[REW] * mask).flip(0).cumsum(0).flip(0)
     drawn = torch.empty(len(lengths), device=mask.device).uniform_(generator=generator)
-    # Rounding may make the product the length itself.
+    # Rounding can make the product equal to the length.
     first = (drawn * lengths).long().minimum(lengths - 1)
     steps = first[:, None] + torch.arange(length, device=mask.device)
     is_real = steps < lengths[:, None]

@@ -1,9 +1,9 @@
-"""The soft maximum of a critic's values over many drawn actions, as a loss whose gradient is computed beside it.
+"""Log-sum-exp of a critic's values over sampled actions, with a blockwise gradient for MLPs on the CPU.
 
-Thousands of rows of hidden units do not fit a processor's cache, and most of what autograd adds to the products of
-matrices is spent on moving them. States are therefore taken in blocks that fit, each forward and at once backward: an
-update of CQL takes two thirds of the time. Where a critic is more than fully connected layers with ReLUs or tangents,
-or computes on another device, autograd does it.
+Hidden units of thousands of rows do not fit into the processor's cache, and beyond the matrix products autograd spends
+most of its time on moving them. States are therefore processed in blocks that fit, each forward and immediately
+backward: an update of CQL takes two thirds of the time. Critics other than MLPs with ReLU or tanh, or on other devices,
+use autograd.
 """
 
 from itertools import repeat
@@ -32,15 +32,15 @@ def weighted_soft_maximum(
     weight: Tensor,
     at_least: Tensor | None = None,
 ) -> Tensor:
-    """(): the weighted sum over rows of ``log(sum(exp(Q(s, a) - log p(a))))``, a sum over drawn actions.
+    """Return the weighted sum () over rows of ``log(sum(exp(Q(s, a) - log p(a))))``, over sampled actions.
 
     Args:
-        critic: of observations and actions; gets the gradient.
+        critic: of observations and actions; receives the gradient.
         view: of N rows.
         action: (N, M, A).
-        log_density: (N, M), by which each action was drawn.
+        log_density: (N, M), of each action under its proposal distribution.
         weight: (N, 1), of the rows.
-        at_least: (N, M), which values count as where they are less; None for no such bound.
+        at_least: (N, M), lower bounds of values; None for no bounds.
     """
     number = action.shape[1]
     layers = plain_layers(critic)
@@ -69,7 +69,7 @@ class _Blockwise(torch.autograd.Function):
         first, bias, *above = parameters
         number = action.shape[1]
         of_features, of_action = first.split_with_sizes([features.shape[1], action.shape[2]], dim=1)
-        # What the actions of a state have in common.
+        # The state's contribution to the first layer is the same for all of its actions.
         base = torch.addmm(bias, features, of_features.T)
         by_base, by_action = torch.zeros_like(base), of_action.new_zeros(of_action.shape)
         gradients = [torch.zeros_like(parameter) for parameter in above]

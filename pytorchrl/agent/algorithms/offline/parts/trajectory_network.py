@@ -1,4 +1,4 @@
-"""What steps of an episode, told as returns, states and actions, say of the actions to take."""
+"""The decision transformer's network: from returns-to-go, states and actions to action distributions."""
 
 from typing import Any, NamedTuple
 
@@ -10,37 +10,37 @@ from pytorchrl.agent.actors.layers.transformer import CausalTransformer
 
 
 class Steps(NamedTuple):
-    """K consecutive steps of each of N episodes; what fills a row up comes last, where no step sees it."""
+    """K consecutive steps of each of N episodes; padding comes last, where causal attention ignores it."""
 
     returns: Tensor
     """(N, K, 1): returns-to-go, scaled."""
     states: Tensor
-    """(N, K, size): what a network makes of observations."""
+    """(N, K, size): features of observations."""
     actions: Tensor
-    """(N, K, A): as inputs of networks."""
+    """(N, K, A): in the representation for network inputs."""
     first: Tensor
-    """(N, 1) int64: how many steps of the episode lie before the first."""
+    """(N, 1) int64: timestep of the first step in its episode, from 0."""
 
 
 class TrajectoryNetwork(nn.Module):
-    """A causal transformer over returns, states and actions in turn, and a distribution of each state's action.
+    """Causal transformer over alternating returns-to-go, states and actions, with a distribution of each action.
 
     Chen et al., "Decision Transformer" (arXiv 2106.01345), algorithm 1.
 
     Args:
         head: from features (N, size) to a distribution.
         action_size: A.
-        size: numbers of a token.
-        num_layers: of the transformer.
-        num_heads: of its attention.
-        max_timestep: steps of an episode that are told apart; later ones count as the last of them.
+        size: of a token.
+        num_layers: layers of the transformer.
+        num_heads: attention heads.
+        max_timestep: number of timestep embeddings; later steps share the last one.
         dropout: of the tokens and in the transformer.
     """
 
     largest_return: Tensor
-    """(1,): the largest return of an episode that was learnt from; 0 at first."""
+    """(1,): largest return of a training episode; 0 initially."""
     has_learnt: Tensor
-    """(1,): whether there was one."""
+    """(1,): 1 once there was a training episode."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TrajectoryNetwork(nn.Module):
         self.register_buffer("has_learnt", torch.zeros(1))
 
     def forward(self, steps: Steps) -> Tensor:
-        """(N, K, size): features of each state, of which the head makes its action's distribution."""
+        """Return features (N, K, size) of each state, the input of the head."""
         rows, length, size = steps.states.shape
         timesteps = steps.first + torch.arange(length, device=steps.first.device)
         time = self.embed_timestep(timesteps.clamp(max=self.embed_timestep.num_embeddings - 1))
@@ -72,12 +72,12 @@ class TrajectoryNetwork(nn.Module):
         return features.view(rows, length, 3, size)[:, :, 1]
 
     def policy(self, features: Tensor) -> Any:
-        """The distribution of actions of features (M, size)."""
+        """Return the distribution of actions for features (M, size)."""
         return self.head(features)
 
     @torch.no_grad()
     def learn_return(self, returns: Tensor) -> None:
-        """Take the returns of whole episodes into account, of any shape."""
+        """Update the largest return with returns of whole episodes, of any shape."""
         largest = returns.max()
         self.largest_return.copy_(torch.where(self.has_learnt > 0, self.largest_return.maximum(largest), largest))
         self.has_learnt.fill_(1.0)

@@ -1,4 +1,4 @@
-"""What algorithms have in common whose policy imitates the better ones of the data's actions."""
+"""Base classes of advantage-weighted regression."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
 
 class WeightedRegression(JudgedPolicy):
-    """Raises the log probabilities of the data's actions, weighted by how much better they are than others.
+    """Behaviour cloning weighted by advantages, with critics trained by temporal differences.
 
     Args:
-        distribution: of the policy's actions, within scaled bounds or clipped to them.
+        distribution: of the policy's actions, within the scaled bounds or clipped to them.
     """
 
     unchangeable = JudgedPolicy.unchangeable | {"distribution"}
@@ -36,7 +36,7 @@ class WeightedRegression(JudgedPolicy):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse distributions of actions that are not scaled."""
+        """Check that the distribution is over scaled actions."""
         super().check_hyper_parameters(hyper_parameters)
         head = hyper_parameters["distribution"]
         if not head.is_scaled:
@@ -47,7 +47,7 @@ class WeightedRegression(JudgedPolicy):
 
     @abstractmethod
     def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
-        """(N, 1): by how much the data's actions are better; gradients in what learns with the policy, if any.
+        """Return advantages (N, 1) of the data's actions; gradients only for networks trained with the policy.
 
         Args:
             rows: of a batch.
@@ -56,18 +56,18 @@ class WeightedRegression(JudgedPolicy):
 
     @abstractmethod
     def weights(self, advantage: Tensor, rows: Rows) -> Tensor:
-        """(N, 1): what the log probability of each of the data's actions counts, of advantages (N, 1)."""
+        """Return the weights (N, 1) of the data's log-probabilities, given advantages (N, 1)."""
 
     def policy_head(self) -> Head:
-        """The user's."""
+        """Return the head of ``distribution``."""
         return self.distribution
 
     def default_explorer(self) -> Explorer:
-        """Draw actions from the policy."""
+        """Return sampling from the policy."""
         return drawing_from(self.distribution)
 
     def policy_losses(self, rows: Rows) -> Losses:
-        """The negative weighted log probabilities, and the losses of what learns with the policy."""
+        """Return the negative weighted log-likelihood, and the losses of networks trained with the policy."""
         policy: Distribution = self.pi(rows.now)
         advantage = self.advantage(rows, policy)
         weight = self.weights(advantage.detach(), rows)
@@ -75,22 +75,22 @@ class WeightedRegression(JudgedPolicy):
         return Losses({self.train_pi: loss, **self.losses_beside(rows, advantage)})
 
     def losses_beside(self, rows: Rows, advantage: Tensor) -> dict[Trained, Tensor]:
-        """The losses of what learns with the policy from advantages (N, 1); none."""
+        """Return further losses of the policy's update, given advantages (N, 1): none."""
         return {}
 
 
 class SampledAdvantage(WeightedRegression):
-    """Compares the data's actions with such of the policy, by the critics.
+    """Weighted regression with advantages over sampled actions of the policy.
 
     Args:
-        num_samples: of the policy's actions in each state.
+        num_samples: actions of the policy sampled per state, for the baseline.
     """
 
     num_samples: Count = 1
 
     @torch.no_grad()
     def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
-        """The value of the data's actions less that of the policy's."""
+        """Return the values of the data's actions minus the baseline of the policy's actions."""
         number = self.num_samples
         action = self.codec.clip(policy.sample(self.generator, number)).transpose(0, 1).flatten(0, 1)
         view = rows.now if number == 1 else Repeated(rows.now, number)
@@ -98,9 +98,9 @@ class SampledAdvantage(WeightedRegression):
         return value - self.baseline(smallest(self.critics(view, action)).mean.view(-1, number))
 
     def baseline(self, values: Tensor) -> Tensor:
-        """(N, 1): what the values (N, M) of the policy's actions come to; their mean."""
+        """Return the mean (N, 1) of the values (N, M) of the policy's actions."""
         return values.mean(1, keepdim=True)
 
     def value_of_policy(self, policy: Distribution, view: View) -> ScalarValue:
-        """The smallest of the target critics' values of actions drawn from a policy."""
+        """Return the minimum of the target critics' values of sampled actions."""
         return smallest(self.target_critics(view, self.codec.clip(policy.sample(self.generator))))

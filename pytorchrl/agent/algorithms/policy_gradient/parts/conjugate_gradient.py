@@ -1,4 +1,4 @@
-"""The conjugate gradient method, which solves a linear system of which only products are known."""
+"""The conjugate gradient method, which solves linear systems by matrix-vector products."""
 
 from collections.abc import Callable
 
@@ -9,14 +9,14 @@ _TINY = 1e-30
 
 
 def conjugate_gradient(matrix_times: Callable[[Tensor], Tensor], target: Tensor, iterations: int) -> Tensor:
-    """(P,): an approximate solution of ``matrix @ solution = target``.
+    """Return an approximate solution (P,) of ``matrix @ solution = target``.
 
     Hestenes and Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems" (1952).
 
     Args:
         matrix_times: multiplies a symmetric positive definite matrix (P, P) with a vector (P,).
         target: (P,).
-        iterations: P find the exact solution, but for rounding; once it is found, the others change nothing.
+        iterations: at most P are needed, up to rounding errors; further ones change nothing.
     """
     solution = torch.zeros_like(target)
     residual, direction = target.clone(), target.clone()

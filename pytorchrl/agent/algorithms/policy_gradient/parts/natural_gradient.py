@@ -1,4 +1,4 @@
-"""What algorithms have in common that follow natural policy gradients within a trust region."""
+"""Base class of natural policy gradients within a trust region."""
 
 import copy
 from collections.abc import Callable
@@ -19,15 +19,15 @@ _SMALLEST_CURVATURE = 1e-12
 
 
 class NaturalGradient(PolicyGradient):
-    """A policy that takes the natural gradient's step within a trust region, of all rows of a batch at once.
+    """Natural policy gradient with a line search in a KL trust region, on full batches.
 
     Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), sections 5 and 6 and appendix C.
 
     Args:
-        max_kl: how far the policy may diverge in an update.
-        damping: added to the diagonal of the Fisher information.
-        cg_iterations: of the conjugate gradient.
-        backtracks: steps tried in the line search, each ``backtrack_ratio`` times the one before.
+        max_kl: the largest KL divergence of an update (delta).
+        damping: added to the diagonal of the Fisher information matrix.
+        cg_iterations: iterations of the conjugate gradient method.
+        backtracks: step sizes tried in the line search, each ``backtrack_ratio`` times the one before.
         backtrack_ratio: see ``backtracks``.
     """
 
@@ -38,7 +38,7 @@ class NaturalGradient(PolicyGradient):
     backtrack_ratio: UnitInterval = 0.8
 
     def build(self) -> None:
-        """The networks; the policy has no optimiser."""
+        """Make the networks; the policy has no optimiser."""
         self.make_networks()
         self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
 
@@ -53,14 +53,14 @@ class NaturalGradient(PolicyGradient):
         rows = self.read(batch)
         advantages = self.advantages(rows)
         policy: Distribution = self.pi(rows.now)
-        # Its tensors may be weights, as a standard deviation is, and the line search moves those.
+        # A copy, as its tensors may be parameters (such as a log_std), which the line search modifies in place.
         before = copy.deepcopy(policy.detach())
         surrogate = self._surrogate(policy, rows, advantages)
         gradient = self._gradient(surrogate)
         fisher_times = self._fisher_product(rows, policy)
         direction = conjugate_gradient(fisher_times, gradient, self.cg_iterations)
         curvature = (direction @ fisher_times(direction)).clamp(min=_SMALLEST_CURVATURE)
-        # The longest step of which the divergence, were it quadratic, is allowed (appendix C).
+        # The longest step within the trust region by the quadratic approximation of the divergence (appendix C).
         step = (2 * self.current(self.max_kl) / curvature).sqrt() * direction
         fraction, kl = self._line_search(batch, before, advantages, surrogate.detach(), step)
         return {
@@ -71,9 +71,9 @@ class NaturalGradient(PolicyGradient):
         }
 
     def _fisher_product(self, rows: Rows, policy: Distribution) -> Callable[[Tensor], Tensor]:
-        """Multiplies the Fisher information, damped, with vectors (P,): appendix C.1.
+        """Return the product of the damped Fisher information matrix with vectors (P,): appendix C.1.
 
-        It is the Hessian of the divergence from a policy, where a policy is that policy.
+        The matrix is the Hessian of the KL divergence from the current policy, at the current policy.
         """
         kl_gradients = self._gradients(rows.mean(policy.detach().kl(policy)), create_graph=True)
 
@@ -85,7 +85,7 @@ class NaturalGradient(PolicyGradient):
         return fisher_times
 
     def _surrogate(self, policy: Distribution, rows: Rows, advantages: Tensor) -> Tensor:
-        """Equation 14: the advantage that a policy promises."""
+        """Return the surrogate advantage of a policy, equation 14."""
         ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
         return rows.mean(ratio * advantages)
 
@@ -95,10 +95,10 @@ class NaturalGradient(PolicyGradient):
     ) -> tuple[Tensor, Tensor]:
         """Take the largest fraction of a step that improves the surrogate within the trust region; else none.
 
-        Elsewhere than on the CPU, all fractions are tried, so that no device is waited for.
+        On other devices than the CPU, all fractions are tried, which avoids synchronising with the device.
 
         Returns:
-            The fraction, and the divergence after it.
+            The fraction, and the KL divergence after the step.
         """
         weights = self._weights.vector
         old, best = weights.clone(), weights.clone()
@@ -119,7 +119,7 @@ class NaturalGradient(PolicyGradient):
         return fraction, divergence
 
     def _gradient(self, value: Tensor) -> Tensor:
-        """(P,): the gradient of a number, as the policy's weights lie in their vector."""
+        """Return the gradient (P,) of a scalar by the flat vector of the policy's weights."""
         vector, views = self._weights.empty_vector()
         torch._foreach_copy_(views, self._gradients(value))
         return vector

@@ -1,4 +1,4 @@
-"""How new observations are: what a network cannot predict yet of the answers of a random one."""
+"""Novelty of observations: errors in predicting the features of a fixed random network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,17 +12,17 @@ from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS2
 
-_LARGEST = 5.0  # of normalised numbers, as in the paper
+_LARGEST = 5.0  # bound of normalised observations, as in the paper
 
 
 class Novelty:
-    """A random network, a predictor of it, and the statistics of what they see and of their differences.
+    """A fixed random network, its predictor, and the statistics that normalise observations and errors.
 
     Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894), sections 2.2 and 2.4.
 
     Args:
         actor: makes the networks, and saves them and the statistics.
-        size: numbers that the random network makes of an observation, and units of the predictor's layers.
+        size: output size of the random network, and units of the predictor's layers.
     """
 
     def __init__(self, actor: Actor, size: int) -> None:
@@ -32,23 +32,23 @@ class Novelty:
         self._scale = RunningNormalization((1,))
         actor.add("intrinsic_returns", self._scale)
         self._returns = torch.zeros((0, 1), device=actor.device)
-        """(E, 1): discounted sums of errors up to now; of no environment before the first rollout."""
+        """(E, 1): running discounted sums of errors; E is 0 before the first rollout."""
 
     def count(self, rows: Rows) -> None:
-        """Count what followed into the statistics of observations."""
+        """Add next observations to the statistics."""
         self.seen.add(rows[OBS2])
 
     def errors(self, rows: Rows) -> Tensor:
-        """(N, 1): the predictor's, of what followed."""
+        """Return the predictor's mean squared errors (N, 1) for next observations."""
         error: Tensor = self.predictor(rows.next) - self.random(rows.next)
         return error.square().mean(1, keepdim=True)
 
     @torch.no_grad()
     def scaled(self, errors: Tensor, gamma: float) -> Tensor:
-        """Errors (T, E, 1) of the newest steps over the standard deviation of their discounted sums so far.
+        """Return errors (T, E, 1) divided by the running standard deviation of their discounted sums.
 
         Args:
-            errors: (T, E, 1).
+            errors: (T, E, 1), of the newest steps.
             gamma: discount factor of one step.
         """
         if not len(self._returns):
@@ -60,7 +60,7 @@ class Novelty:
         return errors * self._scale.scale
 
     def state_dict(self) -> dict[str, Any]:
-        """What the actor does not save."""
+        """Return the state that is not part of the actor's."""
         return {"returns": self._returns}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What algorithms have in common that train policy and value function on one sum of losses."""
+"""Base class of algorithms that train policy and value function on a joint loss."""
 
 from torch import Tensor
 
@@ -13,13 +13,13 @@ from storages.transition import RET
 
 
 class PolicyAndValue(PolicyGradient):
-    """Policy and value function, which may share a body, trained by one optimiser.
+    """Policy and value function trained by one optimiser; they may share a body.
 
     Args:
         lr: learning rate.
         value_loss_coef: weight of the value function's loss.
-        entropy_coef: weight of the policy's entropy, which is raised.
-        max_grad_norm: gradients are scaled down to this norm; None leaves them.
+        entropy_coef: weight of the entropy bonus.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     lr: NonNegativeOrSchedule = 3e-4
@@ -28,33 +28,35 @@ class PolicyAndValue(PolicyGradient):
     max_grad_norm: Positive | None = 0.5
 
     def build(self) -> None:
-        """Policy and value function, trained together."""
+        """Make policy and value function, trained together."""
         self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
         self.value_regression = self.regression_of(self.value)
         self.likelihood = PolicyLikelihood(self.pi, self.trained, with_graph=self.actor.shared_body)
 
     def regression_of(self, value: Network) -> ValueRegression:
-        """What fits one of the networks that are trained together."""
+        """Return the regression of a value function that is trained together with the policy."""
         return ValueRegression(value, self.trained, with_graph=self.actor.shared_body)
 
     def fit_value(self, rows: Rows) -> ValueFit:
-        """Half the mean squared distance of values to returns."""
+        """Return half the mean squared error of values against returns."""
         return self.value_regression(rows[RET], rows, self.value_loss_coef)
 
     def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
-        """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""
+        """Return the losses with a policy gradient weighted by ``merit`` (N, 1), such as advantages."""
         taken = self.likelihood(rows)
         return self.summed(rows, taken, taken.log_prob * merit, merit)
 
     def summed(self, rows: Rows, taken: Likelihood, objective: Tensor, slope: Tensor, **metrics: Tensor) -> Losses:
-        """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9.
+        """Return the joint loss of policy, value function and entropy bonus.
+
+        Schulman et al., "Proximal Policy Optimization Algorithms" (arXiv 1707.06347), equation 9.
 
         Args:
             rows: of the batch.
-            taken: what the policy makes of the actions taken.
-            objective: (N, 1), which the policy is to raise, without a gradient.
-            slope: (N, 1), its derivative by the log probability of each action.
-            **metrics: what else is logged.
+            taken: log-probabilities of the actions taken, and entropies.
+            objective: (N, 1), to maximise, without a gradient.
+            slope: (N, 1), the objective's derivative by the log-probability of each action.
+            **metrics: further metrics to log.
         """
         fit, policy_loss, entropy = self.fit_value(rows), -rows.mean(objective), rows.mean(taken.entropy)
         by_entropy = -self.entropy_coef * rows.share if self.entropy_coef else None

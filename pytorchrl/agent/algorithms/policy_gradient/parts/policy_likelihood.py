@@ -1,4 +1,4 @@
-"""How likely a policy makes the actions taken, and the gradient of a loss that follows from that."""
+"""Log-probabilities and entropies of a policy, and gradients of losses of them, without autograd for MLPs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from pytorchrl.agent.algorithms.training import Trained
 
 
 class PolicyStep(NamedTuple):
-    """The gradient of a policy's loss."""
+    """Gradient of a policy's loss, as a surrogate loss for autograd or as precomputed gradients."""
 
     surrogate: Tensor | None
-    """(): a number with that gradient; None where it was computed."""
+    """(): a scalar with that gradient; None if ``gradients`` holds it."""
     gradients: Mapping[Tensor, Tensor]
     """As :attr:`Losses.gradients`."""
 
 
 class Likelihood(ABC):
-    """What a policy makes of the actions taken in a batch, without gradients.
+    """Log-probabilities of the actions taken in a batch, and entropies, without gradients.
 
     Args:
         log_prob: (N, 1), of the actions.
@@ -39,28 +39,27 @@ class Likelihood(ABC):
 
     @abstractmethod
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
-        """The gradient of a loss whose derivatives are known.
+        """Return the gradient of a loss with known derivatives.
 
         Args:
-            by_log_prob: (N, 1), by log probabilities.
-            by_entropy: (N, 1), by entropies; None where the loss does not depend on them.
+            by_log_prob: (N, 1), derivative by the log-probabilities.
+            by_entropy: (N, 1), derivative by the entropies; None if the loss does not depend on them.
 
         Raises:
-            RuntimeError: the policy has judged another batch since, or this gradient was computed already.
+            RuntimeError: the policy has evaluated another batch since, or this gradient was computed already.
         """
 
 
 class PolicyLikelihood:
-    """A policy whose loss follows from the log probabilities of the actions taken, and from its entropies.
+    """Evaluates a policy on actions taken, for losses of log-probabilities and entropies.
 
-    The loss says what its derivatives by these are. Where the policy is no more than fully connected layers on the CPU,
-    with ReLUs or tangents, under logits or the means of normals, its gradient follows from those without autograd. Else
-    it is autograd's.
+    The caller supplies the loss's derivatives by these. For an MLP on the CPU with ReLU or tanh, whose outputs are
+    logits or Gaussian means, the parameters' gradient is then computed without autograd; else by autograd.
 
     Args:
-        policy: of observations.
-        group: that trains it, and others perhaps.
-        with_graph: leave it to autograd in any case, as where a value function shares the policy's body.
+        policy: network of observations.
+        group: that trains it, possibly with other networks.
+        with_graph: always use autograd, as where a value function shares the policy's body.
     """
 
     def __init__(self, policy: Network, group: Trained, *, with_graph: bool) -> None:
@@ -68,7 +67,7 @@ class PolicyLikelihood:
         layers = None if with_graph else plain_layers_of_distribution(policy)
         self._network = None if layers is None else PlainNetwork(policy, layers, group)
         self._log_std: Tensor | None = None
-        """Which is learnt."""
+        """Learnt log standard deviation; None if there is none."""
         self._gradient_of_log_std: Tensor | None = None
         head = policy.head
         if self._network is not None and isinstance(head, GaussianLayer) and head.log_std.requires_grad:
@@ -76,10 +75,10 @@ class PolicyLikelihood:
             self._gradient_of_log_std = group.gradient_memory()[head.log_std]
         self._hooks = hooks_of(policy)
         self._judged = 0
-        """Which batch the units in memory are of."""
+        """Number of the batch whose hidden units are in memory."""
 
     def __call__(self, rows: Rows) -> Likelihood:
-        """Judge the actions taken in a batch."""
+        """Evaluate the actions taken in a batch."""
         if self._network is None or any(self._hooks):
             return _OfAutograd(self._policy(rows.now), rows.action)
         self._judged += 1
@@ -87,12 +86,12 @@ class PolicyLikelihood:
             return _OfPlain(self, self._judged, self._network.forward(rows), rows.action)
 
     def distribution(self, numbers: Tensor) -> Categorical | DiagonalGaussian:
-        """The distribution of the numbers (N, outputs) that the plain layers make."""
+        """Return the distribution for the outputs (N, outputs) of the MLP."""
         head = self._policy.head
         return head.distribution(numbers) if isinstance(head, GaussianLayer) else Categorical(numbers)
 
     def gradients(self, judged: int, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
-        """The gradients of a loss whose derivatives by the parameters of the ``judged``-th distribution are known."""
+        """Return the gradients of a loss, given derivatives by the parameters of the ``judged``-th distribution."""
         assert self._network is not None
         if judged != self._judged:
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""The regression of the values of discrete actions to targets."""
+"""Regression of Q-values of discrete actions to targets, without autograd for MLPs."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,27 +17,27 @@ from pytorchrl.agent.algorithms.training import Trained
 
 
 class ActionValueFit(NamedTuple):
-    """How well the actions taken are valued."""
+    """Result of a regression of Q-values to targets."""
 
     value: ScalarValue
-    """Of the actions taken, without gradients."""
+    """Q-values of the actions taken, without gradients."""
     loss: Tensor
-    """(): a mean over rows with importance weights, without a gradient."""
+    """(): mean over rows with importance weights, without a gradient."""
     errors: Tensor
-    """(N, 1)."""
+    """(N, 1): errors for priorities."""
     gradients: Mapping[Tensor, Tensor]
     """As :attr:`Losses.gradients`."""
 
 
 class ActionValueRegression:
-    """Values of discrete actions that are to become targets, where their gradient can be computed beside the loss.
+    """Regression of Q-values to targets whose gradient is computed together with the loss, without autograd.
 
-    That is so for networks that are no more than fully connected layers on the CPU, with ReLUs or tangents.
+    It is available for MLPs on the CPU with ReLU or tanh.
 
     Args:
-        q: of observations.
+        q: network of observations.
         group: that trains it.
-        with_graph: leave it to autograd in any case, for those who make another loss of it.
+        with_graph: always use autograd, for subclasses that change the loss.
     """
 
     def __init__(self, q: Network, group: Trained, *, with_graph: bool) -> None:
@@ -48,12 +48,12 @@ class ActionValueRegression:
 
     @property
     def is_plain(self) -> bool:
-        """Whether gradients are computed beside the loss, by calling this."""
+        """Whether the gradient can be computed without autograd, by calling this object."""
         return self._network is not None and not any(self._hooks)
 
     @torch.no_grad()
     def __call__(self, target: ScalarValue, rows: Rows) -> ActionValueFit:
-        """Compare the values of the actions taken with targets."""
+        """Return loss, errors and gradients of the actions' values against targets."""
         assert self._network is not None
         assert isinstance(self._head, ActionValuesLayer)
         numbers = self._network.forward(rows)

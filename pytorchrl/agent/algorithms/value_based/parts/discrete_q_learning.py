@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn expected values of discrete actions, and act by them."""
+"""Base class of Q-learning over discrete actions."""
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
@@ -9,11 +9,11 @@ from storages.component.schedule import LinearSchedule
 
 
 class DiscreteQLearning(QLearning):
-    """Takes the action of the largest value, or any.
+    """Q-learning over discrete actions with epsilon-greedy exploration.
 
     Args:
         epsilon: probability of a random action.
-        huber_threshold: error from which on the loss is linear (Huber's); None for squares everywhere.
+        huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
     """
 
     actions = "discrete"
@@ -23,9 +23,9 @@ class DiscreteQLearning(QLearning):
     huber_threshold: Positive | None = 1.0
 
     def head(self) -> Head:
-        """How action values are represented."""
+        """Return the head of the Q-network."""
         return Values(self.huber_threshold)
 
     def default_explorer(self) -> Explorer:
-        """A random action with probability epsilon."""
+        """Return epsilon-greedy exploration."""
         return EpsilonGreedy(self.epsilon)

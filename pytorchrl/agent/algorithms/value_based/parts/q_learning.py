@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn one network of action values."""
+"""Base class of algorithms that learn a Q-network."""
 
 from abc import abstractmethod
 from typing import Any
@@ -18,12 +18,12 @@ from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive,
 
 
 class QLearning(Algorithm):
-    """Moves the values of actions to targets, which a slow copy of the network is asked for.
+    """Regression of a Q-network to bootstrapped targets, usually of a target network.
 
     Args:
         lr: learning rate.
-        polyak: how much of the target network stays at each of its updates; 0 copies the online network.
-        max_grad_norm: gradients are scaled down to this norm; None leaves them.
+        polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     lr: NonNegativeOrSchedule = 1e-3
@@ -32,10 +32,10 @@ class QLearning(Algorithm):
 
     @abstractmethod
     def head(self) -> Head:
-        """How action values are represented."""
+        """Return the head of the Q-network."""
 
     def build(self) -> None:
-        """One network and its target."""
+        """Make the Q-network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
         self.trained = self.train("q", self.q, *self.networks_beside(), max_grad_norm="max_grad_norm")
         with_graph = self.redefines(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
@@ -43,26 +43,26 @@ class QLearning(Algorithm):
         self.q_target = self.target_network()
 
     def networks_beside(self) -> tuple[Network, ...]:
-        """Networks that are trained together with that of the values."""
+        """Return further networks to train in the same group as the Q-network."""
         return ()
 
     @abstractmethod
     def target_network(self) -> Network:
-        """What targets take values from."""
+        """Return the network that targets bootstrap on."""
 
     def policy(self, view: View, exploration: Exploration) -> ActionValueFunction:
-        """The values of all actions."""
+        """Return the values of all actions."""
         values: ActionValueFunction = self.q(view)
         return values
 
     def losses(self, rows: Rows) -> Losses:
-        """The distance of the actions' values to their targets."""
+        """Return the loss of the actions' values against their targets."""
         with torch.no_grad():
             target = self.target_value(rows)
         return self.losses_to(rows, target)
 
     def losses_to(self, rows: Rows, target: Value) -> Losses:
-        """The losses and errors of the actions' values for a target of each."""
+        """Return the loss and errors of the actions' values for given targets."""
         if not self.regression.is_plain:
             return self.losses_of(self.q(rows.now), rows, target)
         assert isinstance(target, ScalarValue)
@@ -71,7 +71,7 @@ class QLearning(Algorithm):
         return Losses({self.trained: fit.loss}, metrics, rows.per_row(fit.errors), gradients=fit.gradients)
 
     def losses_of(self, values: Any, rows: Rows, target: Value) -> Losses:
-        """As :meth:`losses_to`, of the values of all actions."""
+        """As :meth:`losses_to`, given the values of all actions."""
         value = values.of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
@@ -79,4 +79,4 @@ class QLearning(Algorithm):
 
     @abstractmethod
     def target_value(self, rows: Rows) -> Value:
-        """What the values of the actions taken are to become."""
+        """Return the targets for the values of the actions taken."""

@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn one network of action values from replayed transitions."""
+"""Base class of off-policy Q-learning with a replay buffer."""
 
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
@@ -9,7 +9,7 @@ from storages.component.hyper_parameters import Count
 
 
 class ReplayedQLearning(QLearning, OffPolicyAlgorithm):
-    """Moves the values of actions to reward plus discounted target values of what followed.
+    """Q-learning from replayed transitions, with TD targets of a target network.
 
     Args:
         target_update_interval: batches between updates of the target network.
@@ -19,15 +19,15 @@ class ReplayedQLearning(QLearning, OffPolicyAlgorithm):
     target_update_interval: Count = 1
 
     def target_network(self) -> Network:
-        """A copy that follows every so many batches."""
+        """Return a target network that is updated every ``target_update_interval`` batches."""
         target: Network = self.target(self.q, every="target_update_interval")
         return target
 
     def target_value(self, rows: Rows) -> Value:
-        """What the values of the actions taken are to become: reward plus the discounted value of what followed."""
+        """Return the TD targets: reward plus discounted value of the next state."""
         return self.next_value(rows).backup(rows.reward, rows.discount)
 
     def next_value(self, rows: Rows) -> Value:
-        """The target network's values of the actions that it finds best."""
+        """Return the target network's values of its greedy next actions."""
         values: ActionValueFunction = self.q_target(rows.next)
         return values.best()
