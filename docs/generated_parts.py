@@ -29,7 +29,7 @@ from docs import algorithm_curves, algorithm_parameters, part_sections, referenc
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.preset import Preset
-from pytorchrl.scheme.fitting import check_composition
+from pytorchrl.scheme.compatibility import check_composition
 from storages.component.declared import hyper_parameters_of
 
 DOCS = Path(__file__).parent

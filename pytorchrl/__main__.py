@@ -18,7 +18,7 @@ from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import Imports, Run
-from pytorchrl.experiments.runs.own_modules import import_modules
+from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 
 

@@ -20,12 +20,12 @@ from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.resuming import resumed_run
 from pytorchrl.experiments.run_settings import parts_of, positive, settings
-from pytorchrl.experiments.runs import checkpoint, places
-from pytorchrl.experiments.runs.composition import misfit_named
+from pytorchrl.experiments.runs import checkpoint, storage_paths
+from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from pytorchrl.experiments.runs.continuation import how_to_continue, modules_of, resume_command
-from pytorchrl.experiments.runs.own_modules import modules_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
+from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
@@ -84,8 +84,8 @@ class Learner:
         config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= parts_of(scheme, called)
         folder.path.mkdir(parents=True, exist_ok=True)
-        with RunLock(folder.path, places.directories_of(config).values()) as lock:
-            moved = folder.make_room(overwrite, map(Path, places.directories_of(config).values()))
+        with RunLock(folder.path, storage_paths.directories_of(config).values()) as lock:
+            moved = folder.make_room(overwrite, map(Path, storage_paths.directories_of(config).values()))
             if moved is not None:
                 print(f"{folder.path} held a run; it is in {moved} now.")
             writers = make_writers(log_to, folder.path, config)
@@ -127,16 +127,16 @@ class Learner:
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
-        directories = places.directories_of(config if scheme is None else scheme.config)
+        directories = storage_paths.directories_of(config if scheme is None else scheme.config)
         with (
-            modules_named(config),
+            missing_modules_named(config),
             RunLock(folder.path, directories.values()) as lock,
             resumed_run(folder, config, scheme, target_steps, log_to, callbacks) as run,
         ):
             learner = cls.__new__(cls)
             writers = make_writers(run.config["log_to"], folder.path, run.config, resumed_at=run.scheme.steps)
             learner._prepare(run.scheme, folder, run.config, writers, lock, run.callbacks, goes_on_at=run.scheme.steps)
-            with misfit_named(run.file):
+            with as_checkpoint_error(run.file):
                 learner._load_state_dict(run.learner_state)
             learner._saved_at = run.scheme.steps
             folder.write_config(run.config)
@@ -368,7 +368,7 @@ class Learner:
         self._lock.check()
         self._measurements.begin()
         state = {
-            "config": places.to_keep(self.scheme.config, self._folder.path),
+            "config": storage_paths.relativized(self.scheme.config, self._folder.path),
             "scheme": self.scheme.state_dict(),
             "learner": {
                 **self._at.state_dict(),

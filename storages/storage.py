@@ -196,7 +196,7 @@ class Storage(Component, ABC):
         if self._staging is not None:
             given = range(self.num_envs) if numbers is None else numbers.tolist()
             numbers = np.array(self._staging.end_episodes(given), np.int64)
-        ended = self._ring.break_off(numbers, truncate=True)
+        ended = self._ring.interrupt(numbers, truncate=True)
         if len(ended):
             for observer in self._observers:
                 observer.after_end(self._ring, ended)

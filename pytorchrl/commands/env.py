@@ -14,11 +14,11 @@ from pytorchrl.agent.algorithms.action_spaces import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
 from pytorchrl.agent.envs.description import (
     RandomPlay,
-    complaints_of,
+    env_warnings,
+    format_space,
     layers_of,
     play_at_random,
     time_limit_of,
-    told_space,
 )
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
@@ -27,7 +27,7 @@ from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
 from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports
-from pytorchrl.experiments.runs.own_modules import import_modules, maker_named
+from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
 from storages.component.factory import Factory
 
 
@@ -59,7 +59,7 @@ def env(
     arguments = _arguments(env_kwargs)
     if episodes < 1 or longest < 1:
         raise ValueError(f"env: episodes and longest must be numbers from 1, got {episodes} and {longest}")
-    made_by = maker_named(env_id)
+    made_by = factory_function(env_id)
     made_of = made_by or env_id
     if is_native(made_of, vectorization_mode, backend):
         settings: dict[str, Any] = {"vectorization_mode": vectorization_mode, "backend": backend}
@@ -77,7 +77,7 @@ def env(
         _show(env_id, _made(one))
         _show("Random actions", _played(play_at_random(make, episodes, longest, seed)))
         _show("Algorithms", _algorithms(one.action_space))
-        complaints = complaints_of(lambda: bare_env(made_of, dict(arguments)))
+        complaints = env_warnings(lambda: bare_env(made_of, dict(arguments)))
     finally:
         one.close()
     print("gymnasium's checker has no complaint." if not complaints else "gymnasium's checker says:")
@@ -93,8 +93,8 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
             "in the step after an end, which makes no transition" if envs.skips_steps else "in the step that ended it"
         )
         facts = {
-            "observations": told_space(envs.observation_space),
-            "actions": told_space(envs.action_space),
+            "observations": format_space(envs.observation_space),
+            "actions": format_space(envs.action_space),
             "environments": str(envs.num_envs),
             "next episode begins": begins,
             "stacked frames": str(envs.stacked_frames or "none"),
@@ -139,8 +139,8 @@ def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
     fps = metadata.get("render_fps")
     modes = ", ".join(map(str, metadata.get("render_modes") or [])) or "none"
     return {
-        "observations": told_space(env.observation_space),
-        "actions": told_space(env.action_space),
+        "observations": format_space(env.observation_space),
+        "actions": format_space(env.action_space),
         "time limit": "none known" if limit is None else f"{limit:,} steps",
         "wrappers": " of ".join(layers_of(env)),
         "render modes": f"{modes}{f', {fps} pictures a second' if fps else ''}",

@@ -13,7 +13,7 @@ from pytorchrl.experiments.inspection.overview import directory_of_episodes, ins
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import Ranking, StoredTransitions, TransitionDescription
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
-from pytorchrl.experiments.runs.own_modules import import_modules
+from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.pictures.storage_plot import plot_storage
 from pytorchrl.logging.pictures.transition_plot import plot_transition
 from pytorchrl.logging.tables.storage_report import storage_report

@@ -16,8 +16,8 @@ from pytorchrl.experiments import NormalizedScore, load_policy
 from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.composition import envs_of, load_agent
-from pytorchrl.experiments.runs.own_modules import import_modules
 from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from storages.component.factory import Factory

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from pytorchrl.logging.tables.storage_report import told_bytes
+from pytorchrl.logging.tables.storage_report import format_bytes
 from pytorchrl.report import Limits, write_report
 
 
@@ -26,4 +26,4 @@ def report(
         largest_checkpoint: in megabytes; the storage in a larger checkpoint is not read.
     """
     page = write_report(runs, output, title, Limits(videos, largest_checkpoint))
-    print(f"{page}: {told_bytes(page.stat().st_size)}")
+    print(f"{page}: {format_bytes(page.stat().st_size)}")

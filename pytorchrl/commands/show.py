@@ -15,7 +15,7 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import plain
 

@@ -12,7 +12,7 @@ from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
 from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.commands.train import DescribedRun, described_run
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 
 
 def sweep(arguments: Sequence[str]) -> None:

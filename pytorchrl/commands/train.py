@@ -22,16 +22,16 @@ from pytorchrl.commands.composition.composing import (
     read_yaml,
     storage_class,
 )
-from pytorchrl.commands.composition.learning_from import OF_DATA, Data, data_of, description_of, without_random_actions
+from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
 from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
-from pytorchrl.experiments.runs.own_modules import function_named, import_modules
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.starting_point import start_from
+from pytorchrl.experiments.runs.user_modules import function_named, import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.scheme import Scheme

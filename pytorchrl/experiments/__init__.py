@@ -24,7 +24,7 @@ from pytorchrl.experiments.inspection.transitions import TransitionDescription, 
 from pytorchrl.experiments.policies.learnt_reward import LearntReward, RewardFunction
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy, load_policy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
-from pytorchrl.experiments.recordings.memory_of_episodes import with_memory
+from pytorchrl.experiments.recordings.recurrent_states import with_memory
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError

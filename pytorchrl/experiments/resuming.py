@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.callbacks import Callbacks
-from pytorchrl.experiments.callbacks.described import callbacks_from_config
+from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
 from pytorchrl.experiments.run_settings import parts_of, refuse_other_composition, settings
-from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
-from pytorchrl.experiments.runs.composition import misfit_named, scheme_from_config
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
 
@@ -69,19 +69,19 @@ def resumed_run(
     keep_checkpoints = config.get("keep_checkpoints", 1)
     candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
     file, state, damaged = checkpoint.load_newest(candidates)
-    with misfit_named(file):
+    with as_checkpoint_error(file):
         refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
         if scheme is None:
-            places.refuse_storages_that_are_gone(config, state["scheme"], file)
-            places.refuse_storages_of_others(config, state["scheme"], folder.path)
+            storage_paths.refuse_storages_that_are_gone(config, state["scheme"], file)
+            storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
         else:
-            places.refuse_to_empty(scheme.config, state["scheme"], folder.path)
+            storage_paths.refuse_to_empty(scheme.config, state["scheme"], folder.path)
     made = None
     if scheme is None:
-        with misfit_named(folder.config_file):
+        with as_checkpoint_error(folder.config_file):
             scheme = made = scheme_from_config(config)
     try:
-        with misfit_named(folder.config_file):
+        with as_checkpoint_error(folder.config_file):
             called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
         config_now = {**config, **scheme.config}
         config_now |= settings(
@@ -91,7 +91,7 @@ def resumed_run(
             keep_checkpoints,
         )
         config_now |= parts_of(scheme, called)
-        with misfit_named(file):
+        with as_checkpoint_error(file):
             cut_short = scheme.load_state_dict(state["scheme"])
             learner_state = state["learner"]
         yield ResumedRun(config_now, scheme, called, file, learner_state, damaged, cut_short)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_metrics
@@ -92,7 +92,7 @@ def _read(path: Path, name: str) -> RunRead:
         versions=_versions(folder.versions_file),
         diff=_text(folder.diff_file),
         error=_text(folder.error_file),
-        measured=Run(path, places.anywhere({"sources": {}, **config}), records),
+        measured=Run(path, storage_paths.without_paths({"sources": {}, **config}), records),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytorchrl.experiments.inspection.overview import Inspection, directory_of_episodes, inspect_storage
-from pytorchrl.logging.tables.storage_report import as_written, counted, told_bytes
+from pytorchrl.logging.tables.storage_report import as_written, counted, format_bytes
 from pytorchrl.report.charts import histogram
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from storages.core.ring.summary import ENDINGS, Field
@@ -36,7 +36,7 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
             return "The run has no checkpoint yet."
         if is_too_large(run, largest_checkpoint):
             return (
-                f"The checkpoint has {told_bytes(run.checkpoint.stat().st_size)}, more than the limit of "
+                f"The checkpoint has {format_bytes(run.checkpoint.stat().st_size)}, more than the limit of "
                 f"{largest_checkpoint:,.0f} MB; --largest-checkpoint changes it."
             )
         if (episodes := directory_of_episodes(run.folder)) is not None:
@@ -59,10 +59,10 @@ def _described(inspection: Inspection) -> StorageRead:
         ("Transitions", f"{inspection.transitions:,} of {capacity:,}"),
         ("Steps", f"{inspection.steps:,} of {counted(inspection.num_envs, 'environment')}"),
         ("Inserted so far", counted(inspection.inserted_steps, "step")),
-        ("Memory", f"{told_bytes(inspection.nbytes)} for transitions, free room included"),
+        ("Memory", f"{format_bytes(inspection.nbytes)} for transitions, free room included"),
     ]
     if inspection.priorities is not None:
-        facts.append(("Memory of priorities", told_bytes(inspection.priorities.nbytes)))
+        facts.append(("Memory of priorities", format_bytes(inspection.priorities.nbytes)))
     if inspection.episodes is not None:
         endings = ", ".join(f"{inspection.episodes.ended(ending):,} {ending}" for ending in ENDINGS)
         whole = int(np.count_nonzero(inspection.episodes.whole))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from pytorchrl.logging.tables.storage_report import told_bytes
+from pytorchrl.logging.tables.storage_report import format_bytes
 from pytorchrl.report.runs import RunRead
 
 _KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}
@@ -47,7 +47,7 @@ def videos_of(runs: Sequence[RunRead], megabytes: float) -> list[Video]:
         Video(
             run=run.name,
             path=f"videos/{file.name}",
-            size=told_bytes(file.stat().st_size),
+            size=format_bytes(file.stat().st_size),
             kind=_KINDS[file.suffix],
             address=addresses.get(file),
         )

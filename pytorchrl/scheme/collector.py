@@ -12,9 +12,9 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.scheme.kept_infos import kept_infos
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.shaped_returns import ShapedReturns
+from pytorchrl.scheme.stored_infos import stored_infos
 from storages import SampleError
 from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, SKIPPED, TRUNC2
@@ -167,7 +167,7 @@ class Collector:
             OBS2: step.next_observation,
             DONE2: step.terminated,
             TRUNC2: step.truncated,
-            **kept_infos(step, self._info_keys),
+            **stored_infos(step, self._info_keys),
             **choice.fields,
         }
         transitions, done = self.envs.num_envs, ended

@@ -156,7 +156,7 @@ def from_dataset(
     return DatasetFactory(storage_factory, os.fspath(path), select, returns_to_go)
 
 
-class EnvsOfData:
+class DatasetEnvs:
     """The environments as given to a storage that a data set fills, which defines ``num_envs`` itself.
 
     Args:

@@ -15,9 +15,9 @@ from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
-from pytorchrl.scheme.dataset_factory import DatasetFactory, EnvsOfData, LoadedData
+from pytorchrl.scheme.compatibility import CompositionError, check_composition, check_roles, storages_read
+from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
-from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
 from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
@@ -408,7 +408,7 @@ class Scheme:
         """Return what a source's storage is given as environments; data sets define their own ``num_envs``."""
         if self._collects_into(name):
             return spaces
-        return EnvsOfData(spaces)
+        return DatasetEnvs(spaces)
 
     def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
         """Return the object whose state is in checkpoints; it omits contents that a data set can refill."""

@@ -104,4 +104,4 @@ class HERBuffer(EREBuffer):
         numbers = None
         if self._staging is not None:
             numbers = np.array(self._staging.end_episodes(range(self.num_envs)), np.int64)
-        self._ring.break_off(numbers)
+        self._ring.interrupt(numbers)

@@ -16,7 +16,7 @@ from storages.storage import EmptyStorageError
 _SECONDS_BETWEEN_ATTEMPTS = 0.05
 
 
-class Told(NamedTuple):
+class PendingUpdates(NamedTuple):
     """Priority updates and progress that a learner sends to shards with the next round of requests."""
 
     updates: Mapping[int, Sequence[Update]]
@@ -25,7 +25,7 @@ class Told(NamedTuple):
     """Progress of the run; None if it was sent before."""
 
 
-TakeTold: TypeAlias = Callable[[], Told]
+TakeUpdates: TypeAlias = Callable[[], PendingUpdates]
 """Returns the updates and the progress that were not sent yet."""
 
 
@@ -71,7 +71,7 @@ class Pipeline:
         """The latest pending call of each shard that returns no batches."""
 
     def batches(
-        self, generator: np.random.Generator, batch_size: int, count: int, take_told: TakeTold
+        self, generator: np.random.Generator, batch_size: int, count: int, take_updates: TakeUpdates
     ) -> Iterator[ShardBatch]:
         """Iterate over ``count`` batches; with ``rounds_ahead``, further ones are requested for later calls.
 
@@ -79,7 +79,7 @@ class Pipeline:
             generator: chooses shards.
             batch_size: rows of a batch.
             count: number of batches.
-            take_told: returns the updates to send with the next round of requests.
+            take_updates: returns the updates to send with the next round of requests.
 
         Raises:
             EmptyStorageError: all shards are empty.
@@ -87,7 +87,7 @@ class Pipeline:
         """
         for number in range(count):
             while not (self._queue and self._queue[0].batches is not None):
-                self._ask(generator, batch_size, count - number, take_told)
+                self._ask(generator, batch_size, count - number, take_updates)
                 if not self._queue:
                     self._wait_for_any()
                 elif self._queue[0].batches is None:
@@ -115,7 +115,7 @@ class Pipeline:
 
     # Inside
 
-    def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_told: TakeTold) -> None:
+    def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_updates: TakeUpdates) -> None:
         """Send a round of requests, unless enough batches are queued."""
         if len(self._queue) > self._rounds_ahead * self._batches_at_once:
             return
@@ -127,7 +127,7 @@ class Pipeline:
             return
         count = self._batches_at_once if self._rounds_ahead else min(most, self._batches_at_once)
         chosen = self._known.choose(generator, count).tolist()
-        counts, (updates, progress) = Counter(chosen), take_told()
+        counts, (updates, progress) = Counter(chosen), take_updates()
         requests: dict[int, _Request] = {}
         for shard, summary in enumerate(self._known.summaries):
             if summary is None:

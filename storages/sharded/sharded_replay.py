@@ -16,7 +16,7 @@ from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.sampling.update_errors import errors_of_sequences, tensor_of_errors
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
-from storages.sharded.pipeline import Pipeline, Told
+from storages.sharded.pipeline import PendingUpdates, Pipeline
 from storages.sharded.replay_shard import Summary, Update
 from storages.storage import EmptyStorageError, Storage
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
@@ -285,14 +285,14 @@ class ShardedReplay:
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
         known = self._known
-        for fields, shard, factor in self._pipeline.batches(self._generator, batch_size, count, self._take_told):
+        for fields, shard, factor in self._pipeline.batches(self._generator, batch_size, count, self._take_updates):
             if factor != 1:
                 fields[WEIGHTS] *= np.float32(factor)
             fields[INDICES] += known.first_index(shard)
             self._drawn += batch_size
             yield self._transfer.receive(self._transfer.send(fields))
 
-    def _take_told(self) -> Told:
+    def _take_updates(self) -> PendingUpdates:
         """Return the queued updates by shard, and clear the queue; those of shards that died are left out."""
         known, updates, self._updates = self._known, self._updates, []
         parts: defaultdict[tuple[int, str], list[tuple[NDArray[np.int64], NDArray[np.floating]]]] = defaultdict(list)
@@ -311,13 +311,13 @@ class ShardedReplay:
             for (shard, identity), of_shard in parts.items()
         }
         progress, self._progress = self._progress, None
-        return Told(told, progress)
+        return PendingUpdates(told, progress)
 
     def _settle(self) -> None:
         """Wait for all slices, drop prefetched batches, and send all queued updates."""
         self._writer.flush()
         self._pipeline.drop()
-        updates, progress = self._take_told()
+        updates, progress = self._take_updates()
         for shard in range(len(self.group)):
             try:
                 self.group.exchange(shard, updates.get(shard, ()), progress, 0, 1).result()

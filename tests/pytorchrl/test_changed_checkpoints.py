@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytorchrl as prl
-from pytorchrl.experiments.runs.composition import misfit_named
+from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from tests.support.compositions import dqn_scheme, ppo_scheme
 from tests.support.profiles import examples
 
@@ -74,6 +74,9 @@ def test_a_part_that_was_changed_is_noticed_in_a_line_or_does_no_harm(run: Path,
 
 
 def test_what_a_checkpoint_lacks_is_told_in_one_line() -> None:
-    with pytest.raises(prl.CheckpointError, match="it lacks tensor") as refused, misfit_named(Path("checkpoint.pt")):
+    with (
+        pytest.raises(prl.CheckpointError, match="it lacks tensor") as refused,
+        as_checkpoint_error(Path("checkpoint.pt")),
+    ):
         raise KeyError(torch.zeros(2, 2))
     assert "\n" not in str(refused.value)

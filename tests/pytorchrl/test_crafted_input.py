@@ -10,7 +10,7 @@ import pytest
 
 from pytorchrl import CheckpointError
 from pytorchrl.logging.metrics_file import MetricsError
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.persistent import PersistenceError, repair
 from tests.support.crafted import CASES, made
 from tests.support.crafted.case import OPENED, Base

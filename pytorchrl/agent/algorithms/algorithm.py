@@ -120,7 +120,7 @@ class Algorithm(FieldComponent, ABC):
             f"algorithm defines update, and no gradients can be computed apart from it"
         )
 
-    def later_losses(self, rows: Rows) -> Losses | None:
+    def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return losses computed after the optimiser steps on `losses`, with the updated weights; None for no such.
 
         They are of the same batch and of other parameter groups. An actor's loss belongs here: it is evaluated by
@@ -183,7 +183,7 @@ class Algorithm(FieldComponent, ABC):
         """
         return self.training.add_target(network, polyak, every, every_steps)
 
-    def redefines(self, *methods: Callable[..., Any]) -> bool:
+    def overrides(self, *methods: Callable[..., Any]) -> bool:
         """Return whether a subclass overrides any of these methods; if so, it may need the autograd graph of a loss."""
         return any(getattr(type(self), method.__name__) is not method for method in methods)
 
@@ -259,7 +259,7 @@ class Algorithm(FieldComponent, ABC):
             self._backward(losses)
             self._step(losses.of)
             # Read again: rows cache features, which the new weights have made stale.
-            later = self.later_losses(self.read(batch)) if self.redefines(Algorithm.later_losses) else None
+            later = self.losses_after_step(self.read(batch)) if self.overrides(Algorithm.losses_after_step) else None
             if later is not None:
                 self._backward(later)
                 self._step(later.of)
@@ -275,7 +275,7 @@ class Algorithm(FieldComponent, ABC):
             return {}, Result(losses.metrics, losses.errors, stop=True)
         self._backward(losses)
         groups, metrics = list(losses.of), losses.metrics
-        later = self.later_losses(rows)
+        later = self.losses_after_step(rows)
         if later is not None:
             self._backward(later)
             groups += later.of

@@ -38,10 +38,10 @@ class RandomPlay:
     there is none."""
 
 
-def told_space(space: gym.Space[Any]) -> str:
+def format_space(space: gym.Space[Any]) -> str:
     """Describe a space in a line: kind, shape, dtype and bounds; a Dict in a line for each part."""
     if isinstance(space, spaces.Dict):
-        return "\n".join(f"{name}: {told_space(part)}" for name, part in space.spaces.items())
+        return "\n".join(f"{name}: {format_space(part)}" for name, part in space.spaces.items())
     if not isinstance(space, spaces.Box):
         return str(space)
     ends = [_numbers(bound) for bound in (space.low, space.high)]
@@ -127,7 +127,7 @@ def play_at_random(
         copy.close()
 
 
-def complaints_of(make: Callable[[], gym.Env[Any, Any]]) -> list[str]:
+def env_warnings(make: Callable[[], gym.Env[Any, Any]]) -> list[str]:
     """Return the complaints of gymnasium's checker about an environment below its wrappers, a line each.
 
     Args:

@@ -3,7 +3,7 @@
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action
 from pytorchrl.agent.explorers.greedy import ApeXEpsilonGreedy, EpsilonGreedy, Greedy
 from pytorchrl.agent.explorers.noise import GaussianNoise, OrnsteinUhlenbeck
-from pytorchrl.agent.explorers.sampling import Boltzmann, Sample, SampleByMatrix, drawing_from
+from pytorchrl.agent.explorers.sampling import Boltzmann, Sample, SampleByMatrix, explorer_for
 from pytorchrl.agent.explorers.uniform_until import UniformUntil
 
 __all__ = [
@@ -19,5 +19,5 @@ __all__ = [
     "SampleByMatrix",
     "UniformUntil",
     "best_action",
-    "drawing_from",
+    "explorer_for",
 ]

@@ -78,9 +78,9 @@ _USED = "SampleByMatrix/used"
 """How many actions the matrix was used for."""
 
 
-def drawing_from(head: DistributionHead) -> Explorer:
+def explorer_for(head: DistributionHead) -> Explorer:
     """Return the explorer that samples from the distributions of a head."""
-    return Sample() if head.keeps_noise_for is None else SampleByMatrix(head.keeps_noise_for)
+    return Sample() if head.noise_interval is None else SampleByMatrix(head.noise_interval)
 
 
 @dataclass(frozen=True)

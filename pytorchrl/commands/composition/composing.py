@@ -15,9 +15,9 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composition.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.composition.values import value_of
-from pytorchrl.experiments.runs.own_modules import maker_named
+from pytorchrl.experiments.runs.user_modules import factory_function
 from pytorchrl.scheme import Scheme
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component, Factory
@@ -134,7 +134,7 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
         made["algorithm"] = _factory(named, _without_name(description["algorithm"]))
     if "env" not in made:
         env = description["env"]["name"]
-        made["env"] = _factory(VecEnv, {"env": maker_named(str(env)) or env} | _without_name(description["env"]))
+        made["env"] = _factory(VecEnv, {"env": factory_function(str(env)) or env} | _without_name(description["env"]))
     if "storage" not in made:
         storage = storage_class(description, made["algorithm"].cls)
         of_storage = _without_name(description["storage"])

@@ -9,7 +9,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.experiments.runs.composition import is_ours
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
 from storages.component.factory import Component
 

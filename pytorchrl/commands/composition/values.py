@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytorchrl.experiments.runs.composition import class_named
-from pytorchrl.experiments.runs.own_modules import maker_named
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.experiments.runs.user_modules import factory_function
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.setting import Setting
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -24,8 +24,8 @@ def value_of(text: Any) -> Any:
 
     A Python literal is evaluated. ``Name(...)`` makes a setting: a schedule, an optimiser, an explorer, a kind of
     window, or a class of an imported module that extends ``Setting``; its arguments are converted in the same way. A
-    bare name is an object of an imported module that makes environments, wrappers or networks, as :func:`maker_named`
-    finds it. Any other text stays a text. No other code is run.
+    bare name is an object of an imported module that makes environments, wrappers or networks, found by
+    :func:`factory_function`. Any other text stays a text. No other code is run.
 
     Raises:
         TextError: there is no such setting, its arguments do not fit, or the text is incomplete.
@@ -49,7 +49,7 @@ def _of(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Call):
         return _setting(node, text)
     if isinstance(node, ast.Name):
-        maker = maker_named(node.id)
+        maker = factory_function(node.id)
         return _WORDS.get(node.id, node.id) if maker is None else maker
     if isinstance(node, ast.List | ast.Tuple):
         return [_of(element, text) for element in node.elts]

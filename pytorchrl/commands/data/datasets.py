@@ -9,7 +9,7 @@ from rich.console import Console
 from pytorchrl.commands.data.shared import Format, Names, Output, Source, opened, write
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
-from pytorchrl.logging.pictures.dataset_sample import complaints_of, sample_of
+from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
 from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
 
@@ -51,7 +51,7 @@ def show(
     console.print(report)
     if output is not None:
         sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
-        for complaint in complaints_of(sample, dataset.about.action_space):
+        for complaint in data_warnings(sample, dataset.about.action_space):
             print(f"Look at this: {complaint}")
         print(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 

@@ -9,7 +9,7 @@ from pytorchrl.commands.data.making import Kind, make_dataset
 from pytorchrl.commands.data.shared import Count, Format, Output, say
 from pytorchrl.commands.shared import Imports
 from pytorchrl.experiments import collect_demonstrations
-from pytorchrl.experiments.runs.own_modules import import_modules
+from pytorchrl.experiments.runs.user_modules import import_modules
 
 
 def make(

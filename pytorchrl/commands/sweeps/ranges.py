@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.persistent.log.files import write_atomically
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Search:
         pruned = False
         reported = set(self._study.trials[trial.number].intermediate_values)
 
-        def is_hopeless() -> bool:
+        def should_prune() -> bool:
             nonlocal pruned
             for steps, mean in runs[0].evaluations():
                 if steps not in reported and not pruned:
@@ -160,7 +160,7 @@ class Search:
 
         status = 0
         for number, one in enumerate(runs):
-            status = train(one, of_train, *([is_hopeless] if number == 0 else []))
+            status = train(one, of_train, *([should_prune] if number == 0 else []))
             if status or pruned:
                 break
         tell = partial(self._study.tell, trial.number)

@@ -51,13 +51,13 @@ def folder_name(values: Mapping[str, str]) -> str:
     return re.sub(r"[^\w.,=()+-]+", "_", text)
 
 
-def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool] = lambda: False) -> int:
+def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool] = lambda: False) -> int:
     """Train a trial to its end in a process, or go on with it.
 
     Args:
         trial: what is trained.
         of_train: options of ``train`` that all trials have.
-        is_hopeless: called periodically; once it returns True, the process saves a checkpoint and ends.
+        should_prune: called periodically; once it returns True, the process saves a checkpoint and ends.
 
     Returns:
         The process's exit status.
@@ -73,7 +73,7 @@ def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool]
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(_SECONDS_BETWEEN_LOOKS)
-            if is_hopeless():
+            if should_prune():
                 process.terminate()
                 return process.wait()
 

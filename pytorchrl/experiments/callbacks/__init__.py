@@ -2,7 +2,7 @@
 
 from pytorchrl.experiments.callbacks.after_steps import AfterSteps
 from pytorchrl.experiments.callbacks.callback import Callback
-from pytorchrl.experiments.callbacks.called import Callbacks
+from pytorchrl.experiments.callbacks.callback_list import Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
 from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError

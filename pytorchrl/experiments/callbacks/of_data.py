@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
-from pytorchrl.scheme.dataset_factory import DatasetFactory, EnvsOfData
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory
 from pytorchrl.scheme.seeds import seed_of
 from storages import HERBuffer, PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Storage
 from storages.component.declared import hyper_parameters_of
@@ -98,7 +98,7 @@ class EvaluateOnData(Callback):
         (path, select), steps = self._place(scheme), self.data(scheme).steps
         plain = ReplayBuffer.create_factory(size=steps)
         factory = DatasetFactory(_in_memory(_storage_of(scheme), steps) if like_the_run else plain, path, select)
-        storage = factory(scheme.device, scheme.actor, scheme.algorithm, EnvsOfData(spaces_of(scheme)))
+        storage = factory(scheme.device, scheme.actor, scheme.algorithm, DatasetEnvs(spaces_of(scheme)))
         if scheme.algorithm.sources["main"].next_actions:
             storage.include_next_actions()
         return storage

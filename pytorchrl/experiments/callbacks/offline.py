@@ -14,7 +14,7 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.callbacks.of_data import EvaluateOnData, episodes_with_steps, spaces_of
 from pytorchrl.experiments.policies.fitted_q import FittedQ
 from pytorchrl.scheme.collector import to_device
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.datasets import Dataset
 from storages.episode import Episode, Observations

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pytorchrl.experiments.inspection.saved_storage import (
     WRONG,
     SavedStorage,
+    as_storage_error,
     checkpoint_of,
     refuse_data_set,
     ring_of,
-    unreadable_named,
 )
-from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs import checkpoint, storage_paths
 from storages import DatasetError
 from storages.core.ring.summary import Episodes as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of
@@ -79,7 +79,7 @@ def inspect_storage(path: Path) -> Inspection:
         CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
     """
     storage = SavedStorage.read(path)
-    with unreadable_named(storage.file):
+    with as_storage_error(storage.file):
         ring = storage.ring
         # `steps_of_run` counts updates in a run that collects nothing; the step counter of a rollout's ring has gaps.
         collects = storage.state["config"]["train_envs"] is not None
@@ -115,9 +115,9 @@ def directory_of_episodes(path: Path) -> Path | None:
     try:
         if "archive" not in state["scheme"]["storage"]:
             return None
-        config = places.as_found(state["config"] | {"sources": {}}, file.parent)
-        places.refuse_storages_of_others(config, state["scheme"], file.parent)
-        return Path(places.directories_of(config)["main"])
+        config = storage_paths.resolved(state["config"] | {"sources": {}}, file.parent)
+        storage_paths.refuse_storages_of_others(config, state["scheme"], file.parent)
+        return Path(storage_paths.directories_of(config)["main"])
     except (KeyError, TypeError):
         # Reading the storage reports what the checkpoint lacks.
         return None
@@ -141,7 +141,8 @@ class CheckpointDataset(RingDataset):
         state = checkpoint.load(file)
         super().__init__(file, About())
         try:
-            storage, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
+            storage = state["scheme"]["storage"]
+            config = storage_paths.resolved(state["config"], file.parent)["storage"]
             refuse_data_set(storage, config)
             if "position" in storage:
                 storage = read_state(config["hyper_parameters"]["directory"], storage["position"])

@@ -24,8 +24,8 @@ from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
 from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
-from pytorchrl.experiments.runs.own_modules import maker_named
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.experiments.runs.user_modules import factory_function
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW
 
@@ -202,7 +202,7 @@ def _envs_of(storage: SavedStorage) -> Factory[VecEnv]:
     way_out = "film the episode in the script that defines it: prl.film_transition(run, row, envs=...)"
     refuse_to_import(described, way_out)
     made = described["hyper_parameters"].get("env")
-    if isinstance(made, Mapping) and maker_named(str(made["callable"])) is None:
+    if isinstance(made, Mapping) and factory_function(str(made["callable"])) is None:
         raise CompositionError(
             f"the environments of the run are made by {made['callable']}; name the module that defines it by --import, "
             f"or {way_out}"

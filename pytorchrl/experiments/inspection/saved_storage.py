@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages import DatasetError, Storage
 from storages.component.schedule import LinearSchedule
 from storages.core.ring.ring import Ring
@@ -55,8 +55,8 @@ class SavedStorage:
         path = Path(path)
         file = checkpoint_of(path)
         state = checkpoint.load(file)
-        with unreadable_named(file):
-            saved, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
+        with as_storage_error(file):
+            saved, config = state["scheme"]["storage"], storage_paths.resolved(state["config"], file.parent)["storage"]
             refuse_data_set(saved, config)
             if "archive" in saved:
                 raise CheckpointError(
@@ -142,7 +142,7 @@ def checkpoint_of(path: Path) -> Path:
 
 
 @contextmanager
-def unreadable_named(file: Path) -> Iterator[None]:
+def as_storage_error(file: Path) -> Iterator[None]:
     """Turn exceptions of unexpected file contents into a :class:`CheckpointError` that names the file.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments.inspection.saved_storage import SavedStorage, unreadable_named
+from pytorchrl.experiments.inspection.saved_storage import SavedStorage, as_storage_error
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.prioritized import Priorities, importance_weights
@@ -276,7 +276,7 @@ class StoredTransitions:
         counted = self.storage.saved.get("draws")
         if counted is None:
             return None
-        with unreadable_named(self.storage.file):
+        with as_storage_error(self.storage.file):
             counts: NDArray[np.int64] = counted["counts"].numpy().reshape(self.ring.live_transitions)
             return counts
 

@@ -19,9 +19,9 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import made_of, misfit_named, refuse_classes_of_a_script
-from pytorchrl.experiments.runs.own_modules import modules_named
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_of, refuse_classes_of_a_script
 from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory
 
@@ -178,12 +178,12 @@ def load_policy(
         of_run = {name: value for name, value in folder.read_config().items() if name in _OF_SCRIPTS}
         file = folder.checkpoint_file
     state = checkpoint.load(file)
-    with misfit_named(file):
+    with as_checkpoint_error(file):
         config = state["config"]
         if "spaces" not in config:
             raise CheckpointError(f"{file} does not say which spaces its policy acts in; load it with load_agent")
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
-        with modules_named(of_run):
+        with missing_modules_named(of_run):
             if algo_factory is None or actor_factory is None:
                 refuse_classes_of_a_script(config | of_run, _WAY_OUT)
             algo_factory = algo_factory or made_of(config["algorithm"])

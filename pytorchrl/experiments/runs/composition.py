@@ -14,13 +14,13 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.own_modules import is_imported, maker_named, modules_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.user_modules import factory_function, is_imported, missing_modules_named
+from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
-from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.setting import Setting
@@ -87,16 +87,16 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
-    with modules_named(config):
+    with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
             refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")
-        with misfit_named(folder.config_file):
+        with as_checkpoint_error(folder.config_file):
             algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
             if envs_factory is None:
                 envs_factory = one_copy(envs_of(config, folder.path))
     envs = envs_factory()
     try:
-        with misfit_named(folder.checkpoint_file):
+        with as_checkpoint_error(folder.checkpoint_file):
             algorithm: Algorithm = algo_factory("cpu", actor_factory("cpu", envs), envs)
             algorithm.load_state_dict(state["scheme"]["algorithm"])
             algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
@@ -126,7 +126,8 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     Paths of storages and data sets are not compared; the data itself is compared when it is loaded.
     """
     here, there = (
-        dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in map(places.anywhere, (expected, found))
+        dict(_flat({key: config.get(key) for key in COMPOSITION}))
+        for config in map(storage_paths.without_paths, (expected, found))
     )
     missing = "nothing"
     return [
@@ -145,7 +146,7 @@ _MISFITS = (
 
 
 @contextmanager
-def misfit_named(path: Path) -> Iterator[None]:
+def as_checkpoint_error(path: Path) -> Iterator[None]:
     """Turn exceptions of unexpected file contents into a :class:`CheckpointError` that names the file.
 
     Raises:
@@ -208,7 +209,7 @@ def made_of(config: Any) -> Any:
     if not isinstance(config, Mapping):
         return config
     if set(config) == {"callable"}:
-        maker = maker_named(str(config["callable"]))
+        maker = factory_function(str(config["callable"]))
         if maker is None:
             raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
         return maker

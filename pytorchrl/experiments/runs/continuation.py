@@ -13,7 +13,7 @@ import gymnasium as gym
 from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.runs.composition import WRITE_FILES, is_ours
-from pytorchrl.experiments.runs.own_modules import is_maker, modules_to_import
+from pytorchrl.experiments.runs.user_modules import is_maker, modules_to_import
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
 from storages.component.setting import Configured, plain

@@ -1,10 +1,10 @@
 """The run folder, with all files of a run.
 
-``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.places` defines how a storage's directory is saved)
-and the learner's settings, ``versions.json`` the provenance, ``git_diff.patch`` the uncommitted changes of the code,
-``metrics.jsonl`` the metrics, ``checkpoint.pt`` the newest checkpoint, ``checkpoint-1.pt`` and so on the earlier ones,
-if more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` the learning
-curve, ``error.txt`` the traceback of the exception that ended the run.
+``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.storage_paths` defines how a storage's directory
+is saved) and the learner's settings, ``versions.json`` the provenance, ``git_diff.patch`` the uncommitted changes of
+the code, ``metrics.jsonl`` the metrics, ``checkpoint.pt`` the newest checkpoint, ``checkpoint-1.pt`` and so on the
+earlier ones, if more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png``
+the learning curve, ``error.txt`` the traceback of the exception that ended the run.
 """
 
 import json
@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
@@ -116,7 +116,7 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Save the configuration of the run."""
-        _write_json(self.config_file, places.to_keep(config, self.path))
+        _write_json(self.config_file, storage_paths.relativized(config, self.path))
 
     def read_config(self) -> dict[str, Any]:
         """Return the run's configuration.
@@ -134,7 +134,7 @@ class RunFolder:
             _check(config)
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.config_file} is damaged: {error}") from error
-        return places.as_found(config, self.path)
+        return storage_paths.resolved(config, self.path)
 
     def read_provenance(self) -> dict[str, Any]:
         """Return the provenance of the run; see :func:`provenance`.
@@ -183,8 +183,8 @@ def _check(config: Any) -> None:
         raise ValueError("its sources are no storages with names")
     for name, source in sources.items():
         _check_part(f"source {name!r}", source)
-    for directory in places.directories_of(config).values():
-        if not (isinstance(directory, str) or places.is_way_inside(directory)):
+    for directory in storage_paths.directories_of(config).values():
+        if not (isinstance(directory, str) or storage_paths.is_relative(directory)):
             raise ValueError(f"it says that a storage is in {directory}, which is no folder's name")
     for name, most in (("target_steps", sys.maxsize), ("log_every", sys.maxsize), ("keep_checkpoints", _MOST_KEPT)):
         number = config.get(name, 1 if name == "keep_checkpoints" else None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import misfit_named
+from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
 
@@ -45,7 +45,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
         )
     file = RunFolder(run).checkpoint_file if Path(run).is_dir() else Path(run)
     state = checkpoint.load(file)
-    with misfit_named(file):
+    with as_checkpoint_error(file):
         config = state["config"]
         saved = {"actor": state["weights"]} if "weights" in state else state["scheme"]["algorithm"]
         is_same = config["algorithm"]["name"] == type(scheme.algorithm).__name__

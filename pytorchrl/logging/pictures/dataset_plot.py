@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.logging.pictures.dataset_sample import DatasetSample, complaints_of
+from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
 from pytorchrl.logging.pictures.looks import look_of
 from storages.datasets import Dataset, references_of
 from storages.persistent.log.files import replacing
@@ -51,7 +51,7 @@ def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: st
         ValueError: the file has another suffix.
     """
     refuse_other_suffix(output)
-    complaints = complaints_of(sample, dataset.about.action_space)
+    complaints = data_warnings(sample, dataset.about.action_space)
     figure = _figure(dataset, sample, complaints if output.suffix == ".png" else [])
     picture = io.BytesIO()
     figure.savefig(picture, format="png")

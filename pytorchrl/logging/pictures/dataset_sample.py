@@ -66,7 +66,7 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
     )
 
 
-def complaints_of(sample: DatasetSample, action_space: Mapping[str, Any] | None) -> list[str]:
+def data_warnings(sample: DatasetSample, action_space: Mapping[str, Any] | None) -> list[str]:
     """Return warnings of data that may be hard to learn from, a sentence each."""
     found = []
     if sample.bad_numbers:
@@ -83,11 +83,11 @@ def complaints_of(sample: DatasetSample, action_space: Mapping[str, Any] | None)
     unfinished = float(np.mean(~sample.terminated & ~sample.truncated))
     if unfinished >= _UNFINISHED:
         found.append(f"{unfinished:.0%} of the episodes break off: they are neither terminated nor truncated.")
-    found += _complaints_of_actions(sample.actions, action_space)
+    found += _data_warnings_actions(sample.actions, action_space)
     return found
 
 
-def _complaints_of_actions(actions: Array, space: Mapping[str, Any] | None) -> Iterator[str]:
+def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None) -> Iterator[str]:
     flat = actions.reshape(len(actions), -1)
     if space is not None and space["type"] == "Discrete":
         missing = np.setdiff1d(np.arange(space["n"]), flat)

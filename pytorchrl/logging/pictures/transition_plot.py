@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytorchrl.logging.tables.transition_report import told_values
+from pytorchrl.logging.tables.transition_report import format_values
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plot_transition(
         if number < len(around):
             one = around[number]
             step = "" if one.step_in_episode is None else f"step {one.step_in_episode:,}\n"
-            caption = f"{step}action {told_values(one.action)}\nreward {one.reward:.4g}"
+            caption = f"{step}action {format_values(one.action)}\nreward {one.reward:.4g}"
             axes.set_xlabel(caption, fontsize="small", color="tab:red" if number == place else "black")
         elif around[-1].terminated or around[-1].truncated:
             axes.set_xlabel("terminated" if around[-1].terminated else "truncated", fontsize="small")

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, told_bytes
+from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, format_bytes
 from storages.core.ring.summary import ENDINGS, Episodes, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import layout_of
@@ -24,7 +24,7 @@ def datasets_table(paths: Iterable[Path], folder: Path) -> Table:
     for heading in ("episodes", "transitions", "size"):
         table.add_column(heading, justify="right")
     for path in paths:
-        size = told_bytes(bytes_at(path))
+        size = format_bytes(bytes_at(path))
         name = Text(str(path if path == folder else path.relative_to(folder)))
         try:
             dataset = open_dataset(path)
@@ -76,7 +76,7 @@ def _fields(episode: Episode) -> list[Field]:
     ]
 
 
-def scores_told(about: About, returns: Sequence[float]) -> str | None:
+def format_scores(about: About, returns: Sequence[float]) -> str | None:
     """Return the mean return of episodes as a normalised score; None where the data set has no reference returns."""
     references = references_of(about)
     if references is None or not returns:
@@ -94,9 +94,9 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Data set", about.dataset_id),
         ("Path", dataset.path),
         ("Format", format_of(dataset)),
-        ("Size", f"{told_bytes(bytes_at(dataset.path))} on disk"),
+        ("Size", f"{format_bytes(bytes_at(dataset.path))} on disk"),
         ("Holds", f"{counted(len(returns), 'episode')} of {counted(steps, 'transition')}"),
-        ("Normalised score", scores_told(about, returns)),
+        ("Normalised score", format_scores(about, returns)),
         ("Algorithm", about.algorithm_name),
         ("Author", ", ".join(about.author)),
         ("Merged of", ", ".join(about.combined_datasets)),

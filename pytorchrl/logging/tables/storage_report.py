@@ -48,11 +48,11 @@ def counted(number: int, thing: str) -> str:
 def _heading(inspection: "Inspection") -> Table:
     table = Table.grid(padding=(0, 2))
     config = {"name": inspection.name, "hyper_parameters": inspection.hyper_parameters}
-    memory = f"{told_bytes(inspection.nbytes)} for transitions"
+    memory = f"{format_bytes(inspection.nbytes)} for transitions"
     if inspection.index_nbytes:
-        memory += f", {told_bytes(inspection.index_nbytes)} for where episodes begin and end"
+        memory += f", {format_bytes(inspection.index_nbytes)} for where episodes begin and end"
     if inspection.priorities is not None:
-        memory += f", {told_bytes(inspection.priorities.nbytes)} for priorities"
+        memory += f", {format_bytes(inspection.priorities.nbytes)} for priorities"
     for name, value in (
         ("Storage", as_written(config)),
         ("Checkpoint", str(inspection.path)),
@@ -121,7 +121,7 @@ def as_written(config: Any) -> str:
     return f"{config['name']}({arguments})"
 
 
-def told_bytes(number: int) -> str:
+def format_bytes(number: int) -> str:
     """Format a number of bytes: ``1.5 MiB``."""
     size, units = float(number), iter(("bytes", "KiB", "MiB", "GiB"))
     unit = next(units)

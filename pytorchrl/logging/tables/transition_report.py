@@ -31,7 +31,7 @@ def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
         "weight": [_number(one.weight) for one in transitions],
         "reward": [f"{one.reward:.4g}" for one in transitions],
         "end": [_end(one) for one in transitions],
-        "action": [told_values(one.action) for one in transitions],
+        "action": [format_values(one.action) for one in transitions],
     }
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     for heading in shown:
@@ -54,7 +54,7 @@ def transition_report(told: "TransitionDescription", around: Sequence["Transitio
     return Group(table, _steps_table(told, around))
 
 
-def told_values(value: Any) -> str:
+def format_values(value: Any) -> str:
     """Format a small array by its numbers, ``0.12 -1.5``, and a large one by dtype and shape."""
     numbers = np.asarray(value)
     if numbers.size > _MOST_NUMBERS:
@@ -79,7 +79,7 @@ def _lines(told: "TransitionDescription") -> dict[str, str]:
         "Weight": _number(told.weight) or "none",
         "Reward": f"{told.reward:.6g}",
         "End": _end(told) or "no",
-        "Action": told_values(told.action),
+        "Action": format_values(told.action),
     }
     if told.mean_weight is not None:
         lines["Weight"] += f" now, {told.mean_weight:.4g} on average when it was drawn"
@@ -92,8 +92,8 @@ def _steps_table(told: "TransitionDescription", around: Sequence["TransitionDesc
     for heading in ("step", "row", *parts, "action", "reward", "end"):
         table.add_column(heading, justify="right" if heading in ("step", "row", "reward") else "left")
     for one in around:
-        values = [told_values(part) for part in _parts(one.observation).values()]
-        cells = [_step(one), str(one.row), *values, told_values(one.action), f"{one.reward:.4g}", _end(one)]
+        values = [format_values(part) for part in _parts(one.observation).values()]
+        cells = [_step(one), str(one.row), *values, format_values(one.action), f"{one.reward:.4g}", _end(one)]
         table.add_row(*cells, style="bold red" if one.row == told.row else "")
     return table
 

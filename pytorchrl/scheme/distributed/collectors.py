@@ -174,7 +174,7 @@ def make_workers(blueprint: Blueprint, resources: Mapping[str, float]) -> "Worke
     )
 
 
-class EnvsOfCollectors:
+class CollectorEnvs:
     """The collectors' environments as the learner's process sees them: attributes of a copy.
 
     Args:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.storage import Storage
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.explorers import Explorer
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
 from storages.component.setting import plain
 from storages.sharded import factory_of_shard

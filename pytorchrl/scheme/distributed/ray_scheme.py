@@ -14,12 +14,12 @@ from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.collector import Collecting
+from pytorchrl.scheme.compatibility import CompositionError, check_roles
 from pytorchrl.scheme.distributed.blueprint import Blueprint
-from pytorchrl.scheme.distributed.collectors import EnvsOfCollectors, RemoteCollectors, make_workers
+from pytorchrl.scheme.distributed.collectors import CollectorEnvs, RemoteCollectors, make_workers
 from pytorchrl.scheme.distributed.gradient_worker import GradientBlueprint
 from pytorchrl.scheme.distributed.gradients import RemoteGradients, make_gradient_workers
 from pytorchrl.scheme.distributed.plan import Communication, WorkPlan, checked_resources
-from pytorchrl.scheme.fitting import CompositionError, check_roles
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
@@ -155,7 +155,7 @@ class RayScheme(Scheme):
         """Make one copy for its spaces; workers make their own environments."""
         one = one_copy(factory)()
         of_worker = int(factory.hyper_parameters.get("num_envs", one.num_envs))
-        return cast("VecEnv", EnvsOfCollectors(one, of_worker * self._plan.num_side_by_side))
+        return cast("VecEnv", CollectorEnvs(one, of_worker * self._plan.num_side_by_side))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
         """Make a source's storage, or the shards of the main one."""

@@ -7,9 +7,9 @@ from typing import Any, cast
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.scheme.fitting import CompositionError
-from pytorchrl.scheme.overlap.distant_envs import DistantEnvs
+from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.overlap.overlapped_collector import OverlappedCollector
+from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
@@ -68,7 +68,7 @@ class Overlapped(Setting):
             Exception: any exception raised by making the environments.
         """
         # Actor, algorithm and storage read only attributes of the environments.
-        return cast("VecEnv", DistantEnvs(algo_factory, actor_factory, envs_factory, self.processes))
+        return cast("VecEnv", RemoteEnvs(algo_factory, actor_factory, envs_factory, self.processes))
 
     def make_collector(
         self, envs: VecEnv, algorithm: Algorithm, storage: Storage, rewards: RewardNormalization | None, run_seed: int

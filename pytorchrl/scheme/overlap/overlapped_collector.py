@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.scheme.collector import Episode, count_observations
-from pytorchrl.scheme.overlap.distant_envs import DistantEnvs
 from pytorchrl.scheme.overlap.process import CollectorError
+from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
 from pytorchrl.scheme.overlap.weight_versions import Progress, WeightVersions
@@ -41,7 +41,7 @@ class OverlappedCollector:
 
     def __init__(
         self,
-        envs: DistantEnvs,
+        envs: RemoteEnvs,
         algorithm: Algorithm,
         storage: Storage,
         rewards: RewardNormalization | None,

@@ -214,7 +214,7 @@ class Ring:
             self.columns.drop_computed()
         return stored
 
-    def break_off(self, envs: NDArray[np.int64] | None = None, truncate: bool = False) -> NDArray[np.int64]:
+    def interrupt(self, envs: NDArray[np.int64] | None = None, truncate: bool = False) -> NDArray[np.int64]:
         """Interrupt running episodes after the newest step, so that the next step does not continue them.
 
         Args:
@@ -308,7 +308,7 @@ class Ring:
         rows = np.arange(self.oldest, self.steps) % self.rows
         return self.columns.finals.numbers[rows] >= 0
 
-    def broken_after(self, row: int) -> NDArray[np.bool_]:
+    def interrupted_after(self, row: int) -> NDArray[np.bool_]:
         """Return (E,), as :meth:`broken`, for one row."""
         broken: NDArray[np.bool_] = self.columns.finals.numbers[row % self.rows] >= 0
         return broken
@@ -399,7 +399,7 @@ class Ring:
         """Return the rows from ``first`` on, which must not be before :attr:`needed`.
 
         The span holds views, which are valid until step ``first + rows - 1`` is inserted. It includes TRUNC2 and the
-        final observation, if any, of the row before, because :meth:`break_off` may change these late.
+        final observation, if any, of the row before, because :meth:`interrupt` may change these late.
         """
         from_row = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
         arrays = self.columns.snapshot(first, self.steps, from_row)

@@ -16,7 +16,7 @@ from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
 from storages.core.sampling.priority_trees import BYTES_OF_A_RANK, PrioritySettings
 from storages.core.sampling.update_errors import (
-    LateErrors,
+    PendingErrors,
     errors_of_sequences,
     errors_of_update,
     tensor_of_errors,
@@ -49,7 +49,7 @@ class PrioritizedSampler(Sampler):
         self._tracker = tracker if isinstance(sequences, Episodes) else None
         self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
         self._eta = 1.0 if sequences is None else sequences.eta
-        self.late = LateErrors(self._eta)
+        self.late = PendingErrors(self._eta)
         """Errors of updates on a device that the host does not wait for."""
         self._settings = PrioritySettings(alpha=0.0)
         self._default_error: InitialError = "largest"
@@ -208,7 +208,7 @@ class PrioritizedSampler(Sampler):
 
     def forget(self) -> None:
         """Drop all priorities, and errors in transfer."""
-        self.priorities, self.late = None, LateErrors(self._eta)
+        self.priorities, self.late = None, PendingErrors(self._eta)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a summary of the priorities; the errors of transitions are saved separately."""

@@ -77,7 +77,7 @@ Update: TypeAlias = Callable[[NDArray[np.int64], NDArray[Any]], None]
 """Sets errors (B,) of transitions (B,); raises a ValueError where one is not finite."""
 
 
-class LateErrors:
+class PendingErrors:
     """Queue of updates whose errors do not affect priorities yet, oldest first.
 
     Errors are used from the second draw after their update on: by then the device has begun the next update, and the

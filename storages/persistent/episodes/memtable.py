@@ -86,7 +86,9 @@ class Memtable:
         finished: list[EpisodeSpan] = []
         if put_aside != self._put_aside:
             newest = ring.steps - 1
-            finished = _shown_by(newest, ring.broken_after(newest - 1), ring.broken_after(newest), self.start_rows)
+            finished = _shown_by(
+                newest, ring.interrupted_after(newest - 1), ring.interrupted_after(newest), self.start_rows
+            )
         self._put_aside = put_aside
         if self.longest is None or ring.steps < self._too_long_at:
             return finished
@@ -103,9 +105,9 @@ class Memtable:
         self.wal.wait()
         running = np.flatnonzero(self.start_rows < ring.steps)
         which = np.zeros(len(self.start_rows), np.bool_)
-        which[ring.break_off(running if envs is None else np.intersect1d(running, envs), truncate=True)] = True
+        which[ring.interrupt(running if envs is None else np.intersect1d(running, envs), truncate=True)] = True
         # Not truncated in the other environments, where the newest transition is in a piece that was handed on before.
-        ring.break_off(envs)
+        ring.interrupt(envs)
         self._put_aside = ring.columns.finals.next_number
         return _finish(which, ring.steps, ring.steps, self.start_rows)
 

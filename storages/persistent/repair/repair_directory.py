@@ -13,8 +13,8 @@ from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.manifest import Manifest
 from storages.persistent.log.notes import ClosingNote, remove_note
-from storages.persistent.repair.repair_episodes import EpisodesLeft
-from storages.persistent.repair.repair_replay import RowsLeft
+from storages.persistent.repair.repair_episodes import IntactEpisodes
+from storages.persistent.repair.repair_replay import IntactRows
 from storages.persistent.replay.recovery import SUFFIX
 from storages.persistent.replay.ring_manifest import RingManifest
 
@@ -56,7 +56,7 @@ def repair(directory: str | Path) -> Repair:
             cannot be read or written.
     """
     folder = Path(directory).absolute()
-    if folder.name == WAL_FOLDER and EpisodesLeft.are_in(folder.parent):
+    if folder.name == WAL_FOLDER and IntactEpisodes.are_in(folder.parent):
         # The watermarks of the segments refer to its steps, so both are repaired together.
         folder = folder.parent
     if not folder.is_dir():
@@ -79,7 +79,7 @@ def repair(directory: str | Path) -> Repair:
         ) from error
 
 
-def _repaired(folder: Path, left: RowsLeft | EpisodesLeft) -> list[str]:
+def _repaired(folder: Path, left: IntactRows | IntactEpisodes) -> list[str]:
     lost = left.take()
     if left.newest is not None:
         left.log.position = {"commit": left.newest.record.commit, "checksum": left.newest.checksum}
@@ -106,14 +106,14 @@ def _note(folder: Path) -> tuple[ClosingNote | None, list[str]]:
         return None, [str(error).partition(";")[0]]
 
 
-def _opened(folder: Path) -> tuple[RowsLeft | EpisodesLeft, list[str]]:
-    if EpisodesLeft.are_in(folder):
+def _opened(folder: Path) -> tuple[IntactRows | IntactEpisodes, list[str]]:
+    if IntactEpisodes.are_in(folder):
         log = segments_log(folder, durable=True)
         of_episodes, damage = _manifest(folder, EpisodeManifest, log)
-        return EpisodesLeft(folder, of_episodes, log), damage
+        return IntactEpisodes(folder, of_episodes, log), damage
     log = CommitLog(folder, SUFFIX, durable=True)
     of_ring, damage = _manifest(folder, RingManifest, log)
-    return RowsLeft(folder, of_ring, log), damage
+    return IntactRows(folder, of_ring, log), damage
 
 
 def _manifest(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_AnyManifest, list[str]]:

@@ -22,7 +22,7 @@ _REPAIRED = "repaired"
 _DROPPED = "wal.dropped"
 
 
-class EpisodesLeft:
+class IntactEpisodes:
     """The intact commits and segments of a directory of episodes.
 
     Args:

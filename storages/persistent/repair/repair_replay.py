@@ -28,7 +28,7 @@ class _Extent:
     now: int
 
 
-class RowsLeft:
+class IntactRows:
     """The intact rows of a replay storage, in a ring without gaps.
 
     Steps after a gap are renumbered to follow those before it.
@@ -116,14 +116,14 @@ class RowsLeft:
         """Insert step by step the rows whose frame stacks do not reach into the gap."""
         first = self.ring.steps
         if apart.first is None or apart.broken_before(part):
-            self.ring.break_off()
+            self.ring.interrupt()
         for step, sample, broken in apart.samples(part):
             if apart.first is None:
                 apart.first = step
                 self._runs.append(_Extent(step, step, self.ring.steps))
             self.ring.insert(sample)
             if broken:
-                self.ring.break_off()
+                self.ring.interrupt()
         if apart.first is None:
             return
         self._runs[-1].end = part.steps
@@ -211,7 +211,7 @@ class _AfterGap:
         for step in range(part.first_whole(self._since), part.steps):
             sample = ring.gather(np.arange(step * ring.envs, (step + 1) * ring.envs))
             self._ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
-            yield step, sample, bool((ring.broken_after(step) & ~self._ended).any())
+            yield step, sample, bool((ring.interrupted_after(step) & ~self._ended).any())
 
     def broken_before(self, part: RowSpan) -> bool:
         """Return whether a part records that an episode was broken off after the row before it."""

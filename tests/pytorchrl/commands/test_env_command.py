@@ -10,8 +10,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.agent.envs.description import play_at_random, told_space
-from pytorchrl.experiments.runs import own_modules
+from pytorchrl.agent.envs.description import format_space, play_at_random
+from pytorchrl.experiments.runs import user_modules
 from tests.support.toys import Counter, Noise
 
 
@@ -35,7 +35,7 @@ class PaysArrays(Counter):
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "env", *arguments])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(own_modules, "_imported", {})
+    monkeypatch.setattr(user_modules, "_imported", {})
     main()
     return " ".join(capsys.readouterr().out.split())
 
@@ -115,7 +115,7 @@ def test_parts_of_nested_spaces_have_a_line_each() -> None:
         camera=gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
         arm=gym.spaces.Box(np.arange(7, dtype=np.float32) - 9, np.ones(7, np.float32)),
     )
-    assert told_space(space).splitlines() == [
+    assert format_space(space).splitlines() == [
         "camera: Box (8, 8, 3) of uint8, from 0 to 255",
         "arm: Box (7,) of float32, from -9 ... -3 to 1",
     ]

@@ -13,8 +13,8 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.experiments.runs import own_modules
-from pytorchrl.experiments.runs.own_modules import import_modules, is_maker, maker_named, modules_to_import
+from pytorchrl.experiments.runs import user_modules
+from pytorchrl.experiments.runs.user_modules import factory_function, import_modules, is_maker, modules_to_import
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
@@ -97,7 +97,7 @@ def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that
 
 @pytest.fixture
 def nothing_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_modules, "_imported", {})
+    monkeypatch.setattr(user_modules, "_imported", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
@@ -137,10 +137,10 @@ def test_of_an_imported_module_only_what_makes_environments_or_networks_is_calle
 
 @pytest.mark.usefixtures("nothing_imported")
 def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert maker_named("network") is None
+    assert factory_function("network") is None
     import_modules([__name__])
-    assert maker_named("network") is network
-    assert [name for name in ("Counter", "env_of", "makes_nothing", "json", "nn", "gym") if maker_named(name)] == [
+    assert factory_function("network") is network
+    assert [name for name in ("Counter", "env_of", "makes_nothing", "json", "nn", "gym") if factory_function(name)] == [
         "Counter",
         "env_of",
     ]
@@ -151,7 +151,7 @@ def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.Monk
     other.network.__annotations__ = {"return": nn.Module}
     import_modules(["other_module"])
     with pytest.raises(prl.CompositionError, match=f"more than one of the modules {__name__}, other_module have a net"):
-        maker_named("network")
+        factory_function("network")
 
 
 def test_what_no_module_has_under_its_name_cannot_be_named() -> None:

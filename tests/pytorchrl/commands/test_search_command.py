@@ -16,7 +16,7 @@ from pytorchrl.commands.sweeps import search
 from pytorchrl.commands.sweeps.ranges import Range, range_of
 from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.trials import Trial
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 
 optuna = pytest.importorskip("optuna")
 
@@ -79,12 +79,12 @@ Train = Callable[..., int]
 def pretends(returns: Callable[[Trial], Sequence[float]], stops_at: int | None = None) -> Train:
     """Training that reaches what is given, an evaluation after every 100 steps; or ends early as on a signal."""
 
-    def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool] = lambda: False) -> int:
+    def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool] = lambda: False) -> int:
         trial.run.mkdir(parents=True, exist_ok=True)
         for number, mean in enumerate(returns(trial), start=1):
             with (trial.run / "metrics.jsonl").open("a") as file:
                 file.write(json.dumps({"steps": 100 * number, "seconds": 1.0, "test/return": mean}) + "\n")
-            if is_hopeless() or number == stops_at:
+            if should_prune() or number == stops_at:
                 return 0
         return 0
 

@@ -8,7 +8,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.experiments.inspection.saved_storage import refuse_data_set
-from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from storages import DatasetError
 from tests.support.shards import PRIORITISED, maker, slice_of
@@ -28,19 +28,19 @@ def composed(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_shards_outside_the_run_folder_are_known_by_their_commits(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
-    places.refuse_storages_of_others(config, scheme, tmp_path / "run")
-    places.refuse_to_empty(config, scheme, tmp_path / "run")
+    storage_paths.refuse_storages_of_others(config, scheme, tmp_path / "run")
+    storage_paths.refuse_to_empty(config, scheme, tmp_path / "run")
     other = {**scheme, "storage": {**scheme["storage"], "shards": [{"position": {"commit": 9, "checksum": 1}}] * 2}}
     with pytest.raises(CheckpointError, match=r"shard-0, outside the run folder, and that does not have the commit"):
-        places.refuse_storages_of_others(config, other, tmp_path / "run")
+        storage_paths.refuse_storages_of_others(config, other, tmp_path / "run")
 
 
 def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
-    places.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
+    storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
     (tmp_path / "kept" / "shard-1").rename(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match="shard-1, which is not there"):
-        places.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
+        storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
 
 
 def test_a_storage_in_shards_is_not_inspected_as_one() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytorchrl.__main__ import main
-from pytorchrl.logging.pictures.dataset_sample import complaints_of, sample_of
+from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from storages import Episode
 from storages.datasets import About, open_dataset, write_dataset
 from storages.transition import ACT, OBS, REW
@@ -38,7 +38,7 @@ def episodes(count: int = 30, **changes: Any) -> list[Episode]:
 def said(made: list[Episode], tmp_path: Path, space: Any = BOX) -> list[str]:
     write_dataset(tmp_path / "some.npz", made)
     dataset = open_dataset(tmp_path / "some.npz")
-    return complaints_of(sample_of(dataset, dataset), space)
+    return data_warnings(sample_of(dataset, dataset), space)
 
 
 def put(where: Any, value: float) -> Any:

@@ -7,7 +7,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.scheme.fitting import check_composition, check_roles
+from pytorchrl.scheme.compatibility import check_composition, check_roles
 from storages.component.factory import Factory
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1")

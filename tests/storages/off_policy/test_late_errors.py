@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
 from storages.core.device.transfer import Transfer
-from storages.core.sampling.update_errors import LateErrors
+from storages.core.sampling.update_errors import PendingErrors
 from storages.transition import ERRORS, INDICES, MASK, REW
 from tests.support.comparison import assert_equal
 from tests.support.episodic import buffer
@@ -270,7 +270,7 @@ def test_a_buffer_of_episodes_on_disk_keeps_late_errors(size: int, sequences: An
 
 def test_late_updates_that_no_draw_has_passed_over_do_not_count() -> None:
     counted: list[Any] = []
-    late = LateErrors(1.0)
+    late = PendingErrors(1.0)
     transfer = Transfer(torch.device("cpu"))
     for number in range(3):
         fetched = transfer.fetch(torch.full((2, 1), number), torch.ones(2, 1))

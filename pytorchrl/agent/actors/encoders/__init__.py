@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, output_size_of
 from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
-from pytorchrl.agent.actors.encoders.of_users import some_observations
+from pytorchrl.agent.actors.encoders.custom_extractors import some_observations
 from pytorchrl.agent.actors.encoders.vectors import EmbeddingFeatures, VectorFeatures
 
 __all__ = [

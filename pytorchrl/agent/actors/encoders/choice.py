@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
+from pytorchrl.agent.actors.encoders.custom_extractors import UserExtractor, features_by, name_of
 from pytorchrl.agent.actors.encoders.images import image_layout, suitable_cnn
-from pytorchrl.agent.actors.encoders.of_users import UserExtractor, features_by, name_of
 from pytorchrl.agent.actors.encoders.vectors import (
     Choices,
     EmbeddingFeatures,

@@ -23,7 +23,7 @@ class DistributionHead(Setting, ABC):
     """
 
     @property
-    def keeps_noise_for(self) -> int | None:
+    def noise_interval(self) -> int | None:
         """Steps for which a noise matrix is kept, with state-dependent noise; None without."""
         return None
 
@@ -105,7 +105,7 @@ class _Stretched:
     head: DistributionHead
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        draws_by_matrix = self.head.keeps_noise_for is not None
+        draws_by_matrix = self.head.noise_interval is not None
         scaled = ScaledStateDependentNoise if draws_by_matrix else Scaled
         return _ToBox(self.head.build(features, actor), bounded_box_of(actor, self.head), scaled)
 

@@ -39,7 +39,7 @@ class GSDEPolicy(DistributionHead):
     learns_features: bool = False
 
     @property
-    def keeps_noise_for(self) -> int:
+    def noise_interval(self) -> int:
         """Steps between draws of the matrix."""
         return self.resample_every
 

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
-from pytorchrl.agent.algorithms.actor_critic.parts.fresh_and_replayed import FreshAndReplayed
+from pytorchrl.agent.algorithms.actor_critic.parts.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths
 from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
 from pytorchrl.agent.algorithms.actor_critic.parts.trust_region import within_trust_region
@@ -23,7 +23,7 @@ from storages.transition import ACTPROBS
 _TINY = torch.finfo(torch.float32).tiny
 
 
-class ACER(FreshAndReplayed):
+class ACER(OnAndOffPolicy):
     """Wang et al., "Sample Efficient Actor-Critic with Experience Replay" (arXiv 1611.01224), algorithm 2.
 
     The storage keeps the behaviour policy's probabilities of all actions. ``Sequences`` with ``across_episodes`` need

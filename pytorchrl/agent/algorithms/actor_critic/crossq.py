@@ -65,7 +65,7 @@ class CrossQ(SAC):
         """Return batch renormalisation."""
         return self.policy_layers()
 
-    def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
+    def evaluate_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
         """Evaluate present and next state-action pairs in one pass; targets have no gradient (figure 2)."""
         with torch.no_grad():
             next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)

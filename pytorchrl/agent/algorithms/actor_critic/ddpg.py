@@ -4,16 +4,16 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DeterministicPolicy
+from pytorchrl.agent.algorithms.actor_critic.parts.actor_critic import ActorCritic
 from pytorchrl.agent.algorithms.actor_critic.parts.deterministic_gradient import DeterministicGradient
-from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
-from pytorchrl.agent.algorithms.actor_critic.parts.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.actor_critic.parts.target_actor_critic import TargetActorCritic
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
 from storages.component.hyper_parameters import NonNegativeOrSchedule
 
 
-class DDPG(PolicyAndCritics):
+class DDPG(TargetActorCritic):
     """Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971).
 
     Gaussian noise explores as well as the paper's, which is ``explorer=prl.OrnsteinUhlenbeck(0.2)``.
@@ -27,8 +27,8 @@ class DDPG(PolicyAndCritics):
     def build(self) -> None:
         """Make the networks, and the policy gradient without autograd where possible."""
         super().build()
-        with_graph = self.redefines(
-            JudgedPolicy.later_losses, PolicyAndCritics.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
+        with_graph = self.overrides(
+            ActorCritic.losses_after_step, TargetActorCritic.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
         )
         self.policy_gradient = DeterministicGradient(self.pi, self.critics[0], self.train_pi, with_graph=with_graph)
 

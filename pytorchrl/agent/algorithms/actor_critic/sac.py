@@ -16,7 +16,7 @@ from pytorchrl.agent.algorithms.actor_critic.parts.regression import Regression
 from pytorchrl.agent.algorithms.actor_critic.parts.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Explorer, drawing_from
+from pytorchrl.agent.explorers import Explorer, explorer_for
 
 
 class SAC(SoftActorCritic):
@@ -45,8 +45,8 @@ class SAC(SoftActorCritic):
     def build(self) -> None:
         """Make the networks, and the regression of the critics."""
         super().build()
-        with_graph = self.redefines(
-            SAC.losses, SAC.judge_with_target, SAC.judge, SAC.critic_losses, SAC.values_of_taken
+        with_graph = self.overrides(
+            SAC.losses, SAC.evaluate_with_target, SAC.judge, SAC.critic_losses, SAC.values_of_taken
         )
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
 
@@ -56,7 +56,7 @@ class SAC(SoftActorCritic):
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
-        return drawing_from(self.distribution)
+        return explorer_for(self.distribution)
 
     def critic_head(self) -> Head:
         """Return the critics' head: the expected return."""

@@ -4,12 +4,12 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import SquashedGaussianPolicy
-from pytorchrl.agent.algorithms.actor_critic.parts.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.actor_critic.parts.target_actor_critic import TargetActorCritic
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, Sample
 
 
-class SVG0(PolicyAndCritics):
+class SVG0(TargetActorCritic):
     """Heess et al., "Learning Continuous Control Policies by Stochastic Value Gradients" (arXiv 1510.09142), SVG(0).
 
     The paper infers the noise of the actions taken. Here, as in later work, noise is sampled anew, so that replayed

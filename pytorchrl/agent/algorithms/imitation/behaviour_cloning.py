@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
+from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
 
@@ -37,7 +37,7 @@ class BehaviourCloning(OffPolicyAlgorithm):
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
-        return drawing_from(self.distribution)
+        return explorer_for(self.distribution)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions."""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.imitation.parts.episode_replay import EpisodeReplay
 from pytorchrl.agent.algorithms.imitation.parts.joined_rollouts import JoinedRollouts
-from pytorchrl.agent.algorithms.imitation.parts.repetition import Repetition
 from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import ReplayedEpisodes
 from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import WholeEpisodes
 from pytorchrl.agent.algorithms.needs import Needs
@@ -70,7 +70,7 @@ class PPOD(PPO):
         """Make PPO's networks; the replay of episodes begins with the first rollout."""
         super().build()
         self._of_agent = WholeEpisodes()
-        self._repetition: Repetition | None = None
+        self._repetition: EpisodeReplay | None = None
         self._state_to_come: Mapping[str, Any] | None = None
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
@@ -91,7 +91,7 @@ class PPOD(PPO):
         """Empty: values are needed while acting, to select episodes by their largest value."""
         return frozenset()
 
-    def _begun(self, sources: Mapping[str, Storage]) -> Repetition:
+    def _begun(self, sources: Mapping[str, Storage]) -> EpisodeReplay:
         shown = list(episodes_of(sources["demonstrations"], whole=True))
         if not shown:
             raise ValueError(
@@ -103,7 +103,7 @@ class PPOD(PPO):
         assert size is not None
         # Columns that give replayed episodes their share of the transitions of an update; at least one.
         columns = max(1, round(share / (1 - share) * len(sources["main"]) / size))
-        return Repetition(columns, self.actor, episodes, self.generator, self._state_to_come)
+        return EpisodeReplay(columns, self.actor, episodes, self.generator, self._state_to_come)
 
     def _judge(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
         values = self.values_while_acting(view)

@@ -6,14 +6,14 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import DeterministicPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.offline.parts.actions_like_the_data import ActionsLikeTheData
+from pytorchrl.agent.algorithms.offline.parts.batch_constrained import BatchConstrained
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
 from storages.component.hyper_parameters import Positive
 
 
-class BCQ(ActionsLikeTheData):
+class BCQ(BatchConstrained):
     """Fujimoto et al., "Off-Policy Deep Reinforcement Learning without Exploration" (arXiv 1812.02900), algorithm 1.
 
     A conditional variational autoencoder proposes actions of the data's distribution, a perturbation network adjusts
@@ -23,7 +23,7 @@ class BCQ(ActionsLikeTheData):
         phi: the largest perturbation of an action.
     """
 
-    unchangeable = ActionsLikeTheData.unchangeable | {"phi"}
+    unchangeable = BatchConstrained.unchangeable | {"phi"}
 
     phi: Positive = 0.05
 

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import elementwise_minimum
-from pytorchrl.agent.algorithms.offline.parts.actions_like_the_data import ActionsLikeTheData
+from pytorchrl.agent.algorithms.offline.parts.batch_constrained import BatchConstrained
 from pytorchrl.agent.algorithms.offline.parts.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -20,7 +20,7 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeO
 _SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER = -5.0, 10.0
 
 
-class BEAR(ActionsLikeTheData):
+class BEAR(BatchConstrained):
     """Kumar et al., "Stabilizing Off-Policy Q-Learning via Bootstrapping Error Reduction" (arXiv 1906.00949).
 
     A squashed Gaussian policy maximises the minimum of the critics, subject to a bound on its maximum mean discrepancy
@@ -38,7 +38,7 @@ class BEAR(ActionsLikeTheData):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
-    unchangeable = ActionsLikeTheData.unchangeable | {"initial_multiplier"}
+    unchangeable = BatchConstrained.unchangeable | {"initial_multiplier"}
 
     lr_vae: NonNegativeOrSchedule = 3e-4
     lr_pi: NonNegativeOrSchedule = 1e-4

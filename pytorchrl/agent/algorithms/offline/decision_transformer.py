@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_window
 from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps, TrajectoryNetwork
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, drawing_from
+from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, explorer_for
 from pytorchrl.agent.optimizers import AdamW, Optimizer
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive
 from storages.transition import MASK
@@ -95,7 +95,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
 
     def default_explorer(self) -> Explorer:
         """Return the greedy action, or sampling if a distribution is given."""
-        return Greedy() if self.distribution is None else drawing_from(self.distribution)
+        return Greedy() if self.distribution is None else explorer_for(self.distribution)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions given the exploration's history."""

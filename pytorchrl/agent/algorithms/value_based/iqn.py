@@ -87,4 +87,4 @@ class IQN(DQN):
     def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
         """Return the values of all actions, at fixed fractions if deterministic."""
         values: ImplicitQuantileValues = self.q(view)
-        return values.at_midpoints() if exploration.deterministic else values.drawing_from(exploration.generator)
+        return values.at_midpoints() if exploration.deterministic else values.explorer_for(exploration.generator)

@@ -14,7 +14,7 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import Replayable
-from pytorchrl.agent.envs.copies.stepping import step_elsewhere, step_here
+from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
 from pytorchrl.agent.envs.frames import frames_stacked_by
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
@@ -96,7 +96,7 @@ class Copies(Vector):
         """Step every environment."""
         actions = self._env_actions(actions)
         envs = self._envs
-        step = step_here(envs, actions) if isinstance(envs, SyncVectorEnv) else step_elsewhere(envs, actions)
+        step = step_sync(envs, actions) if isinstance(envs, SyncVectorEnv) else step_async(envs, actions)
         observation, last = step.observation, step.last_observations
         next_observation = with_last_of_each(observation, last) if last else observation
         self.finished_episodes = step.finished

@@ -74,7 +74,7 @@ class Infos(Mapping[str, Any]):
         return self._made
 
 
-def step_here(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
+def step_sync(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     """Step copies of this process one after the other; each is reset in the step in which its episode ends.
 
     Args:
@@ -107,7 +107,7 @@ def step_here(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     return CopiesStep(batch, last_observations, reward, terminated, truncated, finished, seeded, infos)
 
 
-def step_elsewhere(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
+def step_async(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     """Step copies that are in processes of their own.
 
     Args:

@@ -14,7 +14,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging.curves import EVALUATION, read_run
 from pytorchrl.scheme import Scheme
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory, make_factory
 
 _EVALUATIONS = 40

@@ -126,7 +126,7 @@ def test_a_copy_learns_as_the_original_and_apart_from_it(name: str) -> None:
 def learns_in_turn(name: str) -> bool:
     """Whether a policy learns from the new weights of critics."""
     algorithm = made(*OFF_POLICY[name][:2], **OFF_POLICY[name][2])
-    return bool(algorithm.redefines(prl.Algorithm.later_losses))
+    return bool(algorithm.overrides(prl.Algorithm.losses_after_step))
 
 
 AT_ONCE = [name for name in OFF_POLICY if not learns_in_turn(name)]
@@ -142,7 +142,7 @@ def test_policies_learn_from_critics_as_they_are_after_their_step(name: str) -> 
     for seed in range(3):
         batch = batch_for(whole, seed)
         whole.update(batch)
-        for losses_of in (in_parts.losses, in_parts.later_losses):
+        for losses_of in (in_parts.losses, in_parts.losses_after_step):
             losses: Any = losses_of(in_parts.read(batch))
             for group in losses.of:
                 group.stepper.zero_grad()

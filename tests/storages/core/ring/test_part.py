@@ -47,7 +47,7 @@ def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, len
         for _ in range(length):
             whole.insert(stream.step())
         if number % 4 == 3:
-            whole.break_off(None if number % 8 == 3 else np.arange(1), truncate=number % 8 == 3)
+            whole.interrupt(None if number % 8 == 3 else np.arange(1), truncate=number % 8 == 3)
         part = copied(whole.snapshot(max(taken, whole.needed)))
         if not parts.layout:
             parts.prepare(whole.layout, whole.envs)

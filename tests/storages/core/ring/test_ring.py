@@ -153,7 +153,7 @@ class Machine:
         self.storage.reset()
         assert len(self.storage) == 0
         if self.generator.random() < 0.5:
-            self.break_off()
+            self.interrupt()
         # Numbers are skipped so that none is ever given twice.
         self.model.reset(self.storage.state_dict()["ring"]["steps"])
 
@@ -163,7 +163,7 @@ class Machine:
         self.model.end_episode(envs)
         self.stream.end_episode(envs)
 
-    def break_off(self) -> None:
+    def interrupt(self) -> None:
         """The environments are gone; others begin, as after a resume."""
         self.stream = self.new_stream()
 

@@ -93,7 +93,7 @@ class ImplicitQuantileValues(ActionValues):
         """Return quantiles at fractions (N,)."""
         return QuantileValues(self.function.quantiles(self.features, fractions), fractions, self.function.kappa)
 
-    def drawing_from(self, generator: torch.Generator) -> "ImplicitQuantileValues":
+    def explorer_for(self, generator: torch.Generator) -> "ImplicitQuantileValues":
         """Return the same values with fractions from another generator."""
         return ImplicitQuantileValues(self.function, self.features, generator)
 

@@ -40,7 +40,7 @@ def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
     return minimum
 
 
-def judge_critics(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
+def critic_loss_of(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the critics' loss and errors.
 
     Returns:

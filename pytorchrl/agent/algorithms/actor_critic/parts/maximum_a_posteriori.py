@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import critic_loss_of
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -120,7 +120,7 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         with torch.no_grad():
             target = ScalarValue(self.candidates(rows.next).mean).backup(rows.reward, rows.discount)
             now = self.candidates(rows.now)
-        critic_loss, errors = judge_critics(self.values_taken(rows), target, rows)
+        critic_loss, errors = critic_loss_of(self.values_taken(rows), target, rows)
         losses, metrics = self.policy_losses(rows, now)
         losses[self.train_critics] = critic_loss
         metrics |= {"critic_loss": critic_loss.detach(), "q_value": rows.mean(now.mean)}

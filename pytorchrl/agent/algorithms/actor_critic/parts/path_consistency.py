@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.fresh_and_replayed import FreshAndReplayed
+from pytorchrl.agent.algorithms.actor_critic.parts.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths, discounted_sums, later
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.training import Trained
 from storages.component.hyper_parameters import Count, Positive
 
 
-class PathConsistency(FreshAndReplayed):
+class PathConsistency(OnAndOffPolicy):
     """Minimises the soft path consistency error of policy and value function along short paths.
 
     A path ends with its episode, and bootstraps on 0 after termination, else on the value of the next state. Off-policy

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import critic_loss_of
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
@@ -62,7 +62,7 @@ class Regression:
             assert self._sweep is not None
             return self._fit_of_plain(self._sweep, target.mean, rows)
         values = self._critics(rows.now, rows.action)
-        loss, errors = judge_critics(values, target, rows)
+        loss, errors = critic_loss_of(values, target, rows)
         return Fit(loss, errors, [value.detach() for value in values], {})
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, critic_loss_of
 from pytorchrl.agent.algorithms.actor_critic.parts.maximum_entropy import MaximumEntropy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -94,12 +94,12 @@ class SoftActorCritic(MaximumEntropy):
     def losses(self, rows: Rows) -> Losses:
         """Return the critics' losses."""
         alpha = self.log_alpha.detach().exp()
-        judged, target = self.judge_with_target(rows, alpha)
+        judged, target = self.evaluate_with_target(rows, alpha)
         losses = self.critic_losses(judged, target, rows)
         losses.metrics["alpha"] = alpha[0]
         return losses
 
-    def later_losses(self, rows: Rows) -> Losses | None:
+    def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return the losses of policy and temperature in every ``policy_delay``-th update, else None."""
         if (self.updates + 1) % self.policy_delay:
             return None
@@ -113,10 +113,10 @@ class SoftActorCritic(MaximumEntropy):
 
     def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
         """Return the critics' loss, given their outputs."""
-        loss, errors = judge_critics(self.values_of_taken(judged, rows), target, rows)
+        loss, errors = critic_loss_of(self.values_of_taken(judged, rows), target, rows)
         return Losses({self.train_critics: loss}, {"critic_loss": loss.detach()}, errors)
 
-    def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
+    def evaluate_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
         """Return each critic's output for the rows, and the TD target."""
         with torch.no_grad():
             target = self.target_value(rows, alpha)

@@ -11,23 +11,23 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
+from pytorchrl.agent.algorithms.actor_critic.parts.actor_critic import ActorCritic
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
-from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
-from pytorchrl.agent.explorers import Explorer, drawing_from
+from pytorchrl.agent.explorers import Explorer, explorer_for
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
 
-class WeightedRegression(JudgedPolicy):
+class WeightedRegression(ActorCritic):
     """Behaviour cloning weighted by advantages, with critics trained by temporal differences.
 
     Args:
         distribution: of the policy's actions, within the scaled bounds or clipped to them.
     """
 
-    unchangeable = JudgedPolicy.unchangeable | {"distribution"}
+    unchangeable = ActorCritic.unchangeable | {"distribution"}
 
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 3e-4
@@ -64,7 +64,7 @@ class WeightedRegression(JudgedPolicy):
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
-        return drawing_from(self.distribution)
+        return explorer_for(self.distribution)
 
     def policy_losses(self, rows: Rows) -> Losses:
         """Return the negative weighted log-likelihood, and the losses of networks trained with the policy."""

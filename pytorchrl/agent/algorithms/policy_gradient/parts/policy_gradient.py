@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
-from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
+from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
 from storages.component.hyper_parameters import Count
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
@@ -53,7 +53,7 @@ class PolicyGradient(Algorithm):
 
     def make_explorer(self) -> Explorer:
         """Return sampling from the policy."""
-        return drawing_from(self.distribution)
+        return explorer_for(self.distribution)
 
     def update_plan(self) -> UpdatePlan:
         """Return an update phase per full rollout."""

@@ -38,7 +38,7 @@ class QLearning(Algorithm):
         """Make the Q-network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
         self.trained = self.train("q", self.q, *self.networks_beside(), max_grad_norm="max_grad_norm")
-        with_graph = self.redefines(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
+        with_graph = self.overrides(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
         self.regression = ActionValueRegression(self.q, self.trained, with_graph=with_graph)
         self.q_target = self.target_network()
 

@@ -130,7 +130,7 @@ def test_draws_follow_from_the_generators_state_and_targets_share_it() -> None:
     assert target(features()).of(action).quantiles.shape == (B, 3)
     other = torch.Generator().manual_seed(4)
     before = module.generator.get_state()
-    values = [module(features()).drawing_from(other.manual_seed(4)).values for _ in range(2)]
+    values = [module(features()).explorer_for(other.manual_seed(4)).values for _ in range(2)]
     assert torch.equal(*values)
     assert torch.equal(module.generator.get_state(), before)
 

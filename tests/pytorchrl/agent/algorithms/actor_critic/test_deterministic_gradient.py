@@ -47,7 +47,7 @@ def assert_same_gradients(pair: tuple[Any, Any], batch: dict[str, Any]) -> None:
 
 
 def computes_itself(algorithm: Any, batch: dict[str, Any] | None = None) -> bool:
-    losses = algorithm.later_losses(algorithm.read(n_step_batch() if batch is None else batch))
+    losses = algorithm.losses_after_step(algorithm.read(n_step_batch() if batch is None else batch))
     has_gradients = not losses.gradients.keys().isdisjoint(algorithm.train_pi.parameters.values())
     assert losses.of[algorithm.train_pi].requires_grad != has_gradients
     return has_gradients
@@ -213,8 +213,8 @@ class OtherPolicyLosses(prl.TD3):
 class OtherLaterLosses(prl.TD3):
     """Overrides what is learnt after the critics."""
 
-    def later_losses(self, rows: Rows) -> Losses:
-        return Losses({self.train_pi: 3 * super().later_losses(rows).of[self.train_pi]})
+    def losses_after_step(self, rows: Rows) -> Losses:
+        return Losses({self.train_pi: 3 * super().losses_after_step(rows).of[self.train_pi]})
 
 
 @pytest.mark.parametrize("kind", [OtherLoss, OtherDelayedLosses, OtherPolicyLosses, OtherLaterLosses])

@@ -60,7 +60,7 @@ def test_the_more_quantiles_are_dropped_the_smaller_are_targets() -> None:
     batch, means = n_step_batch(), []
     for dropped in (0, 2, 4):
         algorithm = made(prl.TQC, num_quantiles=QUANTILES, num_dropped=dropped)
-        target = algorithm.judge_with_target(algorithm.read(batch), torch.ones(1))[1]
+        target = algorithm.evaluate_with_target(algorithm.read(batch), torch.ones(1))[1]
         assert target.quantiles.shape == (5, 5 * (QUANTILES - dropped))
         assert not target.quantiles.requires_grad
         means.append(target.mean)
@@ -95,5 +95,5 @@ def test_next_actions_come_from_the_next_observations() -> None:
     for shift in (0.0, 1.0):
         algorithm = made(prl.TQC, num_quantiles=QUANTILES)
         changed = {**batch, OBS2: batch[OBS2] + shift}
-        targets = [*targets, algorithm.judge_with_target(algorithm.read(changed), torch.ones(1))[1].mean]
+        targets = [*targets, algorithm.evaluate_with_target(algorithm.read(changed), torch.ones(1))[1].mean]
     assert not torch.equal(*targets)

@@ -17,7 +17,7 @@ from storages.sharded.replay_shard import directory_of_shard
 _INSIDE = "in_run_folder"
 
 
-def to_keep(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def relativized(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a composition as it is saved in ``folder``, with relative directories inside it."""
 
     def kept(directory: Any) -> Any:
@@ -29,7 +29,7 @@ def to_keep(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return _with_directories(config, kept)
 
 
-def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def resolved(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a composition saved in ``folder``, with its directories resolved to the folder's current path."""
 
     def found(directory: Any) -> Any:
@@ -38,7 +38,7 @@ def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return _with_directories(config, found)
 
 
-def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a composition without the paths of its storages and data sets."""
 
     def placeless(storage: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -49,8 +49,8 @@ def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "storage": placeless(config["storage"]), "sources": sources}
 
 
-def is_way_inside(directory: Any) -> bool:
-    """Whether it is a relative directory as :func:`to_keep` returns it."""
+def is_relative(directory: Any) -> bool:
+    """Whether it is a relative directory as :func:`relativized` returns it."""
     return isinstance(directory, Mapping) and set(directory) == {_INSIDE} and isinstance(directory[_INSIDE], str)
 
 
@@ -69,7 +69,7 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
     """Refuse a storage outside the run folder that lacks the commit that the checkpoint refers to.
 
     Args:
-        config: the composition, as :func:`as_found` returns it.
+        config: the composition, as :func:`resolved` returns it.
         scheme: the state of the scheme in the checkpoint.
         folder: the run folder.
 

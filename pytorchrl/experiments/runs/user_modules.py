@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium as gym
 from torch import nn
 
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 
 _SUFFIX = ".py"
 _MADE = (gym.Env, nn.Module)
@@ -61,7 +61,7 @@ def import_modules(names: Sequence[str]) -> None:
             ) from error
 
 
-def maker_named(name: str) -> Any:
+def factory_function(name: str) -> Any:
     """Return the class or function of that name that makes environments, wrappers or networks; None if there is none.
 
     A function must be annotated with such a return type: no other function is called because a file names it.
@@ -90,7 +90,7 @@ def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
 
 
 @contextmanager
-def modules_named(config: Mapping[str, Any]) -> Iterator[None]:
+def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
     """Add to a :class:`CompositionError` which of the run's modules are not imported."""
     try:
         yield

@@ -19,7 +19,7 @@ Judge = Callable[[View, Tensor], Mapping[str, Tensor]]
 """From observations and replayed actions (C, *action) to the current actor's fields, such as values and LOGP."""
 
 
-class Repetition:
+class EpisodeReplay:
     """Replays episodes one after another in the columns of a rollout, across successive rollouts.
 
     Args:

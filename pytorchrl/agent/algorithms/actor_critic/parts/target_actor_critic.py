@@ -5,14 +5,14 @@ from abc import abstractmethod
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.algorithms.actor_critic.parts.actor_critic import ActorCritic
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
-from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count
 
 
-class PolicyAndCritics(JudgedPolicy):
+class TargetActorCritic(ActorCritic):
     """An actor that maximises its critics' values; the critics bootstrap on actions of the target policy.
 
     Args:

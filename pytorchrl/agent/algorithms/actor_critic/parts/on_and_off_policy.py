@@ -17,7 +17,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class FreshAndReplayed(Algorithm):
+class OnAndOffPolicy(Algorithm):
     """A stochastic policy trained on the newest steps of all environments and on replayed sequences.
 
     One storage serves as rollout and replay buffer. An update phase is one on-policy update on the newest steps, then a

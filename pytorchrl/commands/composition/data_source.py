@@ -10,11 +10,11 @@ from pytorchrl.commands.composition.composing import Composed
 from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.experiments.runs import checkpoint
-from pytorchrl.experiments.runs.composition import envs_of, made_of, misfit_named
-from pytorchrl.experiments.runs.own_modules import modules_named
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, envs_of, made_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme import Scheme, from_dataset
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
 from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset, references_of
@@ -110,7 +110,7 @@ def description_of(run: Path) -> dict[str, Any]:
     folder = RunFolder(run)
     config = folder.read_config() if run.is_dir() else checkpoint.load(run)["config"]
     file = folder.config_file if run.is_dir() else run
-    with modules_named(config), misfit_named(file):
+    with missing_modules_named(config), as_checkpoint_error(file):
         parts: dict[str, Any] = {
             kind: {"name": config[kind]["name"]} | made_of(config[kind]).hyper_parameters
             for kind in ("algorithm", "actor")

@@ -5,7 +5,7 @@ from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError
 
 _WAY_OUT = "make the callbacks in a script and pass them: Learner.resume(log_dir, callbacks=callbacks)"
 

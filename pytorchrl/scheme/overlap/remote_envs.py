@@ -17,7 +17,7 @@ from pytorchrl.scheme.overlap.worker import WorkerParts
 from storages.component.factory import Factory, make_factory
 
 
-class DistantEnvs:
+class RemoteEnvs:
     """The attributes of environments that collector processes have made and step.
 
     Actors, algorithms and storages read them in place of a :class:`VecEnv`.

@@ -17,7 +17,7 @@ from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
 
 
-class JudgedPolicy(OffPolicyAlgorithm):
+class ActorCritic(OffPolicyAlgorithm):
     """An actor for bounded continuous actions, with critics and target critics.
 
     Actions are scaled from the bounds of the action space to [-1, 1].
@@ -56,7 +56,7 @@ class JudgedPolicy(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        with_graph = self.redefines(JudgedPolicy.losses)
+        with_graph = self.overrides(ActorCritic.losses)
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
         self.build_targets()
 
@@ -76,7 +76,7 @@ class JudgedPolicy(OffPolicyAlgorithm):
         metrics = {"critic_loss": fit.loss.detach(), "q_value": rows.mean(fit.values[0].mean)}
         return Losses({self.train_critics: fit.loss}, metrics, fit.errors, gradients=fit.gradients)
 
-    def later_losses(self, rows: Rows) -> Losses:
+    def losses_after_step(self, rows: Rows) -> Losses:
         """Return the policy's loss, with the critics updated before."""
         losses = self.policy_losses(rows)
         if self.train_pi in losses.of:

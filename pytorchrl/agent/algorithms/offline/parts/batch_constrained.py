@@ -8,7 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import critic_loss_of
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.parts.action_autoencoder import ActionAutoencoder
 from pytorchrl.agent.algorithms.results import Losses, Metrics
@@ -25,7 +25,7 @@ from storages.component.hyper_parameters import (
 )
 
 
-class ActionsLikeTheData(OffPolicyAlgorithm):
+class BatchConstrained(OffPolicyAlgorithm):
     """Acts with, and bootstraps on, the best of several proposed actions by the critics.
 
     Actions are scaled to [-1, 1].
@@ -105,12 +105,12 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of autoencoder and critics."""
         vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
-        critic_loss, errors = judge_critics(self.critics(rows.now, rows.action), self._target(rows), rows)
+        critic_loss, errors = critic_loss_of(self.critics(rows.now, rows.action), self._target(rows), rows)
         losses = {self.train_vae: vae_loss, self.train_critics: critic_loss}
         metrics = {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
         return Losses(losses, metrics, errors)
 
-    def later_losses(self, rows: Rows) -> Losses:
+    def losses_after_step(self, rows: Rows) -> Losses:
         """Return the losses of the proposing network, with the critics updated before."""
         return Losses(*self.losses_of_proposals(rows))
 

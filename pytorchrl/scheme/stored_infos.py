@@ -10,7 +10,7 @@ from pytorchrl.agent.envs.vector import VecStep
 from storages.transition import INFO
 
 
-def kept_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDArray[Any]]]:
+def stored_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the INFO field of a step: a dict of arrays, (E, 1) for numbers, else (E, *info).
 
     Where an episode ended, infos are from its last step, not from the reset that followed.
