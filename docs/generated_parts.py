@@ -39,11 +39,11 @@ BLOCK = re.compile(
     r"^(<!-- generated: ([a-z-]+)(?: of ([\w., ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE
 )
 FAMILIES = {
-    "value_based": "values of actions",
-    "actor_critic": "actor and critic",
+    "value_based": "value-based",
+    "actor_critic": "actor-critic",
     "policy_gradient": "policy gradient",
-    "offline": "from data",
-    "imitation": "from an expert",
+    "offline": "offline",
+    "imitation": "imitation",
 }
 """The folders of algorithms, in the order of the index."""
 SPACES = {
@@ -52,7 +52,7 @@ SPACES = {
     "box": "Box",
     "bounded": "Box with finite bounds",
 }
-LEARNS_FROM = {"rollout": "rollouts", "replay": "replayed transitions", "any": "any data"}
+LEARNS_FROM = {"rollout": "rollouts", "replay": "replay", "any": "any storage"}
 EXAMPLE = {
     "any": spaces.Discrete(3),
     "discrete": spaces.Discrete(3),

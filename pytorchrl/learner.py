@@ -87,10 +87,10 @@ class Learner:
         with RunLock(folder.path, storage_paths.directories_of(config).values()) as lock:
             moved = folder.make_room(overwrite, map(Path, storage_paths.directories_of(config).values()))
             if moved is not None:
-                print(f"{folder.path} held a run; it is in {moved} now.")
+                print(f"Moved the previous run of {folder.path} to {moved}.")
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
-                print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
+                print(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
             scheme.set_progress(0, target_steps)
 
@@ -462,7 +462,7 @@ class Learner:
         The traceback is written to the run folder, for a report.
         """
         if self._is_updating:
-            error.add_note("The update that was being made is half done; the run was not saved in the middle of it.")
+            error.add_note("The exception interrupted an update; the run was not saved in this incomplete state.")
         else:
             try:
                 self.save_checkpoint()
@@ -470,8 +470,8 @@ class Learner:
                 error.add_note(f"The run could not be saved: {obstacle}")
         if self._saved_at is None:
             error.add_note(
-                f"{self._folder.path} has no checkpoint to continue from; Learner.run(checkpoint_every=...) saves on "
-                f"the way."
+                f"{self._folder.path} has no checkpoint to resume from; Learner.run(checkpoint_every=...) saves some "
+                f"during the run."
             )
         else:
             error.add_note(
@@ -489,9 +489,9 @@ class Learner:
         if not envs or self.scheme.envs is None:
             return
         print(
-            f"{len(envs)} of {self.scheme.envs.num_envs} environments did not come back to where they were (number "
-            f"{', '.join(map(str, envs))}): what was seen last could not be repeated. Their running episodes count as "
-            f"cut by a limit, new ones begin."
+            f"{len(envs)} of {self.scheme.envs.num_envs} environments could not be restored (number "
+            f"{', '.join(map(str, envs))}): the last observation was not reproduced. Their running episodes count as "
+            f"truncated, and new ones begin."
         )
         self._log({"train/episodes_cut_by_resume": float(len(envs))})
 

@@ -83,7 +83,7 @@ def steps_of(ring: Ring, start: int, end: int, device: torch.device) -> Batch:
         IndexError: the steps are not all stored.
     """
     if not 0 <= start <= end <= ring.live_steps:
-        raise IndexError(f"{ring.owner}: steps {start} to {end} are not all among the {ring.live_steps} stored")
+        raise IndexError(f"{ring.owner}: steps {start} to {end} are out of range, with {ring.live_steps} steps stored")
     if not ring.layout:
         return {}
     first = ring.oldest + start

@@ -208,8 +208,8 @@ class Storage(Component, ABC):
             NotImplementedError: the storage does not support it.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} cannot say which action followed a transition; ReplayBuffer and those that extend "
-            f"it can"
+            f"{type(self).__name__} does not know the action that followed a transition; ReplayBuffer and its "
+            f"subclasses do"
         )
 
     def newest_steps(self, steps: int) -> Batch:
@@ -219,7 +219,7 @@ class Storage(Component, ABC):
             NotImplementedError: the storage does not support it.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} cannot say which steps are the newest; ReplayBuffer and those that extend it can"
+            f"{type(self).__name__} does not know its newest steps; ReplayBuffer and its subclasses do"
         )
 
     def before_gradients(self) -> None:
@@ -380,7 +380,7 @@ class Storage(Component, ABC):
         }
         lengths = {text(path): len(array) if array.ndim else 0 for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
+            raise ValueError(f"{type(self).__name__}: fields of a slice must be equally long, got {lengths}")
         errors, first_step = slice_errors(data, arrays, type(self).__name__), self._ring.steps
         if not self.on_policy and (SKIPPED,) in arrays:
             made = ~arrays.pop((SKIPPED,))[..., 0].astype(bool)
@@ -454,7 +454,7 @@ class Storage(Component, ABC):
             if self._log is None:
                 raise ValueError(
                     f"{type(self).__name__}: the state refers to commit {state['position']['commit']} in the directory "
-                    f"of the storage that it was saved of; make this one with that directory=, or load what "
+                    f"of the storage that it was saved from; make this one with that directory=, or load what "
                     f"storages.persistent.read_state reads there"
                 )
             self.roll_back(state["position"])

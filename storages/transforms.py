@@ -70,7 +70,7 @@ def check_transforms(transforms: Mapping[str, Any] | None, owner: str) -> None:
             way_out = (
                 f"that of {OBS} is applied to it too" if field == OBS2 else f"name {OBS}, or another that is stored"
             )
-            raise ValueError(f"{owner}: {field!r} can have no transform; {way_out}")
+            raise ValueError(f"{owner}: {field!r} cannot be transformed; {way_out}")
         for name, transform in (given if isinstance(given, Mapping) else {"": given}).items():
             if not callable(transform):
                 place = f"{field}[{name!r}]" if name else field
@@ -133,8 +133,8 @@ def _applied(
     if not isinstance(result, Tensor) or result.shape[:axes] != rows.shape[:axes]:
         got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
         raise ValueError(
-            f"{owner}: a transform keeps the first axes {tuple(rows.shape[:axes])} of a batch, got {got} of "
-            f"{tuple(rows.shape)}"
+            f"{owner}: a transform must keep the leading axes {tuple(rows.shape[:axes])} of a batch, got {got} "
+            f"from {tuple(rows.shape)}"
         )
     if not time_first:
         return [result]

@@ -19,11 +19,11 @@ def find_device(device: torch.device | str) -> torch.device:
         found = torch.device(device)
     except RuntimeError:
         raise DeviceError(
-            f'device {device!r} is no device of torch; there are "auto", "cpu", "cuda", "cuda:0"'
+            f'device {device!r} is not a torch device; choose "auto", "cpu", "cuda" or "cuda:0"'
         ) from None
     if found.type == "cuda" and (reason := _why_no_gpu(found.index or 0)) is not None:
         raise DeviceError(
-            f'device "{device}" is not here: {reason}; take device="cpu", or "auto" for the best there is'
+            f'device "{device}" is not available: {reason}; take device="cpu", or "auto" for the best available'
         )
     return found
 

@@ -50,7 +50,7 @@ class CVaR(RiskMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.eta == 0:
-            raise ValueError("CVaR: eta must be greater than 0, got 0.0; a small share takes the lowest returns")
+            raise ValueError("CVaR: eta must be greater than 0, got 0.0; a small eta averages the lowest returns")
 
     def distort(self, fractions: Tensor) -> Tensor:
         """Return ``eta * fractions``."""

@@ -58,7 +58,7 @@ def env(
     import_modules(imports)
     arguments = _arguments(env_kwargs)
     if episodes < 1 or longest < 1:
-        raise ValueError(f"env: episodes and longest must be numbers from 1, got {episodes} and {longest}")
+        raise ValueError(f"env: episodes and longest must be at least 1, got {episodes} and {longest}")
     made_by = factory_function(env_id)
     made_of = made_by or env_id
     if is_native(made_of, vectorization_mode, backend):
@@ -80,7 +80,7 @@ def env(
         complaints = env_warnings(lambda: bare_env(made_of, dict(arguments)))
     finally:
         one.close()
-    print("gymnasium's checker has no complaint." if not complaints else "gymnasium's checker says:")
+    print("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
     for complaint in complaints:
         print(f"- {complaint}")
 
@@ -90,13 +90,15 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
     envs = factory()
     try:
         begins = (
-            "in the step after an end, which makes no transition" if envs.skips_steps else "in the step that ended it"
+            "in the step after an episode's end, which makes no transition"
+            if envs.skips_steps
+            else "in the step that ends the episode"
         )
         facts = {
             "observations": format_space(envs.observation_space),
             "actions": format_space(envs.action_space),
             "environments": str(envs.num_envs),
-            "next episode begins": begins,
+            "autoreset": begins,
             "stacked frames": str(envs.stacked_frames or "none"),
         }
         _show(env_id, facts)
@@ -143,14 +145,14 @@ def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
         "actions": format_space(env.action_space),
         "time limit": "none known" if limit is None else f"{limit:,} steps",
         "wrappers": " of ".join(layers_of(env)),
-        "render modes": f"{modes}{f', {fps} pictures a second' if fps else ''}",
+        "render modes": f"{modes}{f', {fps} frames per second' if fps else ''}",
     }
 
 
 def _played(play: RandomPlay) -> dict[str, str]:
     returns, lengths = np.array(play.returns), np.array(play.lengths)
     running = len(returns) - play.terminated - play.truncated
-    ends = {"ended": play.terminated, "cut by a limit": play.truncated, "cut here": running}
+    ends = {"terminated": play.terminated, "truncated": play.truncated, "stopped at --longest": running}
     speed = play.steps_per_second
     hours = 1e6 / speed / 3_600
     return {
@@ -161,10 +163,10 @@ def _played(play: RandomPlay) -> dict[str, str]:
         "reward": f"from {play.rewards[0]:g} to {play.rewards[1]:g}",
         "speed": f"{speed:,.0f} steps/s; a million take {f'{hours:.1f} h' if hours >= 1 else f'{hours * 60:.1f} min'}",
         "numbers in the last info": ", ".join(play.infos) or "none",
-        "repeats itself": "yes, from a seed and actions"
+        "deterministic": "yes, given the seed and the actions"
         if play.differs_at is None
-        else f"no: from the same seed and actions, another copy showed something else at step {play.differs_at}; a "
-        f"resumed run begins new episodes",
+        else f"no: with the same seed and actions, another copy differed at step {play.differs_at}; a resumed run "
+        f"begins new episodes",
     }
 
 
@@ -179,7 +181,7 @@ def _algorithms(space: gym.Space[Any]) -> dict[str, str]:
         except UnsupportedSpaceError as error:
             others.setdefault(str(error).strip().replace(f", the environments have {space}", ""), []).append(name)
     cannot = "\n".join(f"{', '.join(names)}: {reason}" for reason, names in others.items())
-    return {"can act in it": ", ".join(fitting) or "none"} | ({"cannot": cannot} if cannot else {})
+    return {"compatible": ", ".join(fitting) or "none"} | ({"incompatible": cannot} if cannot else {})
 
 
 def _show(title: str, rows: dict[str, str]) -> None:

@@ -66,7 +66,7 @@ def inspect(
     given = {name: count for name, count in chosen.items() if count is not None}
     if row is None and not given:
         if video is not None:
-            raise ValueError("a video is of the episode of a transition: say which with --row, or --most-surprising 1")
+            raise ValueError("--video films the episode of a transition: choose one with --row or --most-surprising 1")
         _inspect_storage(path, output)
         return
     if (row is not None) + len(given) > 1:
@@ -114,7 +114,7 @@ def _rows(transitions: StoredTransitions, name: Choice, count: int) -> list[int]
     else:
         rows = transitions.ranked(name, count)
     if not len(rows):
-        raise ValueError(f"{transitions.storage.file}: there is no transition to show by {option}")
+        raise ValueError(f"{transitions.storage.file}: no stored transition has a value to rank by {option}")
     found: list[int] = rows.tolist()
     return found
 

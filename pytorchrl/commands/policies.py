@@ -34,7 +34,7 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         run: the run folder.
         episodes: number of episodes.
         seed: of the environments.
-        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
     import_modules(imports)
@@ -52,7 +52,7 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
     )
     if (references := _references(run)) is not None:
         score = normalised([result.mean_return], references)[0]
-        print(f"Normalised score: {score:.3f}, where {references[0]:g} is 0 and {references[1]:g} is 1")
+        print(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
 
 
 def watch(
@@ -70,16 +70,16 @@ def watch(
         output: a video, which ends in .mp4 or .gif; a window where left out.
         episodes: number of episodes.
         seed: of the environment.
-        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
     if output is not None:
         record(run, output, episodes, seed=seed, explore=explore, imports=imports)
         return
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
-        raise RuntimeError(f"there is no display to open a window on; film it: play {run} -o video.mp4")
+        raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
     algorithm, envs = _policy_of(run, imports)
-    print("Ctrl-C ends it.")
+    print("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
             for played in play(algorithm, stage, episodes, np.random.SeedSequence(seed), explore=explore):
@@ -105,7 +105,7 @@ def record(
         episodes: number of episodes in the video.
         longest: largest number of steps that are filmed of an episode.
         seed: of the environment.
-        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
     refuse_missing_encoder(output.suffix)

@@ -80,7 +80,7 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
     commit = str(facts.get("git_commit") or "none: the run was begun outside a git repository")
     if facts.get("git_uncommitted_changes"):
         size = len(_diff_of(folder).splitlines()) if folder.diff_file.exists() else 0
-        commit += f", with changes that were not committed ({f'{size:,} lines: show --diff' if size else 'not kept'})"
+        commit += f", with uncommitted changes ({f'{size:,} lines: show --diff' if size else 'not saved'})"
     machine = facts.get("machine") or {}
     gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
     rows = {
@@ -131,7 +131,9 @@ def _of_evaluations(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
 def _diff_of(folder: RunFolder) -> str:
     diff = folder.read_diff()
     if diff is None:
-        raise CheckpointError(f"{folder.path} has no {folder.diff_file.name}: nothing was uncommitted, or too much")
+        raise CheckpointError(
+            f"{folder.path} has no {folder.diff_file.name}: there were no uncommitted changes, or too many to save"
+        )
     return diff
 
 

@@ -20,14 +20,14 @@ def sweep(arguments: Sequence[str]) -> None:
     parser = _parser()
     given, of_train = parser.parse_known_args([dashed(argument) for argument in arguments])
     if not given.vary:
-        parser.error("say what varies: --vary algorithm.lr 1e-3 3e-4")
+        parser.error("name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4")
     described = described_run(of_train)
     log_dir = given.log_dir or described.log_dir.with_name(f"sweep-{described.log_dir.name}")
     seeds = list(dict.fromkeys(given.seeds or described.settings.get("seeds") or [1]))
     vary = _varied(given.vary)
     ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
     if ranges and given.trials is None:
-        raise CompositionError(f"{ranges[0]} varies within a range; say how many values are tried: --trials 20")
+        raise CompositionError(f"{ranges[0]} varies within a range; give the number of trials: --trials 20")
     if given.trials is not None and given.trials < 1:
         raise CompositionError(f"--trials must be at least 1, got {given.trials}")
     try:
@@ -36,7 +36,7 @@ def sweep(arguments: Sequence[str]) -> None:
         else:
             failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
-        print("Stopped; the same command goes on.")
+        print("Stopped; run the same command again to continue.")
         return
     if failed:
         raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
@@ -61,12 +61,12 @@ def _parser() -> argparse.ArgumentParser:
         "a range of numbers: 16..256, 0.9..0.999, 1e-5..1e-2:log",
     )
     parser.add_argument("--processes", type=int, default=1, metavar="INT", help="runs at a time (default: 1)")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="of each combination (default: 1)")
-    parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="of all runs (default: runs/sweep-...)")
-    parser.add_argument("--trials", type=int, metavar="INT", help="let Optuna choose so many combinations, in all")
-    parser.add_argument("--sampler", choices=("tpe", "random"), default="tpe", help="of Optuna (default: tpe)")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds of each combination (default: 1)")
+    parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="folder of all runs (default: runs/sweep-...)")
+    parser.add_argument("--trials", type=int, metavar="INT", help="total number of combinations, which Optuna chooses")
+    parser.add_argument("--sampler", choices=("tpe", "random"), default="tpe", help="Optuna's sampler (default: tpe)")
     parser.add_argument(
-        "--no-prune", action="store_true", help="train all trials to the end, those below the median of others too"
+        "--no-prune", action="store_true", help="train all trials to the end, also those below the median of the others"
     )
     return parser
 
@@ -91,12 +91,14 @@ def _search(
         for value in values:
             between = range_of(value)
             if between is not None and len(values) > 1:
-                raise CompositionError(f"--vary {name} has a range among other values; give one range, or values alone")
+                raise CompositionError(f"--vary {name} mixes a range with other values; give one range, or only values")
             # A value that does not fit is refused before any run is trained.
             for end in (value,) if between is None else (between.low, between.high):
                 described_run([*of_train, f"--{name}={end}"])
     if not described.parts.algorithm.hyper_parameters.get("test_every"):
-        raise CompositionError("Optuna chooses by the returns of evaluations; have some by --algorithm.test-every 1000")
+        raise CompositionError(
+            "Optuna maximises the returns of evaluations; enable them by --algorithm.test-every 1000"
+        )
     steps = described.parts.steps
     search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
     print(f"{given.trials} trials in {log_dir}, {given.processes} at a time", flush=True)
@@ -123,7 +125,7 @@ def _trials(vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Pa
     combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
     folders = [log_dir / folder_name(values) for values in combinations]
     if len(set(folders)) < len(folders):
-        raise CompositionError("two combinations of the sweep have the same name; give each value once")
+        raise CompositionError("two combinations of the sweep have the same folder name; give each value once")
     return [Trial(values, seed, folder) for values, folder in zip(combinations, folders, strict=True) for seed in seeds]
 
 

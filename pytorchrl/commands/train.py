@@ -42,9 +42,9 @@ _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *OF_DATA)
 _SECONDS_BETWEEN_LOOKS = 0.5
 _EPILOG = (
-    "Values are Python's: numbers, words, lists such as 64,64, and settings such as 'LinearSchedule(1e-3, 0)', "
-    "'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. Where a preset is there for the algorithm and the environment, "
-    "options change it. The same command continues runs that were stopped."
+    "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
+    "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "
+    "and the environment, options override it. The same command continues runs that were stopped."
 )
 
 
@@ -90,7 +90,7 @@ def train(arguments: Sequence[str]) -> None:
     if described.parent_process is not None:
         end_with(described.parent_process)
     if described.preset is not None:
-        print(f"Preset: {described.preset}; --no-preset leaves it out.")
+        print(f"Preset: {described.preset}; --no-preset disables it.")
     print(described.parts)
     if described.data is not None:
         print(described.data)
@@ -149,37 +149,49 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         _PROGRAM,
         usage="%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
-        description="Compose a run of classes by their names, and train it with some seeds.",
+        description="Compose a run from classes given by name, and train it with one or more seeds.",
         epilog=_EPILOG,
         add_help=add_help,
         allow_abbrev=False,
     )
     parser.add_argument("--algorithm", metavar="NAME", help=", ".join(names_of(Algorithm)))
     parser.add_argument("--env", metavar="ID", help="a gymnasium id")
-    parser.add_argument("--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))}; else what fits")
-    parser.add_argument("--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))}; else what fits")
-    parser.add_argument("--steps", type=int, metavar="INT", help="environment steps to train for; of data, updates")
+    parser.add_argument(
+        "--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))} (default: one that suits the algorithm)"
+    )
+    parser.add_argument(
+        "--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))} (default: one that suits the storage)"
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="INT", help="environment steps to train for; updates with --data alone"
+    )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="a run for each (default: 1)")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)")
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="of the runs (default: runs/ALGORITHM-ENV)")
-    parser.add_argument("--log-to", nargs="*", metavar="PLACE", help="wandb, tensorboard")
+    parser.add_argument(
+        "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
+    )
+    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help="wandb, tensorboard")
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
     )
     parser.add_argument("--data", metavar="PATH", help="a data set to learn from, alone or with --online")
-    parser.add_argument("--select", metavar="SETTING", help="its episodes: 'SelectEpisodes(best_share=0.1)'")
     parser.add_argument(
-        "--online", action="store_true", default=None, help="learn from the environments' steps beside the data"
+        "--select", metavar="SETTING", help="its episodes to learn from: 'SelectEpisodes(best_share=0.1)'"
     )
     parser.add_argument(
-        "--data-share", metavar="NUMBER", help="of each batch, where both are learnt from (default: 0.5)"
+        "--online", action="store_true", default=None, help="mix the data with the environments' transitions"
     )
-    parser.add_argument("--from", metavar="RUN", help="begin with what a run has learnt, composed as it was")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file that says the same; options change it")
+    parser.add_argument(
+        "--data-share", metavar="NUMBER", help="share of the data in each batch with --online (default: 0.5)"
+    )
+    parser.add_argument("--from", metavar="RUN", help="start from the weights of another run, with its composition")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a YAML file with these settings; options override it"
+    )
     parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--no-preset", action="store_true", help="begin with the classes' defaults")
+    parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
     parser.add_argument(
         "--import",
         dest="imports",

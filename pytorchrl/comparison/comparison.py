@@ -81,7 +81,7 @@ def compare_groups(
     names = list(dict.fromkeys(group.name for group in groups))
     baseline = names[0] if baseline is None else baseline
     if baseline not in names:
-        raise ValueError(f"there is no group {baseline!r} to compare with; there are: {'; '.join(names)}")
+        raise ValueError(f"there is no group {baseline!r} to use as baseline; choose from: {'; '.join(names)}")
     metric = common_metric([run for group in groups for run in group.runs]) if metric is None else metric
     results, repeated = [], []
     for group in groups:
@@ -111,7 +111,7 @@ def _different_seeds(group: Group) -> tuple[list[Run], list[str]]:
         seed = run.config.get("seed")
         key = run.folder if seed is None else (seed, composition_of(run))
         if key in first:
-            again.append(f"{run.folder} does not count: {first[key].folder} has the same composition and seed.")
+            again.append(f"{run.folder} is ignored: {first[key].folder} has the same composition and seed.")
         else:
             first[key] = run
     return list(first.values()), again
@@ -142,7 +142,9 @@ def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[flo
         scores.setdefault(result.environment, []).extend(result.scores.values())
     unknown = set(given) - {name for env in scores for name in (env, env.partition("(")[0])}
     if unknown:
-        raise ValueError(f"there are no runs in {min(unknown)}, of which references were given; in {', '.join(scores)}")
+        raise ValueError(
+            f"references are given for {min(unknown)}, which has no runs; the runs are in {', '.join(scores)}"
+        )
     if len(scores) < 2:
         return []
     return [reference_of(env, given, np.concatenate(of_env)) for env, of_env in scores.items()]

@@ -49,10 +49,10 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         # The interval from the smallest to the largest of n scores covers the median with this probability at most.
         most = 1 - 2.0 ** (1 - min(several))
         yield (
-            f"Intervals of {min(several)} seeds end at their smallest and largest score, and hold the true median in "
-            f"at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; take ten or more."
+            f"Intervals of {min(several)} seeds end at their smallest and largest score, and cover the true median in "
+            f"at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; use ten or more."
             if most < CONFIDENCE
-            else f"Intervals of {min(several)} seeds are somewhat too narrow; take ten or more."
+            else f"Intervals of {min(several)} seeds are somewhat too narrow; use ten or more."
         )
 
 
@@ -78,11 +78,11 @@ def _across_environments(groups: Sequence[Group], results: Sequence[GroupResult]
         by_name.setdefault(group.name, []).append(group)
     missing = [name for name, members in by_name.items() if {group.environment for group in members} != envs]
     if missing:
-        yield f"Not among those of all environments, since they lack runs in some: {'; '.join(missing)}."
+        yield f"Left out of the scores in all environments, because they lack runs in some: {'; '.join(missing)}."
     for name, members in by_name.items():
         settings = [
             {key: value for key, value in group.runs[0].config.items() if key not in _OF_THE_ENVIRONMENT}
             for group in members
         ]
         if len({json.dumps(config, sort_keys=True) for config in settings}) > 1:
-            yield f"{name} has other settings in other environments."
+            yield f"{name} has different settings in different environments."

@@ -100,8 +100,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
 def _drawable(comparison: Comparison) -> Sequence[GroupResult]:
     if not comparison.main:
         raise ValueError(
-            f"there is no group with runs in all of {', '.join(comparison.environments)} to draw; compare each "
-            f"environment apart from the others"
+            f"no group has runs in all of {', '.join(comparison.environments)}; compare each environment separately"
         )
     return comparison.main
 

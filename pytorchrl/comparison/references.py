@@ -45,7 +45,7 @@ def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns
         if key in given:
             low, high = given[key]
             if not low < high:
-                raise ValueError(f"the references of {key} must rise, got {low:g} and {high:g}")
+                raise ValueError(f"the first reference of {key} must be below the second, got {low:g} and {high:g}")
             return Reference(environment, low, high, "given")
     known = known_reference(environment)
     if known is not None:

@@ -49,7 +49,9 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
     curve = run.curve(metric)
     counts = curve.x <= (np.inf if at_steps is None else at_steps)
     if not counts.any():
-        raise ValueError(f"{run.folder} measured {metric} after {curve.x[0]:,.0f} steps first, not within {at_steps:,}")
+        raise ValueError(
+            f"{run.folder} first measured {metric} after {curve.x[0]:,.0f} steps; raise at_steps, got {at_steps:,}"
+        )
     values = curve.values[counts]
     records = [record for record in run.records if at_steps is None or record.get("steps", np.inf) <= at_steps]
     seed, target = run.config.get("seed"), run.config.get("target_steps")
@@ -75,6 +77,4 @@ def common_metric(runs: Sequence[Run]) -> str:
         if all(len(run.curve(metric)) for run in runs):
             return metric
     without = next(run.folder for run in runs if not len(run.curve(EVALUATION)))
-    raise ValueError(
-        f"{without} has no evaluations, and another run no returns of training; compare those apart from each other"
-    )
+    raise ValueError(f"{without} has no evaluations, and another run no returns of training; compare them separately")

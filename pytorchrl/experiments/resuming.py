@@ -38,7 +38,7 @@ class ResumedRun:
         for error in self.damaged:
             aside = error.path.with_suffix(".damaged")
             error.path.replace(aside)
-            print(f"{error.path} is damaged: {error.reason}. It is now {aside.name}.")
+            print(f"{error.path} is damaged: {error.reason}. Renamed it to {aside.name}.")
         if self.file != newest:
             print(f"Resumed from {self.file}, saved at {self.scheme.steps:,} {self.scheme.unit}.")
 

@@ -129,11 +129,11 @@ def _checked(config: Any) -> dict[str, Any]:
         raise ValueError("it holds no composition")
     sources = config.get("sources") or {}
     if not isinstance(sources, dict):
-        raise ValueError("its sources are no storages with names")
+        raise ValueError("its sources are not a mapping of names to storages")
     parts = {name: config.get(name) for name in ("algorithm", "storage", "train_envs", "test_envs")} | sources
     for name, part in parts.items():
         if part and not (isinstance(part, dict) and isinstance(part.get("hyper_parameters") or {}, dict)):
-            raise ValueError(f"its {name} is no name with hyper-parameters")
+            raise ValueError(f"its {name} is not a class name with hyper-parameters")
     return config
 
 

@@ -137,8 +137,8 @@ class WandbWriter:
             run_id = told.run_id
             if _folders.get(run_id, self._log_dir) != self._log_dir:
                 raise ValueError(
-                    f"log_to: the sweep's run {run_id} is that of {_folders[run_id]} already, and {self._log_dir} "
-                    f"cannot be logged to it; train one run in a process, and let the sweep choose the seed"
+                    f"log_to: the sweep's run {run_id} already logs {_folders[run_id]}, and {self._log_dir} cannot be "
+                    f"logged to it as well; train one run per process, and let the sweep choose the seed"
                 )
         else:
             run_id = self._kept_id()

@@ -83,8 +83,8 @@ def make_writers(
     for name in names:
         if name not in _INSTALLED_BY:
             near = difflib.get_close_matches(name, _INSTALLED_BY, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"log_to: unknown place {name!r}; {hint}There are {', '.join(_INSTALLED_BY)}")
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_INSTALLED_BY)})")
         if not _is_installed(name):
             raise ModuleNotFoundError(f"log_to={name!r} needs a package: {_INSTALLED_BY[name]}")
     log_dir.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,7 @@ def _versions(path: Path) -> Mapping[str, Any]:
     refuse_link(path)
     versions = json.loads(read_text(path))
     if not isinstance(versions, dict):
-        raise ValueError(f"{path} is damaged: it holds no names with values")
+        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
     return versions
 
 

@@ -40,7 +40,7 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
                 f"{largest_checkpoint:,.0f} MB; --largest-checkpoint changes it."
             )
         if (episodes := directory_of_episodes(run.folder)) is not None:
-            return f"The storage keeps whole episodes in {episodes}; python -m pytorchrl data show tells of them."
+            return f"The storage keeps whole episodes in {episodes}; python -m pytorchrl data show describes them."
         return _described(inspect_storage(run.folder))
     except UNREADABLE as error:
         return f"It cannot be read: {' '.join(str(error).split())}"
@@ -59,7 +59,7 @@ def _described(inspection: Inspection) -> StorageRead:
         ("Transitions", f"{inspection.transitions:,} of {capacity:,}"),
         ("Steps", f"{inspection.steps:,} of {counted(inspection.num_envs, 'environment')}"),
         ("Inserted so far", counted(inspection.inserted_steps, "step")),
-        ("Memory", f"{format_bytes(inspection.nbytes)} for transitions, free room included"),
+        ("Memory", f"{format_bytes(inspection.nbytes)} for transitions, unused capacity included"),
     ]
     if inspection.priorities is not None:
         facts.append(("Memory of priorities", format_bytes(inspection.priorities.nbytes)))
@@ -68,7 +68,7 @@ def _described(inspection: Inspection) -> StorageRead:
         whole = int(np.count_nonzero(inspection.episodes.whole))
         facts.append(("Episodes", f"{len(inspection.episodes.returns):,}, {whole:,} of them whole: {endings}"))
     if inspection.lacks_alpha:
-        facts.append(("Priorities", "not known: alpha is no number, nor a schedule that can be followed"))
+        facts.append(("Priorities", "unknown: alpha is neither a number nor a schedule whose value is known"))
     return StorageRead(facts, inspection.fields, _histograms(inspection))
 
 
@@ -86,7 +86,7 @@ def _histograms(inspection: Inspection) -> list[dict[str, Any]]:
         ]
     if priorities is None:
         ages = inspection.steps - 1 - np.repeat(np.arange(inspection.steps), inspection.num_envs)
-        return [*found, histogram(ages, "Age of what is stored", "environment steps ago")]
+        return [*found, histogram(ages, "Age of stored transitions", "environment steps ago")]
     if not len(priorities.values):
         return found
     positive = priorities.values[priorities.values > 0]
@@ -94,10 +94,10 @@ def _histograms(inspection: Inspection) -> list[dict[str, Any]]:
     weights = priorities.values if len(positive) else np.ones(len(priorities.values))
     return [
         *found,
-        histogram(np.log10(positive), f"Priorities above zero of {what}", "priority, as a power of ten"),
+        histogram(np.log10(positive), f"Positive priorities of {what}", "priority (log10)"),
         histogram(
             priorities.ages,
-            "Age of what priorities draw",
+            "Age of prioritised samples",
             "environment steps ago",
             weights / weights.sum(),
         ),

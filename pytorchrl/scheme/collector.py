@@ -149,8 +149,8 @@ class Collector:
         """
         if self._is_stepping:
             raise RuntimeError(
-                "the last step of the environments failed, and where they are now is not known; make them anew, with "
-                "Learner.resume where the run was saved"
+                "the last step of the environments failed, and their state is unknown; create new ones, with "
+                "Learner.resume if the run was saved"
             )
         choice = self._choice = self._choice or self._choose()
         self._is_stepping = True
@@ -185,7 +185,7 @@ class Collector:
             else:
                 self.storage.insert_transition(sample)
         except SampleError as error:
-            error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
+            error.add_note(f"The sample was collected in {self.envs.env_name}, by reset() or step().")
             raise
         if self._shaped is not None:
             self._shaped.add(reward, ended)

@@ -57,7 +57,7 @@ def check_composition(
     for name, source in sources.items():
         if source.hyper_parameters.get("rate_limit") is not None and not (collects and name == "main"):
             raise CompositionError(
-                f"Scheme: {source.name}: nothing is inserted into the source {name!r} while it is learnt from, so that "
+                f"Scheme: {source.name}: nothing is inserted into the source {name!r} during training, so that its "
                 f"rate_limit would stop the updates; leave it out"
             )
     for name, need in needs.items():
@@ -75,11 +75,11 @@ def check_composition(
         for read in storages_read(name, mixed):
             reason = reason or _mismatch(need, algorithm.name, actor, sources[read])
         if reason is None and not collects and (need.kind == "rollout" or need.segments):
-            reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
+            reason = f"{algorithm.name} learns from steps of its own policy; give the scheme train_envs_factory"
         if reason is None and collects and name == "main" and not need.collected:
             reason = (
-                f"{algorithm.name} learns from data alone, and its own steps are not to be inserted there; leave out "
-                f"train_envs_factory, and give the scheme test_envs_factory to evaluate it in"
+                f"{algorithm.name} learns from a data set, into which no collected steps may be inserted; leave out "
+                f"train_envs_factory, and give the scheme test_envs_factory to evaluate the policy"
             )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")
@@ -106,13 +106,13 @@ def _check_names(
         for read in mix.shares:
             if read not in sources:
                 raise CompositionError(
-                    f"Scheme: {mix} reads a source {read!r}, and there are {', '.join(map(repr, sources))}; give it "
-                    f"sources={{{read!r}: ...}}"
+                    f"Scheme: {mix} draws from a source {read!r}, but the sources are {', '.join(map(repr, sources))}; "
+                    f"give the scheme sources={{{read!r}: ...}}"
                 )
     learnt = {read for name in needs for read in storages_read(name, mixed)}
     for name in sources:
         if name not in learnt and name in needs:
-            raise CompositionError(f"Scheme: nothing is learnt from {name!r}, which {mixed[name]} leaves out")
+            raise CompositionError(f"Scheme: the source {name!r} is not used; give it a share in {mixed[name]}")
         if name not in learnt:
             raise CompositionError(f"Scheme: {algorithm} knows no source {name!r}; {known}")
 
@@ -121,7 +121,7 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
     """Return why a storage cannot be a source for an algorithm, and which could; None where it can."""
     if needs.kind == "rollout" and not storage.cls.on_policy:
         return (
-            f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
+            f"{algorithm} learns on-policy, but {storage.name} replays steps of older policies; GAEBuffer and "
             f"VanillaOnPolicyBuffer hold rollouts"
         )
     if needs.kind == "rollout":
@@ -134,14 +134,14 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         )
     if needs.next_actions and not storage.cls.knows_next_actions:
         return (
-            f"{algorithm} learns from the actions that were taken next, which {storage.name} cannot say; ReplayBuffer "
-            f"and those that extend it can"
+            f"{algorithm} learns from next actions, which batches of {storage.name} lack; ReplayBuffer and its "
+            f"subclasses provide them"
         )
     if needs.single_steps and (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
-        return f"{algorithm} learns from single steps, but {storage.name} sums {n_step} of them; give it n_step=1"
+        return f"{algorithm} learns from one-step transitions, but {storage.name} has n_step={n_step}; give it n_step=1"
     if needs.returns_to_go and (not isinstance(storage, DatasetFactory) or storage.returns_to_go is None):
         return (
-            f"{algorithm} learns from returns to the end of each episode, which {storage.name} does not have; make it "
+            f"{algorithm} learns from returns-to-go, which {storage.name} does not have; make it "
             f"from_dataset(..., returns_to_go=gamma)"
         )
     if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
@@ -165,33 +165,33 @@ def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage
     """As :func:`_mismatch`, for a storage that holds rollouts."""
     if storage.cls.needs_log_probs and not needs.log_probs:
         return (
-            f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
-            f"stochastic policy; GAEBuffer and VanillaOnPolicyBuffer do without"
+            f"{storage.name} needs log-probabilities for its importance ratios, but {algorithm} has no stochastic "
+            f"policy; GAEBuffer and VanillaOnPolicyBuffer need none"
         )
     if storage.cls.needs_action_values and not needs.action_values:
         return (
-            f"{storage.name} makes targets of action values, which the actor of {algorithm} does not tell; "
-            f"LambdaReturnBuffer and VTraceBuffer do without"
+            f"{storage.name} computes targets from action values, which the actor of {algorithm} does not estimate; "
+            f"LambdaReturnBuffer and VTraceBuffer need none"
         )
     length = storage.hyper_parameters.get("sequence_length")
     if needs.partial and length is not None:
         return (
-            f"{algorithm} learns from rollouts before they are full, which do not divide into sequences of {length} "
-            f"steps; give {storage.name} sequence_length=None"
+            f"{algorithm} learns from partial rollouts, which do not divide into sequences of {length} steps; give "
+            f"{storage.name} sequence_length=None"
         )
     if not needs.values and storage.hyper_parameters.get("cut_episodes") != "drop":
         return (
-            f"{algorithm} has no value function, on which the returns of {storage.name} lean where an episode is cut; "
-            f"give it VanillaOnPolicyBuffer.create_factory(size=..., cut_episodes='drop')"
+            f"{algorithm} has no value function, from which {storage.name} bootstraps the returns of incomplete "
+            f"episodes; give it VanillaOnPolicyBuffer.create_factory(size=..., cut_episodes='drop')"
         )
     if needs.older_policies and not storage.cls.needs_log_probs:
         return (
-            f"{algorithm} learns from what older policies did, too, for which {storage.name} does not correct; "
-            f"VTraceBuffer does"
+            f"{algorithm} also learns off-policy, from rollouts of older policies, for which {storage.name} does not "
+            f"correct; VTraceBuffer does"
         )
     if needs.intrinsic and IRET not in storage.cls.computed_fields:
         return (
-            f"{algorithm} gives intrinsic rewards, of which {storage.name} makes no returns; GAEBuffer and "
+            f"{algorithm} gives intrinsic rewards, for which {storage.name} computes no returns; GAEBuffer and "
             f"VanillaOnPolicyBuffer do"
         )
     return None
@@ -201,11 +201,11 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
     """As :func:`_mismatch`, for an algorithm that needs the newest steps and replayed sequences."""
     if not storage.cls.knows_newest_steps:
         return (
-            f"{algorithm} learns from the newest steps as well as from older ones, and {storage.name} cannot say which "
-            f"these are; ReplayBuffer and those that extend it can"
+            f"{algorithm} learns from the newest steps in addition to replayed ones, and {storage.name} does not "
+            f"provide them; ReplayBuffer and its subclasses do"
         )
     if storage.hyper_parameters.get("rate_limit") is not None:
-        return f"{algorithm} says itself how much it replays; leave out the rate_limit of {storage.name}"
+        return f"{algorithm} sets its replay ratio itself; leave out the rate_limit of {storage.name}"
     if sequences is None:
         return (
             f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
@@ -229,5 +229,5 @@ def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], seque
 def _mismatch_of_sums(algorithm: str, storage: Factory[Storage]) -> str | None:
     """As :func:`_mismatch`, for an algorithm that needs single-step rewards."""
     if (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
-        return f"{algorithm} sums rewards itself, but {storage.name} sums {n_step} of them; give it n_step=1"
+        return f"{algorithm} sums rewards itself, but {storage.name} has n_step={n_step}; give it n_step=1"
     return None

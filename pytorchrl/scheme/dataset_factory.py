@@ -65,8 +65,8 @@ class DatasetFactory(Factory[Storage]):
             if len(storage) < expected:
                 raise DatasetError(
                     f"{self.name}: {self.hyper_parameters['directory']} holds {len(storage):,} transitions, fewer than "
-                    f"the {expected:,} of {self.path}; a run that was filling it was stopped, or it is of other data. "
-                    f"Name another directory, or delete this one to fill it anew"
+                    f"the {expected:,} of {self.path}; its filling was interrupted, or it is of another data set. Name "
+                    f"another directory, or delete this one to fill it again"
                 )
             return
         capacity = storage.capacity or (storage.size or sys.maxsize) * (envs.num_envs or 1)
@@ -97,7 +97,7 @@ class DatasetFactory(Factory[Storage]):
         about = open_dataset(self.path).about
         if about.observation_space is None or about.action_space is None:
             raise DatasetError(
-                f"{self.path} does not say which spaces its observations and actions are of; give the scheme "
+                f"{self.path} does not contain the spaces of its observations and actions; give the scheme "
                 f"test_envs_factory"
             )
         observation, action = (space_from_data(space) for space in (about.observation_space, about.action_space))

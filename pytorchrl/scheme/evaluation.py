@@ -140,9 +140,9 @@ def evaluate(
         episodes_cut = len(episodes_played)
     elif episodes_cut:
         warnings.warn(
-            f"an episode of an evaluation had not ended after {max_episode_steps:,} steps and was cut there: its "
-            f'return, which "test/return" counts, is of these steps. Scheme(max_test_episode_steps=...) sets the '
-            f'longest; or give the environments a limit: env_kwargs={{"max_episode_steps": ...}}, or the wrapper '
+            f"an episode of an evaluation was truncated after {max_episode_steps:,} steps: its return, which "
+            f'"test/return" includes, is of these steps. Scheme(max_test_episode_steps=...) sets this limit; or give '
+            f'the environments one: env_kwargs={{"max_episode_steps": ...}}, or the wrapper '
             f'("TimeLimit", {{"max_episode_steps": ...}})',
             RuntimeWarning,
             stacklevel=2,

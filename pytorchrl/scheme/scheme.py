@@ -300,8 +300,8 @@ class Scheme:
             yield {**metrics, **told}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
-                f"Scheme: update phases are due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "
-                f"nothing of the storage; leave out rate_limit"
+                f"Scheme: an update phase was due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "
+                f"no batch from the storage; leave out rate_limit"
             )
         if self.actor.normalization is not None:
             self.actor.normalization.use_newest()
@@ -436,8 +436,8 @@ class Scheme:
         if self._test_envs is None:
             if self.test_envs_factory is None:
                 raise CompositionError(
-                    "Scheme: there are no environments to be evaluated in; give it test_envs_factory, or let the "
-                    "algorithm have test_every=0"
+                    "Scheme: there are no environments to evaluate in; give it test_envs_factory, or the algorithm "
+                    "test_every=0"
                 )
             self._test_envs = self.test_envs_factory()
             if self._test_envs_to_come is not None:

@@ -108,10 +108,10 @@ def alike(episodes: Iterable[Episode]) -> Iterator[Episode]:
             shown = (
                 ", ".join(f"{name} {leaf.dtype}{leaf.shape}" for name, leaf in of.items()) for of in (first, layout)
             )
-            raise DatasetError(f"episode {number} is not like the first: {' beside '.join(shown)}")
+            raise DatasetError(f"episode {number} differs from the first one: {' beside '.join(shown)}")
         yield episode
     if not first:
-        raise DatasetError("there is no episode to write, and a data set without one has no shapes and dtypes")
+        raise DatasetError("there is no episode to write; a data set needs one, for its shapes and dtypes")
 
 
 def layout_of(episode: Episode) -> dict[str, LeafLayout]:

@@ -85,8 +85,8 @@ def fill(
     for block in lanes.blocks():
         if needs_memory and (RHS,) not in block:
             raise DatasetError(
-                f"{owner}: the actor has a memory, and the episodes do not say what it held; "
-                f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
+                f"{owner}: the actor is recurrent, and the episodes have no hidden states; "
+                f"pytorchrl.experiments.with_memory(episodes, algorithm) adds them"
             )
         layout, fitting = storage.ring.layout, dict(block)
         # The storage itself refuses fields that it does not have.

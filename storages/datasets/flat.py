@@ -67,7 +67,7 @@ def names_in(arrays: Mapping[str, Any], path: Path) -> FlatNames:
         if {"observations", "actions", "rewards"} <= there.keys() and {"terminals", "episode_starts"} & there.keys():
             return FlatNames(**there)
     raise DatasetError(
-        f"{path} has arrays that are called {', '.join(arrays)}; tell what they are: "
+        f"{path} has arrays of unknown names, {', '.join(arrays)}; specify their meaning: "
         f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
     )
 
@@ -98,7 +98,7 @@ class FlatDataset(Dataset):
         for key in ("rewards", "terminals", "timeouts", "episode_starts"):
             array = self._arrays.get(key)
             if array is not None and math.prod(array.shape) != len(array):
-                raise DatasetError(f"{path}: {named[key]} has shape {tuple(array.shape)}, and not a number a step")
+                raise DatasetError(f"{path}: {named[key]} has shape {tuple(array.shape)}, not one number per step")
         self._bounds = _Bounds(self._arrays, ends)
         self._lengths = (self._bounds.end - self._bounds.first).tolist()
 

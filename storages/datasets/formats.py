@@ -61,7 +61,7 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
     opening = _opening(place)
     if opening is None:
         raise DatasetError(
-            f"{place} holds no data set that is known: a Minari data set is a folder with data/"
+            f"{place} holds no data set of a known format: a Minari data set is a folder with data/"
             f"{minari.METADATA}, a storage one with {RingManifest.name} or {EpisodeManifest.name}; files end in "
             f".npz, .hdf5 or .h5"
         )
@@ -159,8 +159,7 @@ def format_for(path: Path, format: str | None) -> str:  # noqa: A002
         raise DatasetError(f"format must be one of {', '.join(FORMATS)}, got {chosen!r}")
     if is_npz != (chosen == "npz") or path.suffix in _HDF5_SUFFIXES:
         raise DatasetError(
-            f"{path} is no name for the format {chosen}: npz is a file that ends in {_NPZ_SUFFIX}, the others are "
-            f"folders"
+            f"{path} cannot be in the format {chosen}: npz is a file that ends in {_NPZ_SUFFIX}, the others are folders"
         )
     refuse_to_overwrite(path)
     return chosen

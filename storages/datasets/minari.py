@@ -88,7 +88,7 @@ class MinariDataset(Dataset):
             numbers = files.numbers()
             if len(numbers) != len(self):
                 raise DatasetError(
-                    f"{self._folder}: the metadata speak of {len(self)} episodes, and {len(numbers)} are there"
+                    f"{self._folder}: the metadata claim {len(self)} episodes, but there are {len(numbers)}"
                 )
             steps = 0
             for number in numbers:
@@ -97,14 +97,14 @@ class MinariDataset(Dataset):
                 steps += len(episode)
                 yield episode
             if steps != self.steps:
-                raise DatasetError(f"{self._folder}: the metadata speak of {self.steps} steps, and {steps} are there")
+                raise DatasetError(f"{self._folder}: the metadata claim {self.steps} steps, but there are {steps}")
 
     def _leaves(self) -> tuple[list[SpaceLeaf], SpaceLeaf]:
         where = self._folder / METADATA
         if self.about.observation_space is None or self.about.action_space is None:
             raise DatasetError(
-                f"{where} does not say the spaces; the package minari can tell them from the environment, and writes "
-                f"them since 0.5"
+                f"{where} has no spaces; the package minari can infer them from the environment, and writes them "
+                f"since version 0.5"
             )
         actions = _one_array(leaves_of(self.about.action_space, where), where)
         return leaves_of(self.about.observation_space, where), actions
@@ -128,7 +128,7 @@ class MinariDataset(Dataset):
         _check(actions, action, steps, f"{where}: actions")
         terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in _FLAGS)
         if len(terminations) != steps or len(truncations) != steps or (terminations | truncations)[:-1].any():
-            raise DatasetError(f"{where} is damaged: a flag of its end is set before its last step, or is missing")
+            raise DatasetError(f"{where} is damaged: it has flags of an end before its last step, or too few of them")
         kept = {str(key[-1]): array for key, array in columns.items() if key[0] == "infos" and key[-1] in _KEPT_INFOS}
         return Episode(
             observations_of(observation, observations),
@@ -259,7 +259,7 @@ def _one_array(leaves: list[SpaceLeaf], where: object) -> SpaceLeaf:
     """
     leaf, *others = leaves
     if others or leaf.path:
-        raise DatasetError(f"{where}: actions of {len(leaves)} parts are more than one array; a transition has one")
+        raise DatasetError(f"{where}: the action space must be a single array, not a Dict or Tuple of {len(leaves)}")
     return leaf
 
 

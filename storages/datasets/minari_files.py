@@ -112,7 +112,7 @@ class Hdf5Episodes:
 
     def _images(self, node: Any, shape: tuple[int, ...], where: str) -> Array:
         if not is_bytes(node):
-            raise DatasetError(f"{where}: {node.name} must hold the bytes of images, and does not")
+            raise DatasetError(f"{where}: {node.name} must contain encoded images, but does not")
         self._budget.take(nbytes_of(node), str(node.name))
         return _decode_jpegs([bytes(row) for row in node[()]], shape, self._budget, where)
 
@@ -205,12 +205,12 @@ class TableEpisodes:
     def _values(self, array: Any, leaf: SpaceLeaf | None, jpeg: bool, where: str) -> Array:
         if leaf is not None and leaf.is_image and jpeg:
             if not self._arrow.types.is_binary(array.type):
-                raise DatasetError(f"{where} must hold the bytes of images, and is {array.type}")
+                raise DatasetError(f"{where} must contain encoded images, but is {array.type}")
             return _decode_jpegs(array.to_pylist(), leaf.shape, self._budget, where)
         shape = () if leaf is None else leaf.shape
         flat = self._flat_numbers(array)
         if flat is None:
-            raise DatasetError(f"{where} is {array.type}; nothing but numbers is read, and none may be missing")
+            raise DatasetError(f"{where} is {array.type}; only numbers are read, without missing values")
         if len(flat) != len(array) * math.prod(shape):
             raise DatasetError(f"{where} is {array.type}, the space says shape {shape}")
         return flat.reshape(len(array), *shape)

@@ -67,7 +67,7 @@ class NpzDataset(Dataset):
             lengths = arrays[_LENGTH].astype(np.int64)
             self._lengths = lengths.tolist()
             if lengths.ndim != 1 or not all(length > 0 for length in self._lengths):
-                raise ValueError(f"{_LENGTH} must be a number from 1 for each episode")
+                raise ValueError(f"{_LENGTH} must be at least 1 for each episode")
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise DatasetError(f"{path} is damaged: {error!r}") from error
         self._arrays = arrays
@@ -141,7 +141,7 @@ class _Arrays(Mapping[str, Array]):
             with zipfile.ZipFile(path) as archive:
                 self._names = [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
         except BROKEN as error:
-            raise DatasetError(f"{path} cannot be read as a file of numpy's arrays: {error}") from error
+            raise DatasetError(f"{path} cannot be read as an npz file: {error}") from error
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._names:
@@ -164,7 +164,7 @@ class _Arrays(Mapping[str, Array]):
             raise
         except BROKEN as error:
             raise DatasetError(
-                f"{self._path}: {name} cannot be read, or holds objects, which can run code and are not read: {error}"
+                f"{self._path}: {name} cannot be read, or holds pickled objects, which can run code: {error}"
             ) from error
 
     def _checked(self, archive: zipfile.ZipFile, name: str) -> Array:
@@ -175,7 +175,7 @@ class _Arrays(Mapping[str, Array]):
         if dtype.hasobject:
             raise ValueError(f"it is {dtype}")
         if dtype.kind not in "biuf":
-            raise DatasetError(f"{self._path}: {name} is {dtype}; nothing but numbers is read")
+            raise DatasetError(f"{self._path}: {name} is {dtype}; only numbers are read")
         nbytes = math.prod(shape) * dtype.itemsize
         if info.file_size != begin + nbytes:
             raise DatasetError(

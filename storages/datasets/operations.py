@@ -56,7 +56,7 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
                 for name in dict.fromkeys([*layout, *other])
                 if layout.get(name) != other.get(name)
             ]
-            raise DatasetError(f"{where} do not go together: {'; '.join(differing)}")
+            raise DatasetError(f"{where} are incompatible: {'; '.join(differing)}")
         about = replace(
             about,
             observation_space=united(about.observation_space, dataset.about.observation_space, where),

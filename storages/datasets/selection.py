@@ -75,8 +75,8 @@ class SelectEpisodes(Setting):
         if self.successes:
             if any(succeeded[number] is None for number in kept):
                 raise DatasetError(
-                    f"successes are asked for, and the episodes do not all say whether they succeeded: they need a "
-                    f"fact {' or '.join(SUCCESS_FACTS)}; choose by min_return instead"
+                    f"selecting successes needs episodes that record whether they succeeded, as a fact "
+                    f"{' or '.join(SUCCESS_FACTS)}, and not all do; choose by min_return instead"
                 )
             kept = kept[[bool(succeeded[number]) for number in kept]]
         if self.min_return is not None:
@@ -96,7 +96,7 @@ class SelectEpisodes(Setting):
         if self.part is None:
             return np.arange(episodes)
         if episodes < 2:
-            raise DatasetError(f"{episodes} episodes cannot be divided into a part to train on and one to validate on")
+            raise DatasetError(f"{episodes} episodes cannot be split into a training and a validation set")
         order = self._random(_SPLIT).permutation(episodes)
         held_out = min(_share_of(episodes, self.validation_share), episodes - 1)
         return np.sort(order[:held_out] if self.part == "validation" else order[held_out:])
@@ -136,10 +136,8 @@ class SelectedDataset(Dataset):
         returns, successes, lengths = (list(column) for column in zip(*facts, strict=True)) if facts else ([], [], [])
         numbers = self._selection.numbers(returns, successes)
         if not len(numbers):
-            told = f"returned {min(returns):g} to {max(returns):g}" if returns else "are none"
-            raise DatasetError(
-                f"none of the {len(returns)} episodes of {self.path} is left by {self._selection}; they {told}"
-            )
+            told = f"; their returns lie in [{min(returns):g}, {max(returns):g}]" if returns else ""
+            raise DatasetError(f"{self._selection} selects none of the {len(returns)} episodes of {self.path}{told}")
         return {int(number): lengths[number] for number in numbers}
 
 

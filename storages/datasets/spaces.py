@@ -97,7 +97,7 @@ def leaves_of(space: Space, where: object) -> list[SpaceLeaf]:
     try:
         return list(_leaves(space, (), where))
     except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{where} describes a space that cannot be understood: {space} ({error!r})") from error
+        raise DatasetError(f"{where} describes a malformed space: {space} ({error!r})") from error
 
 
 def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterator[SpaceLeaf]:
@@ -113,7 +113,7 @@ def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterato
         math.prod(leaf.shape)
         yield leaf
     else:
-        raise DatasetError(f"{where} has a space of type {kind!r}, which is not made of numbers; it cannot be read")
+        raise DatasetError(f"{where} has a space of type {kind!r}, which is not numeric and cannot be read")
 
 
 def observations_of(leaves: Sequence[SpaceLeaf], arrays: Mapping[str, Array]) -> Observations:

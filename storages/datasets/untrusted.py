@@ -174,7 +174,7 @@ def numbers(node: Any, where: str) -> Any:
     """
     if not is_numeric(node):
         kind = getattr(node, "dtype", "a group")
-        raise DatasetError(f"{where}: {node.name} is {kind}; nothing but numbers is read, because objects can run code")
+        raise DatasetError(f"{where}: {node.name} is {kind}; only numbers are read, because objects can run code")
     return node
 
 

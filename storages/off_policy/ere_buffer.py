@@ -41,7 +41,7 @@ class EREBuffer(PERBuffer):
         if hyper_parameters["draws"] == "passes" and (hyper_parameters["eta"] < 1 or hyper_parameters["adapt_eta"]):
             raise ValueError(
                 f"{cls.__name__}: eta must be 1 and adapt_eta False with draws='passes', got "
-                f"eta={hyper_parameters['eta']:g}: what may be drawn would change within a pass"
+                f"eta={hyper_parameters['eta']:g}: the transitions to draw from would change within a pass"
             )
 
     def make_sampler(self) -> Sampler:

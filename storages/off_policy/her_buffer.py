@@ -59,7 +59,7 @@ class HERBuffer(EREBuffer):
         if self.her_function is None and self._reward is None:
             raise ValueError(
                 f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
-                f"give a her_function that says what a reward would have been"
+                f"give a her_function that recomputes rewards"
             )
         super().build(device, actor, algorithm, envs)
 
@@ -69,18 +69,18 @@ class HERBuffer(EREBuffer):
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["her_terminated"] is not None and hyper_parameters["her_function"] is not None:
             raise ValueError(
-                f"{cls.__name__}: her_terminated judges the goals of dict observations; let her_function return "
-                f"terminations, as its sixth value"
+                f"{cls.__name__}: her_terminated applies to the goals of dict observations only; let her_function "
+                f"return terminations, as its sixth value"
             )
         if hyper_parameters["keep_on_device"] and hyper_parameters["her_terminated"] is not None:
             raise ValueError(
-                f"{cls.__name__}: keep_on_device must be False with her_terminated, which cuts windows and so changes "
-                f"what follows them as arrays"
+                f"{cls.__name__}: keep_on_device must be False with her_terminated, which truncates windows and so "
+                f"changes their next observations in host memory"
             )
         if hyper_parameters["keep_on_device"] and hyper_parameters["her_function"] is not None:
             raise ValueError(
-                f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations as "
-                f"arrays; goals of dict observations (her_function=None) are relabelled with either"
+                f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations in "
+                f"host memory; goals of dict observations (her_function=None) can be relabelled with either value"
             )
 
     def make_relabeler(self) -> Relabeler:

@@ -61,8 +61,8 @@ class MixedStorage:
         for name, storage in self.storages.items():
             if storage.on_policy:
                 raise ValueError(
-                    f"{_OWNER}: {name!r} is a {type(storage).__name__}, whose batches go through one rollout; only "
-                    f"replay storages, such as ReplayBuffer, can be mixed"
+                    f"{_OWNER}: {name!r} is a {type(storage).__name__}, an on-policy storage; only replay storages, "
+                    f"such as ReplayBuffer, can be mixed"
                 )
         self._fields_that_fit: list[set[str]] = []
         devices = {name: str(storage.device) for name, storage in self.storages.items()}
@@ -109,8 +109,8 @@ class MixedStorage:
         for name, count in rows.items():
             if not count:
                 raise ValueError(
-                    f"{_OWNER}: a share of {self.shares[name]} of a batch of {batch_size} is no row of {name!r}; make "
-                    f"batches or the share larger"
+                    f"{_OWNER}: a share of {self.shares[name]} of a batch of {batch_size} gives no row of {name!r}; "
+                    f"increase the batch size or the share"
                 )
         return rows
 
@@ -186,13 +186,13 @@ class MixedStorage:
 
     def _refuse_misfits(self, batches: Sequence[Batch]) -> None:
         if found := misfits(dict(zip(self.storages, batches, strict=True))):
-            raise ValueError(f"{_OWNER}: batches do not fit together: {'; '.join(found)}")
+            raise ValueError(f"{_OWNER}: incompatible batches: {'; '.join(found)}")
 
     def _checked(self, shares: Mapping[str, float]) -> dict[str, float]:
         """Return the shares in the order of the storages."""
         checked = checked_shares(shares, _OWNER)
         if checked.keys() != self.storages.keys():
-            raise ValueError(f"{_OWNER}: shares are of {list(checked)}, storages are {list(self.storages)}")
+            raise ValueError(f"{_OWNER}: shares must name the storages {list(self.storages)}, got {list(checked)}")
         return {name: checked[name] for name in self.storages}
 
 

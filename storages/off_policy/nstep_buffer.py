@@ -33,7 +33,7 @@ class NStepReplayBuffer(ReplayBuffer):
         if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.in_pieces:
             raise ValueError(
                 f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
-                f"packed batches hold no steps that lead there; give packed=False, or neither longest nor max_steps"
+                f"packed batches hold no steps after it; give packed=False, or neither longest nor max_steps"
             )
 
     def make_steps(self) -> Window:

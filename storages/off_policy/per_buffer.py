@@ -73,8 +73,8 @@ class PERBuffer(NStepReplayBuffer):
         draws, alpha = hyper_parameters["draws"], hyper_parameters["alpha"]
         if draws != "with replacement" and alpha != 0:
             raise ValueError(
-                f"{cls.__name__}: alpha must be 0 with draws={draws!r}, got {alpha}: importance weights are of rows "
-                f"that are drawn with replacement"
+                f"{cls.__name__}: alpha must be 0 with draws={draws!r}, got {alpha}: importance weights assume "
+                f"draws with replacement"
             )
         low, high = hyper_parameters["error_min"], hyper_parameters["error_max"]
         if high is not None and low > high:
@@ -115,8 +115,8 @@ class PERBuffer(NStepReplayBuffer):
         """
         if self.prioritization == "rank":
             raise ValueError(
-                f"{type(self).__name__}: with prioritization='rank' a priority follows from all stored errors; "
-                f"priorities.values has those of what is stored"
+                f"{type(self).__name__}: with prioritization='rank' a priority depends on all stored errors; "
+                f"priorities.values has those of the stored transitions"
             )
         return (np.abs(error) + self.epsilon) ** self._current(self.alpha)
 

@@ -262,8 +262,8 @@ class PersistentEpisodicBuffer(PERBuffer):
         """
         if "archive" not in state:
             raise ValueError(
-                f"{type(self).__name__}: the state refers to no directory of episodes; of storages of other kinds, "
-                f"insert_data_slice(get_all_buffer_data()) takes what they hold"
+                f"{type(self).__name__}: the state refers to no directory of episodes; to copy a storage of another "
+                f"kind, use insert_data_slice(get_all_buffer_data())"
             )
         self.roll_back(state)
 
@@ -297,8 +297,8 @@ class PersistentEpisodicBuffer(PERBuffer):
     def _refuse_if_empty(self) -> None:
         if self._ring.layout and len(self) == 0:
             raise EmptyStorageError(
-                f"{type(self).__name__}: no episode has ended yet, and batches are made of those that have; insert "
-                f"transitions until one does, or begin updates later"
+                f"{type(self).__name__}: no episode has ended yet, and batches hold finished episodes only; insert "
+                f"transitions until one ends, or start updates later"
             )
         super()._refuse_if_empty()
 

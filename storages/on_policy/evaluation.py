@@ -128,15 +128,15 @@ class RolloutEvaluation:
             got = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
             raise ValueError(
                 f"{asked} must return a tensor of shape {shape}, one number for each observation, got {got}; "
-                f"no returns were made"
+                f"no returns were computed"
             )
         as_stored = answer if answer.dtype is torch.float32 else answer.float()
         numbers: NDArray[np.float32] = as_stored.detach().cpu().numpy()[..., 0]
         if not ring.allow_nonfinite and not all_finite(numbers.reshape(-1)):
             where = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(numbers)))
             raise ValueError(
-                f"{asked} returned {numbers[where]} at position {where}; no returns were made. The network "
-                f"has diverged; allow_nonfinite=True would go on"
+                f"{asked} returned {numbers[where]} at position {where}; no returns were computed. The "
+                f"network has diverged; allow_nonfinite=True would ignore that"
             )
         return numbers
 

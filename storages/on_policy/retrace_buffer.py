@@ -44,8 +44,8 @@ class RetraceBuffer(VanillaOnPolicyBuffer):
         if not hasattr(actor, "evaluate_action_values"):
             raise ValueError(
                 f"{type(self).__name__}: {type(actor).__name__} has no evaluate_action_values(obs, rhs, done, action), "
-                f"whose answers are log probabilities and values of actions and values of observations; VTraceBuffer "
-                f"does with values of observations"
+                f"which returns log-probabilities and values of actions, and values of observations; VTraceBuffer "
+                f"needs no values of actions"
             )
         super().build(device, actor, algorithm, envs)
 

@@ -221,20 +221,20 @@ class VanillaOnPolicyBuffer(Storage):
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
         self._refuse_without_returns()
         if num_mini_batch > len(self):
-            raise ValueError(f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches")
+            raise ValueError(f"{type(self).__name__}: {len(self)} transitions cannot fill {num_mini_batch} batches")
         if mini_batch_size is not None and num_mini_batch * mini_batch_size != len(self):
             raise ValueError(
-                f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches of "
-                f"mini_batch_size={mini_batch_size}; leave mini_batch_size None, which makes them as equal as can be"
+                f"{type(self).__name__}: {len(self)} transitions do not divide into {num_mini_batch} batches of "
+                f"mini_batch_size={mini_batch_size}; mini_batch_size=None makes batches of nearly equal size"
             )
         if (RHS,) not in self._ring.layout:
             return self._epochs(num_mini_batch, num_epochs, self._rollout)
         length = self.sequence_length or self._ring.live_steps
         if self._ring.live_steps % length or num_mini_batch > len(self) // length:
             raise ValueError(
-                f"{type(self).__name__}: {self._ring.live_steps} steps of {self.num_envs} environments make no "
-                f"{num_mini_batch} batches of sequences of {length} steps; choose another sequence_length, or fewer "
-                f"batches"
+                f"{type(self).__name__}: {self._ring.live_steps} steps of {self.num_envs} environments do not "
+                f"divide into {num_mini_batch} batches of sequences of {length} steps; choose another "
+                f"sequence_length, or fewer batches"
             )
         return self._epochs_of_sequences(num_mini_batch, num_epochs, self._rollout)
 
@@ -291,13 +291,13 @@ class VanillaOnPolicyBuffer(Storage):
         self._refuse_without_returns()
         if self._rollout != rollout:
             raise RuntimeError(
-                f"{type(self).__name__}: another rollout is stored since these batches were begun; call "
+                f"{type(self).__name__}: the rollout changed while its batches were generated; call "
                 f"generate_batches() again"
             )
 
     def _refuse_without_returns(self) -> None:
         if (RET,) not in self._ring.columns.computed:
-            raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
+            raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, which computes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
         return {path[0] for path in (*self._ring.layout, *self._ring.columns.computed)} - {RHS, RHS2}

@@ -73,7 +73,7 @@ class KnownShards:
         """Return the position and the identity of the shard of a row; None if that shard has died."""
         identity = index >> _BITS_OF_A_NUMBER
         if not 0 <= identity < len(self._identities):
-            raise ValueError(f"ShardedReplay: INDICES has {index}, which is of no shard; give it batches of its own")
+            raise ValueError(f"ShardedReplay: INDICES has {index}, which belongs to no shard; give it its own batches")
         found = self._identities[identity]
         return found if self._current[found.shard] == identity else None
 
@@ -143,13 +143,13 @@ class KnownShards:
 
 def _warn_of_replacement(shard: int, held: int, holds: int) -> None:
     came_back = (
-        f"its directory gave {holds:,} back"
+        f"{holds:,} were restored from its directory"
         if holds
         else "they are lost, because it had no directory, or had committed nothing"
     )
     warnings.warn(
         f"shard {shard} died and was replaced: it held {held:,} transitions, {came_back}; errors of batches that it "
-        f"drew before are left out",
+        f"drew before are ignored",
         RuntimeWarning,
         stacklevel=3,
     )

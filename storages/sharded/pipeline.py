@@ -180,7 +180,7 @@ class Pipeline:
             if left <= 0 or self._group.wait(list(self._awaited.values()), left) is None:
                 raise ShardLostError(
                     f"ShardedReplay: none of {len(self._group)} shards has answered for {self._give_up_seconds:g} "
-                    f"seconds; what they run on may be gone"
+                    f"seconds; their processes or machines may be lost"
                 )
             for shard, pending in list(self._awaited.items()):
                 if self._group.wait([pending], 0.0) is not None and self._hear(shard, pending) is None:

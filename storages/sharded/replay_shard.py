@@ -179,12 +179,12 @@ def refuse_what_no_shard_can_be(cls: type[Any], hyper_parameters: Mapping[str, A
     rate_limit = hyper_parameters.get("rate_limit")
     if rate_limit is not None:
         raise ValueError(
-            f"{name}: rate_limit={rate_limit} would be one of each shard; leave it out, and let what runs collectors "
-            f"and learner say how fast they go"
+            f"{name}: rate_limit={rate_limit} would apply to each shard on its own; leave it out, and limit the rates "
+            f"of collection and learning where both are scheduled"
         )
     if issubclass(cls, PersistentEpisodicBuffer):
         raise ValueError(
-            f"{name}: what it draws from changes with the segments that are in memory, not with all that it holds; use "
+            f"{name}: it draws from the segments in memory, which change, and not from all that it holds; use "
             f"PERBuffer with directory="
         )
     if hyper_parameters.get("eta", 1.0) < 1 or hyper_parameters.get("adapt_eta", False):

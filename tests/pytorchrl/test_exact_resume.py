@@ -330,7 +330,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     state_of_parts, records_of_parts = ended(learner)
     assert_equal(state_of_parts, state)
     assert records_of_parts == records
-    assert "did not come back" not in capsys.readouterr().out
+    assert "could not be restored" not in capsys.readouterr().out
 
 
 class Robot(Counter):
@@ -358,7 +358,7 @@ def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is
     learner = prl.Learner(scheme(), 60, tmp_path / "run", log_every=10)
     resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch), scheme=scheme())
     printed = capsys.readouterr().out
-    assert "1 of 2 environments did not come back to where they were (number 0)" in printed
+    assert "1 of 2 environments could not be restored (number 0)" in printed
     record = prl.read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
     assert record["steps"] == 20
     assert record["train/episodes_cut_by_resume"] == 1
@@ -385,7 +385,7 @@ def test_a_run_that_is_not_to_repeat_what_it_did_begins_new_episodes(
 ) -> None:
     learner = prl.Learner(dqn(replay, num_envs=2, replay_on_resume=False), 60, tmp_path / "run")
     resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch))
-    assert "2 of 2 environments did not come back to where they were (number 0, 1)" in capsys.readouterr().out
+    assert "2 of 2 environments could not be restored (number 0, 1)" in capsys.readouterr().out
     assert resumed.run()
     assert resumed.scheme.storage.get_all_buffer_data()[DONE][10].all()
 

@@ -137,7 +137,7 @@ def test_an_environment_that_fails_in_a_process_of_its_own_costs_the_running_epi
     assert f"as of 12 of 60 steps; continue with\n  {learner.resume_command}" in error.value.__notes__[-1]
     monkeypatch.setattr(FailsOnce, "fails_at", 0)
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
-    assert "2 of 2 environments did not come back" in capfd.readouterr().out
+    assert "2 of 2 environments could not be restored" in capfd.readouterr().out
     assert resumed.run()
     assert resumed.scheme.storage.get_all_buffer_data()[DONE][6].all()
     resumed.close()
@@ -186,7 +186,7 @@ def test_an_error_in_an_update_leaves_the_last_checkpoint_and_says_so(
     with pytest.raises(FloatingPointError) as error:
         learner.run(checkpoint_every=60)
     half_done, saved = error.value.__notes__
-    assert half_done == "The update that was being made is half done; the run was not saved in the middle of it."
+    assert half_done == "The exception interrupted an update; the run was not saved in this incomplete state."
     assert f"as of 60 of 200 steps; continue with\n  {learner.resume_command}" in saved
     assert saved_steps(tmp_path / "run") == 60
 
@@ -202,7 +202,7 @@ def test_an_error_before_the_first_checkpoint_says_that_there_is_none(
     monkeypatch.setattr(learner.scheme.algorithm, "update", fail)
     with pytest.raises(FloatingPointError) as error:
         learner.run()
-    assert f"{tmp_path / 'run'} has no checkpoint to continue from" in error.value.__notes__[-1]
+    assert f"{tmp_path / 'run'} has no checkpoint to resume from" in error.value.__notes__[-1]
 
 
 def test_an_error_in_an_evaluation_saves_and_the_evaluation_is_made_when_the_run_goes_on(
@@ -235,7 +235,7 @@ def test_what_cannot_be_saved_either_is_told_beside_the_error(tmp_path: Path, mo
     with pytest.raises(ConnectionError) as error:
         learner.run()
     assert error.value.__notes__[0] == "The run could not be saved: [Errno 28] No space left on device"
-    assert "has no checkpoint to continue from" in error.value.__notes__[1]
+    assert "has no checkpoint to resume from" in error.value.__notes__[1]
 
 
 def test_a_run_is_not_stepped_on_after_a_step_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_a_run_is_not_stepped_on_after_a_step_that_failed(tmp_path: Path, monkey
     fails_at(4, monkeypatch)
     with pytest.raises(ConnectionError):
         learner.run()
-    with pytest.raises(RuntimeError, match="where they are now is not known; make them anew"):
+    with pytest.raises(RuntimeError, match="their state is unknown; create new ones"):
         learner.run()
     learner.close()
     assert prl.Learner.resume(tmp_path / "run", scheme=dqn()).run()
@@ -257,9 +257,7 @@ def test_a_folder_of_a_run_that_left_nothing_is_used_again(tmp_path: Path, capsy
     assert capsys.readouterr().out == ""
     learner = prl.Learner(dqn_scheme(seed=2), 60, tmp_path / "run")
     printed = capsys.readouterr().out
-    assert (
-        printed == f"{tmp_path / 'run'} held a run that had not measured or saved anything; this one takes its place.\n"
-    )
+    assert printed == f"Replaced the previous run of {tmp_path / 'run'}, which had neither metrics nor checkpoints.\n"
     assert learner.run()
     learner.close()
     assert prl.Learner.resume(tmp_path / "run").scheme.config["seed"] == 2
@@ -273,10 +271,10 @@ def test_metrics_of_a_run_that_was_never_saved_are_moved_when_another_takes_its_
         learner.step()
     learner.close()
     metrics = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    with pytest.raises(prl.CheckpointError, match=re.escape("begun again: Learner(scheme, target_steps, log_dir)")):
+    with pytest.raises(prl.CheckpointError, match=re.escape("start it again: Learner(scheme, target_steps, log_dir)")):
         prl.Learner.resume(tmp_path / "run")
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
-    assert f"{tmp_path / 'run'} held a run; it is in {tmp_path / 'run.backup-1'} now." in capsys.readouterr().out
+    assert f"Moved the previous run of {tmp_path / 'run'} to {tmp_path / 'run.backup-1'}." in capsys.readouterr().out
     assert (tmp_path / "run.backup-1" / "metrics.jsonl").read_bytes() == metrics
     assert learner.run()
     learner.close()

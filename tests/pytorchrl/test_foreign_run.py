@@ -141,7 +141,7 @@ def test_a_wrapper_that_writes_where_a_file_says_is_not_made(tmp_path: Path) -> 
     config = json.loads((stranger / "config.json").read_text())
     config["train_envs"]["hyper_parameters"]["wrappers"] = [["RecordVideo", {"video_folder": str(tmp_path / "new")}]]
     (stranger / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CompositionError, match="RecordVideo would write where a file says"):
+    with pytest.raises(CompositionError, match="RecordVideo would write to a path given in a file"):
         load_agent(stranger)
     assert not (tmp_path / "new").exists()
 
@@ -151,7 +151,7 @@ def test_a_wrapper_that_writes_where_a_file_says_is_not_made(tmp_path: Path) -> 
     [
         ("[]", "holds no composition"),
         ("{", "damaged"),
-        ('{"algorithm": {}}', "its algorithm is no name"),
+        ('{"algorithm": {}}', "its algorithm is not a class name"),
         ("[" * 100_000, "damaged"),
     ],
 )

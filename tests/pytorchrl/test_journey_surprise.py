@@ -35,7 +35,7 @@ def test_the_most_surprising_transition_of_a_run_is_seen_as_a_video(
     assert told.draws
     assert f"Row {told.row} Environment 0" in printed
     steps = f"{told.episode_length:,}"
-    assert f"The episode was played again by its seed and its {steps} actions, and is as it was." in printed
+    assert f"The episode was replayed from its seed and its {steps} actions, and was reproduced exactly." in printed
     frames = imageio.imread("surprise.gif", index=None)
     # A GIF has frames that are alike once, and shows them longer.
     assert len(frames) == told.episode_length + 1

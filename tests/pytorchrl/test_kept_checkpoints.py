@@ -109,7 +109,9 @@ def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: p
 
 def test_a_single_changed_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
     change_a_byte(run_with_checkpoints(tmp_path / "run", 1).log_dir / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* is not what was"):
+    with pytest.raises(
+        prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* does not match its checksum"
+    ):
         prl.Learner.resume(tmp_path / "run")
 
 

@@ -230,7 +230,7 @@ def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) ->
     file = finished_run(tmp_path / "run") / "checkpoint.pt"
     content = file.read_bytes()
     file.write_bytes(content[: int(kept if kept >= 1 else kept * len(content))])
-    reason = "it is empty" if not kept else "it was cut off, or is another kind of file"
+    reason = "it is empty" if not kept else "it is truncated, or another kind of file"
     with pytest.raises(prl.CheckpointError, match=rf"checkpoint.pt is damaged and cannot be resumed from: {reason}; "):
         prl.Learner.resume(tmp_path / "run")
 
@@ -238,8 +238,8 @@ def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (lambda file: file.write_text("not a checkpoint"), "it was cut off, or is another kind of file"),
-        (lambda file: torch.save(Path("a"), file), "it holds more than tensors and plain data, and nothing else is"),
+        (lambda file: file.write_text("not a checkpoint"), "it is truncated, or another kind of file"),
+        (lambda file: torch.save(Path("a"), file), "it contains objects other than tensors and plain data"),
         (lambda file: zipfile.ZipFile(file, "w").close(), "it is an archive, but not of tensors and plain data"),
     ],
 )

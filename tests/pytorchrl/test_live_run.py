@@ -109,7 +109,9 @@ def test_a_learner_of_the_same_process_takes_a_run_over(tmp_path: Path) -> None:
     first.save_checkpoint()
     second = prl.Learner.resume(tmp_path / "run")
     for write in (first.save_checkpoint, first.evaluate):
-        with pytest.raises(RunInUseError, match="another learner of this process took the run over; go on with that"):
+        with pytest.raises(
+            RunInUseError, match="another learner of this process took the run over; continue with that"
+        ):
             write()
     assert second.run()
     second.close()

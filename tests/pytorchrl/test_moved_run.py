@@ -71,7 +71,7 @@ def test_a_storage_outside_that_is_gone_is_missed_and_found_by_a_scheme_with_the
     trained("runs/x", "replay")
     Path("replay").rename("moved")
     with pytest.raises(
-        prl.CheckpointError, match=r"refers to what its storage keeps in replay, which is not there.*scheme=scheme"
+        prl.CheckpointError, match=r"refers to files of its storage in replay, which does not exist.*scheme=scheme"
     ):
         prl.Learner.resume("runs/x", target_steps=120)
     assert not Path("replay").exists()
@@ -86,5 +86,5 @@ def test_a_storage_outside_that_is_gone_is_missed_and_found_by_a_scheme_with_the
 def test_another_directory_than_that_of_the_run_is_refused_by_what_it_holds() -> None:
     trained("runs/x", "replay")
     trained("runs/y", "other", seed=1)
-    with pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, and not the commit \d+"):
+    with pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, but commit \d+"):
         prl.Learner.resume("runs/x", scheme=scheme("other"))

@@ -210,7 +210,7 @@ def test_evaluations_have_the_normalised_score_of_the_data(
     capsys.readouterr()
     evaluate(Path("runs/offline/seed-1"), episodes=1)
     printed = capsys.readouterr().out
-    assert re.search(r"Normalised score: -?\d\.\d{3}, where -1230.7 is 0 and 0 is 1", printed)
+    assert re.search(r"Normalised score: -?\d\.\d{3}, where a return of -1230.7 is 0 and of 0 is 1", printed)
     with pytest.raises(ValueError, match="NormalizedScore: high must be above low, got low=1 and high=1"):
         prl.NormalizedScore(1.0, 1.0)
 
@@ -230,7 +230,7 @@ def test_the_command_line_trains_on_data_and_then_online(
     monkeypatch.chdir(tmp_path)
     train(*OFFLINE, "--data", str(data), "--steps", "20", "--select", "SelectEpisodes(best_share=0.5)")
     printed = capsys.readouterr().out
-    assert "no collecting" in printed
+    assert "without collecting" in printed
     assert "0 of 20 updates" in printed
     assert "size=100" in printed or "ReplayBuffer" in printed
     train(*ONLINE, "--data", str(data), "--steps", "30", "--data-share", "0.25")
@@ -248,10 +248,10 @@ def test_the_command_line_trains_on_data_and_then_online(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--online"], "--online says how a data set is used; name one by --data"),
+        (["--online"], "no data set is given for --online; name one by --data"),
         (["--data", "x.npz", "--data-share", "0.5"], "add --online"),
         (["--data", "x.npz", "--online", "--data-share", "1"], "--data-share must lie between 0 and 1, got 1"),
-        (["--data", "x.npz", "--select", "0.1"], "--select must be such as 'SelectEpisodes"),
+        (["--data", "x.npz", "--select", "0.1"], "--select must be a setting such as 'SelectEpisodes"),
     ],
 )
 def test_options_of_data_that_do_not_fit_are_refused(arguments: list[str], message: str) -> None:

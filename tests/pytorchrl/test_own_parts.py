@@ -194,5 +194,5 @@ def test_an_output_of_ones_own_that_no_explorer_can_use_is_refused_when_the_sche
         def build(self) -> None:
             self.q = self.actor.make("q", Head(), acts=True)
 
-    with pytest.raises(TypeError, match="Blind: Boltzmann needs values of countable actions, the network gives Gener"):
+    with pytest.raises(TypeError, match="Blind: Boltzmann needs values of discrete actions, the network gives Gener"):
         own_parts.composed(Blind.create_factory())

@@ -72,7 +72,7 @@ def test_a_source_outside_that_is_gone_is_missed(data: Path, tmp_path: Path) -> 
     trained(data, tmp_path / "run", tmp_path / "expert")
     (tmp_path / "expert").rename(tmp_path / "moved")
     with pytest.raises(
-        prl.CheckpointError, match=r"refers to what its source 'expert' keeps in .*, which is not there"
+        prl.CheckpointError, match=r"refers to files of its source 'expert' in .*, which does not exist"
     ):
         prl.Learner.resume(tmp_path / "run", target_steps=96)
     assert not (tmp_path / "expert").exists()
@@ -112,7 +112,7 @@ def test_a_run_of_a_stranger_that_names_a_storage_of_mine_as_a_source_is_refused
     state["scheme"]["sources"]["expert"]["position"] = {"commit": 0, "checksum": 0}
     torch.save(state, stranger / "checkpoint.pt")
     before = content(mine)
-    with pytest.raises(prl.CheckpointError, match=r"the source 'expert' is kept in .*outside the run folder"):
+    with pytest.raises(prl.CheckpointError, match=r"places the source 'expert' in .*outside the run folder"):
         prl.Learner.resume(stranger, target_steps=96)
     assert content(mine) == before
 

@@ -87,16 +87,16 @@ FIRST = {
     ),
     "environments that differ": (
         good() | {ACT: np.zeros((3, 1))},
-        r"every field has the environments as its first axis; Done has 2 of them, Action has shape \(3, 1\)",
+        r"the first axis of every field must be the environments; Done has 2 of them, Action has shape \(3, 1\)",
     ),
     "no environments": (good() | {DONE: np.float32(0)}, "Done must be an array or a tensor|Done has 0 of them"),
-    "objects": (good() | {ACT: np.array([[None], [None]])}, "Action must be numeric, .*got dtype .*O"),
-    "texts": (good() | {ACT: np.array([["a"], ["b"]])}, "Action must be numeric, .*got dtype"),
+    "objects": (good() | {ACT: np.array([[None], [None]])}, "Action must have a numeric dtype .*got dtype .*O"),
+    "texts": (good() | {ACT: np.array([["a"], ["b"]])}, "Action must have a numeric dtype .*got dtype"),
     "more precision than tensors have": (
         good() | {ACT: np.zeros((2, 1), np.longdouble)},
-        "Action must be numeric, .*got dtype <f16",
+        "Action must have a numeric dtype .*got dtype <f16",
     ),
-    "foreign bytes": (good() | {ACT: np.zeros((2, 1), ">f4")}, "Action must be numeric, .*got dtype >f4"),
+    "foreign bytes": (good() | {ACT: np.zeros((2, 1), ">f4")}, "Action must have a numeric dtype .*got dtype >f4"),
     "a dtype that arrays lack": (
         good() | {ACT: torch.zeros((2, 1), dtype=torch.bfloat16)},
         "Action must have a dtype .*bfloat16",
@@ -246,7 +246,7 @@ def test_slices_of_what_is_not_stored_are_refused(start: int, end: int) -> None:
     storage = replay_buffer(5)
     for seed in range(3):
         storage.insert_transition(good(seed=seed))
-    with pytest.raises(IndexError, match=f"steps {start} to {end} are not all among the 3 stored"):
+    with pytest.raises(IndexError, match=f"steps {start} to {end} are out of range, with 3 steps stored"):
         storage.get_data_slice(start, end)
 
 
@@ -259,10 +259,10 @@ def test_slices_of_what_is_not_stored_are_refused(start: int, end: int) -> None:
         (REW, np.zeros((1, 2, 1)), 0, r"Reward is float32\(steps, 2, 1\), got float64\(1, 2, 1\)"),
         (OBS2, np.zeros((1, 2, 3), np.float32), 0, "NextObservation cannot be replaced on its own"),
         (REW, np.zeros((1, 3, 1), np.float32), 0, r"got float32\(1, 3, 1\)"),
-        (REW, np.zeros((1, 2, 1), np.float32), -1, "steps -1 to 0 of Reward are not all among the 3"),
+        (REW, np.zeros((1, 2, 1), np.float32), -1, "steps -1 to 0 of Reward are out of range, with 3"),
         (REW, [[[0.0], [0.0]]], 0, "Reward must be an array or a tensor, got list"),
         (REW, np.full((1, 2, 1), np.nan, np.float32), 0, "Reward.* is nan"),
-        (REW, np.zeros((2, 2, 1), np.float32), 2, "steps 2 to 4 of Reward are not all among the 3 that are stored"),
+        (REW, np.zeros((2, 2, 1), np.float32), 2, "steps 2 to 4 of Reward are out of range, with 3 steps stored"),
     ],
 )
 def test_replacing_what_cannot_be_replaced_is_refused(key: str, values: Any, start: int, message: str) -> None:
@@ -287,7 +287,7 @@ def test_a_slice_whose_fields_disagree_on_its_length_is_refused() -> None:
     storage.insert_transition(good())
     data, before = storage.get_all_buffer_data(), contents(storage)
     data[REW] = data[REW].repeat(2, 1, 1)
-    with pytest.raises(ValueError, match=r"fields of a slice have as many steps, got .*'Reward': 2"):
+    with pytest.raises(ValueError, match=r"fields of a slice must be equally long, got .*'Reward': 2"):
         storage.insert_data_slice(data)
     assert contents(storage) == before
 

@@ -129,7 +129,7 @@ def test_an_episode_is_ended_once_and_what_does_not_exist_is_refused() -> None:
     once = contents(storage)
     storage.end_episode([1])
     assert contents(storage) == once
-    with pytest.raises(IndexError, match="ReplayBuffer: envs are numbers from 0 to before 2, got 2"):
+    with pytest.raises(IndexError, match=r"ReplayBuffer: envs must lie in \[0, 2\), got 2"):
         storage.end_episode([0, 2])
     assert contents(storage) == once
     followed = storage.get_data_slice(0, 1)[OBS2]

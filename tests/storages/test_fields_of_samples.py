@@ -96,8 +96,8 @@ NUMBERS = np.zeros((1, 2), np.float32)
     ("fields", "message"),
     [
         ({OBS: {}, OBS2: {}}, "Observation is a dict without arrays"),
-        ({3: NUMBERS}, "names of fields and of parts of observations are str, got 3"),
-        ({OBS: {1: NUMBERS}, OBS2: {1: NUMBERS}}, "names of fields and of parts of observations are str, got 1"),
+        ({3: NUMBERS}, "names of fields and of parts of observations must be str, got 3"),
+        ({OBS: {1: NUMBERS}, OBS2: {1: NUMBERS}}, "names of fields and of parts of observations must be str, got 1"),
         (
             {OBS: np.ma.array(NUMBERS, mask=NUMBERS < 1)},
             r"Observation is a masked array; give it values with filled\(\)",

@@ -193,7 +193,7 @@ def test_other_fields_of_bfloat16_are_refused_with_the_way_out() -> None:
     storage: Any = ReplayBuffer.create_factory(size=5)("cpu", None, ALGORITHM, None)
     sample: Sample = Stream(2, "vector", False, np.random.default_rng(5)).step()
     observed = torch.from_numpy(sample[OBS])
-    with pytest.raises(SampleError, match=r"Observation must have a dtype .*bfloat16; \.float\(\) makes it float32"):
+    with pytest.raises(SampleError, match=r"Observation must have a dtype .*bfloat16; convert it with \.float\(\)"):
         storage.insert_transition(sample | {OBS: observed.bfloat16()})
     assert len(storage) == 0
 

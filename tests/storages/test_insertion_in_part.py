@@ -149,7 +149,9 @@ def test_a_step_can_be_drawn_when_every_environment_has_delivered_its_part(tmp_p
     whole = joined([of(third, [0]), of(second, [1]), of(second, [2])])
     slice_of_one = map_leaves(whole, lambda leaf: leaf[None])
     for refused in (lambda: storage.insert_transition(whole), lambda: storage.insert_data_slice(slice_of_one)):
-        with pytest.raises(RuntimeError, match="PERBuffer: 1 transitions wait for those of environment 1; give envs="):
+        with pytest.raises(
+            RuntimeError, match="PERBuffer: 1 transitions of incomplete steps wait for environment 1; give envs="
+        ):
             refused()
     storage.insert_transition(whole, [0, 1, 2])
     assert len(storage) == 6
@@ -201,14 +203,14 @@ def test_rollouts_are_filled_in_part_too() -> None:
 def test_what_does_not_fit_is_refused_by_name_and_nothing_of_it_waits(tmp_path: Path) -> None:
     storage, stream = made("uniform", 3, size=2), Stream(3, "vector", False, np.random.default_rng(0))
     sample = stream.step()
-    with pytest.raises(IndexError, match="envs are numbers from 0 to before 3, got 3"):
+    with pytest.raises(IndexError, match=r"envs must lie in \[0, 3\), got 3"):
         storage.insert_transition(of(sample, [0, 1]), [0, 3])
-    with pytest.raises(IndexError, match=r"envs names each environment once, got \[1, 1\]"):
+    with pytest.raises(IndexError, match=r"envs must name each environment at most once, got \[1, 1\]"):
         storage.insert_transition(of(sample, [0, 1]), [1, 1])
     bad = of(sample, [0, 1])
     with pytest.raises(SampleError, match="Reward of environment 2 is nan"):
         storage.insert_transition(bad | {REW: np.array([[0], [np.nan]], np.float32)}, [0, 2])
-    with pytest.raises(SampleError, match="every field has the environments as its first axis"):
+    with pytest.raises(SampleError, match="the first axis of every field must be the environments"):
         storage.insert_transition(of(sample, [0]) | {DONE: sample[DONE]}, [0])
     with pytest.raises(SampleError, match="must have the shape and dtype of Observation"):
         storage.insert_transition(of(sample, [0]) | {OBS2: np.zeros((1, 7))}, [0])
@@ -220,7 +222,7 @@ def test_what_does_not_fit_is_refused_by_name_and_nothing_of_it_waits(tmp_path: 
     storage.insert_transition(of(sample, [1]), [1])
     assert len(storage) == 3
     alone = storages.ReplayBuffer.create_factory(size=3)("cpu", None, ALGORITHM, None)
-    with pytest.raises(ValueError, match=r"ReplayBuffer: envs=\[0\] needs a number of environments"):
+    with pytest.raises(ValueError, match=r"ReplayBuffer: envs=\[0\] needs a known number of environments"):
         alone.insert_transition(of(sample, [0]), [0])
     factory = storages.PersistentEpisodicBuffer.create_factory(10, tmp_path)
     episodes = factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=3))

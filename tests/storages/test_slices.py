@@ -285,7 +285,7 @@ def test_a_slice_of_which_one_leaf_is_shorter_is_refused_by_its_name(field: str)
     shorter = data | {OBS: data[OBS] | {field: data[OBS][field][:3]}}
     with pytest.raises(ValueError, match=re.escape(f"\"Observation['{field}']\": 3")):
         storage.insert_data_slice(shorter)
-    with pytest.raises(ValueError, match=r"as many steps, got .*'Reward': 0"):
+    with pytest.raises(ValueError, match=r"must be equally long, got .*'Reward': 0"):
         storage.insert_data_slice(data | {REW: np.array(1, np.float32)})
     assert not len(storage)
 

@@ -201,7 +201,7 @@ class Actor(FieldComponent, nn.Module):
 
     def _named(self, name: str, network: NetworkT) -> NetworkT:
         if name in self.networks:
-            raise ValueError(f"the actor has a network {name!r} already; give each a name")
+            raise ValueError(f"the actor already has a network named {name!r}; give each its own name")
         self.networks[name] = network
         return network.to(self.device)
 

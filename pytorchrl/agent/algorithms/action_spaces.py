@@ -20,7 +20,7 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
     """
     if kind == "discrete" and not isinstance(space, spaces.Discrete):
         several = isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary)
-        way_out = "PPO learns several at once, wrappers=['FlattenAction'] numbers their combinations"
+        way_out = "PPO learns several at once, wrappers=['FlattenAction'] enumerates their combinations"
         raise UnsupportedSpaceError(
             f"{algorithm} needs a Discrete action space, the environments have {space}; "
             f"{way_out if several else 'SAC and PPO act in a Box'}"
@@ -35,5 +35,5 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
         if kind == "bounded" and not (np.isfinite(space.low) & np.isfinite(space.high)).all():
             raise UnsupportedSpaceError(
                 f"{algorithm} needs finite bounds of every action, the environments have {space}; "
-                f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO does without"
+                f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO needs none"
             )

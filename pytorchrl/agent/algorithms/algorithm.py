@@ -116,8 +116,8 @@ class Algorithm(FieldComponent, ABC):
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of a batch; target networks receive no gradients."""
         raise NotImplementedError(
-            f"{type(self).__name__} defines no losses, from which updates and gradients follow; without them, an "
-            f"algorithm defines update, and no gradients can be computed apart from it"
+            f"{type(self).__name__} defines no losses, from which updates and gradients are computed; define "
+            f"them, or update, in which case gradients cannot be computed separately"
         )
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
@@ -156,7 +156,7 @@ class Algorithm(FieldComponent, ABC):
         if optimizer.needs_loss and not by_loss:
             raise ValueError(
                 f"{type(self).__name__}: {optimizer} evaluates its loss several times a step, but {name!r} is stepped "
-                f"along gradients; choose another, such as optimizer=Adam()"
+                f"with precomputed gradients; choose another, such as optimizer=Adam()"
             )
         named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
         group = Trained(name, dict(parameters_of(named)), optimizer, lr, max_grad_norm)

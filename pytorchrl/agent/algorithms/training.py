@@ -117,13 +117,13 @@ class TrainingState:
             ValueError: another group has this name or one of the parameters.
         """
         if group.name in self.groups:
-            raise ValueError(f"there is a trained group {group.name!r} already; give each a name")
+            raise ValueError(f"there is already a parameter group named {group.name!r}; give each its own name")
         for other in self.groups.values():
             theirs = {id(parameter) for parameter in other.parameters.values()}
             if any(id(parameter) in theirs for parameter in group.parameters.values()):
                 raise ValueError(
-                    f"{group.name!r} and {other.name!r} are trained by optimisers of their own, but share parameters; "
-                    f"shared_body=False makes a body for each"
+                    f"{group.name!r} and {other.name!r} have separate optimisers, but share parameters; "
+                    f"shared_body=False gives each its own body"
                 )
         self.groups[group.name] = group
         return group

@@ -41,8 +41,8 @@ class UpdatePlan(Setting, ABC):
             rollout_steps: steps after which a rollout storage is full.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} does not say how many steps lie between update phases, which collecting while "
-            f"the learner updates has to know; define steps_within"
+            f"{type(self).__name__} does not define steps_within, the number of steps between update phases, which "
+            f"collecting during updates needs; define it"
         )
 
 

@@ -71,7 +71,7 @@ def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
         InvalidEnvironmentError: it is not (observation, reward, terminated, truncated, info).
     """
     if not isinstance(result, tuple) or len(result) != 5:
-        hint = "; of done, terminated is what the task ended and truncated what a limit cut"
+        hint = "; split done into terminated, where the task ended, and truncated, where a limit cut the episode"
         raise InvalidEnvironmentError(
             f"VecEnv: step() of {env} returned {_shown(result)}; it must return (observation, reward, terminated, "
             f"truncated, info){hint if isinstance(result, tuple) and len(result) == 4 else ''}"
@@ -133,14 +133,14 @@ def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
     if not np.isfinite(array).all():
         first = next(zip(*np.nonzero(~np.isfinite(array)), strict=True))
         warnings.warn(
-            f"{text} with {array[first]} at {tuple(map(int, first))}, of which networks make no action; return finite "
+            f"{text} with {array[first]} at {tuple(map(int, first))}, which networks cannot process; return finite "
             f"numbers",
             stacklevel=2,
         )
     else:
         warnings.warn(
-            f"{text} outside the bounds of its space {space}: numbers from {array.min()} to {array.max()}; give the "
-            f"space bounds that hold",
+            f"{text} outside the bounds of its space {space}: numbers from {array.min()} to {array.max()}; widen "
+            f"the bounds of the space",
             stacklevel=2,
         )
 

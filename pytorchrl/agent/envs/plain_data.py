@@ -36,4 +36,4 @@ def _as_tensor(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
-    raise TypeError(f"a checkpoint keeps plain data and arrays, not the {type(value).__name__} {value!r}")
+    raise TypeError(f"a checkpoint can hold only plain data and arrays, not the {type(value).__name__} {value!r}")

@@ -61,7 +61,7 @@ def check_real_actions(space: spaces.Box, owner: str) -> None:
     """
     if not np.issubdtype(space.dtype, np.floating):
         raise UnsupportedSpaceError(
-            f"{owner} acts with real numbers, the environments have {space}; wrappers=['RoundAction'] rounds them"
+            f"{owner} has continuous actions, the environments have {space}; wrappers=['RoundAction'] rounds them"
         )
 
 
@@ -95,7 +95,7 @@ def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
         case spaces.Dict():
             return {"type": "Dict", "subspaces": {name: space_as_data(part) for name, part in space.items()}}
         case _:
-            raise UnsupportedSpaceError(f"a data set cannot hold what is of the space {space}")
+            raise UnsupportedSpaceError(f"observations and actions of the space {space} cannot be stored")
 
 
 def compact(data: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
     """
     if _size(data) > _MOST_NUMBERS:
         told = {name: data[name] for name in ("type", "shape", "n") if name in data}
-        raise UnsupportedSpaceError(f"a space of {_MOST_NUMBERS:,} numbers is the largest, got {told}")
+        raise UnsupportedSpaceError(f"a space may have at most {_MOST_NUMBERS:,} numbers, got {told}")
     match data.get("type"):
         case "Box":
             shape = tuple(data.get("shape", ()))
@@ -133,7 +133,7 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
         case "Dict":
             return spaces.Dict({name: space_from_data(part) for name, part in data["subspaces"].items()})
         case _:
-            raise UnsupportedSpaceError(f"a data set describes no space that is known: {dict(data)}")
+            raise UnsupportedSpaceError(f"unknown type of space: {dict(data)}")
 
 
 def _size(data: Mapping[str, Any]) -> int:
@@ -152,7 +152,7 @@ def _size(data: Mapping[str, Any]) -> int:
 def _integers(name: str) -> type[np.integer[Any]]:
     dtype = np.dtype(name)
     if dtype.kind not in "iu":
-        raise UnsupportedSpaceError(f"a MultiDiscrete space is of integers, got dtype {name!r}")
+        raise UnsupportedSpaceError(f"a MultiDiscrete space must have an integer dtype, got {name!r}")
     scalar: type[np.integer[Any]] = dtype.type
     return scalar
 

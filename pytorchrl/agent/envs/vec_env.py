@@ -148,8 +148,8 @@ class VecEnv(Component):
         if native:
             if hyper_parameters["mode"] == "async":
                 raise ValueError(
-                    f"{cls.__name__}: mode='async' steps copies in processes, and {env!r} steps many of itself; leave "
-                    f"out mode"
+                    f"{cls.__name__}: mode='async' steps copies in processes, but {env!r} is a vector environment; "
+                    f"leave out mode"
                 )
             check_native(env, vectorization_mode, backend, cls.__name__)
         for wrapper in hyper_parameters["wrappers"]:

@@ -176,7 +176,7 @@ def best_action(output: Any) -> Tensor:
     best: Callable[[], Tensor] | None = getattr(output, "greedy", None) or getattr(output, "mode", None)
     if best is None:
         raise TypeError(
-            f"a {type(output).__name__} does not say which action is best: it is no tensor of actions and has neither "
+            f"a {type(output).__name__} has no greedy action: it is no tensor of actions and has neither "
             f"greedy(), as action values have, nor mode(), as distributions have"
         )
     return best()

@@ -91,5 +91,5 @@ _NOISE = "OrnsteinUhlenbeck"
 def _real_action(explorer: Explorer, output: Any) -> Tensor:
     action = best_action(output)
     if not action.is_floating_point():
-        raise misfit(explorer, "actions of real numbers", output)
+        raise misfit(explorer, "continuous actions", output)
     return action

@@ -109,4 +109,4 @@ class Boltzmann(Explorer):
     def check_output(self, output: Any) -> None:
         """Refuse an output without values of discrete actions."""
         if not has(output, "values"):
-            raise misfit(self, "values of countable actions", output)
+            raise misfit(self, "values of discrete actions", output)

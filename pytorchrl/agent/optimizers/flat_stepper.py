@@ -118,7 +118,7 @@ class FlatStepper(ABC):
         for name, (vector, _) in self._averages.items():
             if state[name].shape != vector.shape:
                 raise ValueError(
-                    f"{self._name}: {name} of {len(vector)} numbers are kept for these parameters, the saved state has "
+                    f"{self._name}: {name} has {len(vector)} elements for these parameters, in the saved state it has "
                     f"shape {tuple(state[name].shape)}; load a state of the same networks"
                 )
         for name, (vector, _) in self._averages.items():

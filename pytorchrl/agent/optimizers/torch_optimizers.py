@@ -192,6 +192,6 @@ class _LBFGSStepper(TorchStepper):
         """Take a step on the loss that ``closure`` returns; return the loss before the step."""
         if max_grad_norm is not None:
             raise ValueError(
-                f"LBFGS: a curvature cannot be told from clipped gradients, got {max_grad_norm=}; pass None"
+                f"LBFGS: curvature cannot be estimated from clipped gradients, got {max_grad_norm=}; pass None"
             )
         return super().minimise(closure)

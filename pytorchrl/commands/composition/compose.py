@@ -41,7 +41,9 @@ def compose(
         ValueError: `num_envs` is given beside a factory of environments.
     """
     if isinstance(env, Factory) and num_envs is not None:
-        raise ValueError("compose: num_envs is the factory's where env is one: create_factory(..., num_envs=...)")
+        raise ValueError(
+            "compose: num_envs conflicts with the factory given as env; set it there: create_factory(..., num_envs=...)"
+        )
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
     chosen: dict[str, Any] = {

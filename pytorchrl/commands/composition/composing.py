@@ -67,9 +67,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise CompositionError(f"{path} is no YAML file: {' '.join(str(error).split())}") from error
+        raise CompositionError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise CompositionError(f"{path} must hold names with values, got {type(content).__name__}")
+        raise CompositionError(f"{path} must be a mapping of names to values, got {type(content).__name__}")
     return content
 
 
@@ -87,7 +87,7 @@ def checked(description: Mapping[str, Any], path: Path, further: tuple[str, ...]
     known = (*KINDS, *_SETTINGS, *further)
     for name in description:
         if name not in known:
-            raise CompositionError(f"{path} has {name!r}; it may have {', '.join(known)}")
+            raise CompositionError(f"{path}: unknown key {name!r}; choose from {', '.join(known)}")
     parts = {}
     for kind in KINDS:
         part = description.get(kind, {})

@@ -74,7 +74,9 @@ class Data:
 
     def __str__(self) -> str:
         select = "" if self.select is None else f", {self.select}"
-        return f"Data: {self.path}{select}" + (f", {self.share:g} of each batch" if self.online else ", no collecting")
+        return f"Data: {self.path}{select}" + (
+            f", {self.share:g} of each batch" if self.online else ", without collecting"
+        )
 
 
 def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
@@ -88,12 +90,12 @@ def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
     if path is None:
         needless = [f"--{name.replace('_', '-')}" for name in OF_DATA[1:] if settings.get(name) is not None]
         if needless:
-            raise CompositionError(f"{', '.join(needless)} says how a data set is used; name one by --data")
+            raise CompositionError(f"no data set is given for {', '.join(needless)}; name one by --data")
         return None
     if select is not None and not isinstance(select, SelectEpisodes):
-        raise CompositionError(f"--select must be such as 'SelectEpisodes(best_share=0.1)', got {select!r}")
+        raise CompositionError(f"--select must be a setting such as 'SelectEpisodes(best_share=0.1)', got {select!r}")
     if share is not None and not online:
-        raise CompositionError("--data-share is of batches that are mixed with the environments' steps; add --online")
+        raise CompositionError("--data-share applies to batches mixed with the environments' transitions; add --online")
     share = _SHARE if share is None else share
     if not isinstance(share, int | float) or not 0 < share < 1:
         raise CompositionError(f"--data-share must lie between 0 and 1, got {share!r}")

@@ -30,9 +30,9 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
     if _key(name) in found:
         return found[_key(name)]
     near = difflib.get_close_matches(_key(name), found, n=1)
-    hint = f"did you mean {found[near[0]].__name__}? " if near else ""
+    hint = f"; did you mean {found[near[0]].__name__}?" if near else ""
     names = ", ".join(names_of(kind))
-    raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}; {hint}There are {names}")
+    raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}{hint} (choose from {names})")
 
 
 def names_of(kind: type[Component]) -> list[str]:

@@ -40,7 +40,7 @@ def value_of(text: Any) -> Any:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if _BEGINS_A_CALL.match(text):
-            raise TextError(f"{text!r} cannot be read: {getattr(error, 'msg', error)}") from None
+            raise TextError(f"cannot parse {text!r}: {getattr(error, 'msg', error)}") from None
         return text
     return _of(node, text)
 
@@ -64,14 +64,14 @@ def _of(node: ast.expr, text: str) -> Any:
 
 def _setting(node: ast.Call, text: str) -> Any:
     if not isinstance(node.func, ast.Name) or any(keyword.arg is None for keyword in node.keywords):
-        raise TextError(f"{text!r} is no setting with its arguments, such as LinearSchedule(1e-3, 0)")
+        raise TextError(f"{text!r} is not a setting with plain arguments, such as LinearSchedule(1e-3, 0)")
     name = node.func.id
     try:
         cls = class_named(name)
     except CompositionError:
         cls = object
     if not issubclass(cls, Setting):
-        raise TextError(f"there is no setting {name!r}, as {text!r} says; --import the module that defines it")
+        raise TextError(f"there is no setting {name!r}, which {text!r} names; --import the module that defines it")
     arguments = [_of(argument, text) for argument in node.args]
     named = {str(keyword.arg): _of(keyword.value, text) for keyword in node.keywords}
     try:

@@ -76,7 +76,9 @@ def prune(
         raise DatasetError(f"{source}: {error}") from error
     if not kept:
         best = max(returns, default=math.nan)
-        raise ValueError(f"prune: none of the {len(returns)} episodes of {source} is left; the best returned {best:g}")
+        raise ValueError(
+            f"prune: the selection keeps none of the {len(returns)} episodes of {source}; the best return is {best:g}"
+        )
     episodes = (one for number, one in enumerate(dataset) if number in kept)
     write(output, episodes, len(kept), format, dataset.about)
 

@@ -26,7 +26,7 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
     if found:
         Console().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
     else:
-        Console().print(f"None in {path}.")
+        Console().print(f"There is no data set in {path}.")
 
 
 def show(
@@ -52,7 +52,7 @@ def show(
     if output is not None:
         sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
         for complaint in data_warnings(sample, dataset.about.action_space):
-            print(f"Look at this: {complaint}")
+            print(f"Warning: {complaint}")
         print(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 
 

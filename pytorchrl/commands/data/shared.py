@@ -33,7 +33,7 @@ def opened(path: Path, names: dict[str, str], ends: Ends) -> Dataset:
     known = set(FlatNames.__dataclass_fields__)
     unknown = set(names) - known
     if unknown:
-        raise ValueError(f"--names: there is no {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+        raise ValueError(f"--names: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(known))}")
     return open_dataset(path, names=FlatNames(**names) if names else None, ends=ends)
 
 

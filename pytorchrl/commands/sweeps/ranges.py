@@ -35,7 +35,7 @@ def range_of(text: str) -> Range | None:
     low, high = ends if all(isinstance(end, int) for end in ends) else map(float, ends)
     if not low < high or (colon and scale != "log") or (scale == "log" and low <= 0):
         raise CompositionError(
-            f"{text!r} must go from a smaller number to a larger one, with :log from above 0, such as 1e-5..1e-2:log"
+            f"{text!r} must go from a smaller number to a larger one, both above 0 with :log, such as 1e-5..1e-2:log"
         )
     return Range(low, high, scale == "log")
 

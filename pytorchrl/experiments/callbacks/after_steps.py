@@ -26,4 +26,4 @@ class AfterSteps(Callback):
         """Call the function, and stop the run if it returns a true value."""
         said = self.function(learner)
         if said:
-            learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} said so")
+            learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} returned a true value")

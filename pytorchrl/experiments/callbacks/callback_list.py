@@ -25,7 +25,7 @@ class Callbacks:
             if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
                 raise TypeError(f"Learner: callbacks[{number}] must be a Callback or a function, got {callback!r}")
             if any(callback is other for other in callbacks[:number]):
-                raise TypeError(f"Learner: callbacks[{number}] is there twice: {callback!r}; make one for each use")
+                raise TypeError(f"Learner: callbacks[{number}] is given twice: {callback!r}; make one for each use")
         self.all = tuple(one if isinstance(one, Callback) else AfterSteps(one) for one in callbacks)
         # Precomputed, as most runs have no callbacks on steps and updates.
         self._methods = {

@@ -27,6 +27,6 @@ def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
         except CompositionError as error:
             raise CompositionError(f"{error}; or {_WAY_OUT}") from error
         if not isinstance(callback, Callback):
-            raise CompositionError(f"the run says that {one} is a callback; {_WAY_OUT}")
+            raise CompositionError(f"the run names {one}, which is not a Callback; {_WAY_OUT}")
         callbacks.append(callback)
     return callbacks

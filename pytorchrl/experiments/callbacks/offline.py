@@ -55,7 +55,7 @@ class TDError(EvaluateOnData):
                 errors = algorithm.losses(rows).errors
                 if errors is None:
                     raise CompositionError(
-                        f"TDError: {type(algorithm).__name__} tells no errors of rows; ActionDifference judges it"
+                        f"TDError: {type(algorithm).__name__} returns no TD errors; use ActionDifference instead"
                     )
                 means.append(float(rows.mean(errors.detach().abs().reshape(-1, 1))))
         finally:
@@ -157,7 +157,7 @@ def values_of_policy(algorithm: Algorithm, starts: Any, seed: np.random.SeedSequ
         critics = getattr(algorithm, "critics", None)
         if critics is None:
             raise CompositionError(
-                f"InitialValue: {type(algorithm).__name__} has no values of actions; FittedQEvaluation learns some"
+                f"InitialValue: {type(algorithm).__name__} estimates no action values; FittedQEvaluation learns them"
             )
         action, _ = algorithm.act(view, exploration)
         values = [

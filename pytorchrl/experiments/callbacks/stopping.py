@@ -72,8 +72,8 @@ class StopAtSuccess(Callback):
         metrics = evaluation.metrics
         if name not in metrics:
             raise ValueError(
-                f"StopAtSuccess: the environments report no {self.info!r} at the ends of episodes; what they report is "
-                f"named by VecEnv(episode_infos=...)"
+                f"StopAtSuccess: the environments report no {self.info!r} at the ends of episodes; add it to "
+                f"VecEnv(episode_infos=...)"
             )
         if metrics[name] >= self.rate:
             learner.stop(f"a success rate of {self.rate:g} was reached: {metrics[name]:g}")
@@ -97,7 +97,7 @@ class StopAfter(Callback):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.minutes is None and self.episodes is None:
-            raise ValueError("StopAfter: say after how many minutes or episodes")
+            raise ValueError("StopAfter: give minutes or episodes, both are None")
         self._seconds, self._ended = 0.0, 0
         self._began: float | None = None
 
@@ -155,4 +155,4 @@ class PruneTrial(Callback):
         self.trial.report(evaluation.mean_return, learner.scheme.steps)
         if self.trial.should_prune():
             self.pruned = True
-            learner.stop("the trial is pruned")
+            learner.stop("the trial was pruned")

@@ -42,7 +42,7 @@ class EpisodeFilm:
             ValueError: the suffix is not supported, or the images end before the transition.
         """
         if self.moment >= len(self.frames):
-            raise ValueError(f"{self.told} The transition comes after that, so that there is nothing to show of it")
+            raise ValueError(f"{self.told} The transition comes after that, so that no frame shows it")
         frames = marked(self.frames, self.moment, self.frames_per_second)
         return write_video(path, frames, self.frames_per_second)
 
@@ -68,19 +68,21 @@ def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) ->
     try:
         played = reenact(run, row, envs)
     except ReenactmentError as error:
-        return _stored(run, row, f"The episode cannot be played again: {error}.")
+        return _stored(run, row, f"The episode cannot be replayed: {error}.")
     if played.differs_at is None and played.frames:
         steps = len(played.frames) - 1
-        return _film(played, f"The episode was played again by its seed and its {steps:,} actions, and is as it was.")
+        return _film(
+            played, f"The episode was replayed from its seed and its {steps:,} actions, and was reproduced exactly."
+        )
     if played.differs_at is None:
         return _stored(run, row, "The environment does not render.")
-    told = f"The environment does not repeat itself: {_where(played.differs_at)} {_what(played.difference)}."
+    told = f"The environment is not deterministic: {_where(played.differs_at)} {_what(played.difference)}."
     try:
         return _stored(run, row, told)
     except ReenactmentError:
         if played.differs_at < 0 or not played.frames:
             raise
-        return _film(played, f"{told} The pictures end there.")
+        return _film(played, f"{told} The frames end there.")
 
 
 def _film(played: Reenactment, told: str) -> EpisodeFilm:
@@ -101,13 +103,11 @@ def _stored(run: Path, row: int, told: str) -> EpisodeFilm:
     ]
     frames = [picture for picture in found if picture is not None]
     if len(frames) < len(found):
-        raise ReenactmentError(f"{told} Its observations are no pictures, so that there is nothing to show")
+        raise ReenactmentError(f"{told} Its observations are not images, so that there is nothing to show")
     first_step = transitions.describe(rows[:1])[0].step_in_episode
-    whole = (
-        "" if first_step == 0 else f" Its beginning is not stored any more: they are of the last {len(rows):,} steps."
-    )
+    whole = "" if first_step == 0 else f" Its beginning is no longer stored: they are of the last {len(rows):,} steps."
     moment = int(np.searchsorted(rows, row))
-    return EpisodeFilm(frames, FRAMES_PER_SECOND, moment, f"{told} The pictures are the stored observations.{whole}")
+    return EpisodeFilm(frames, FRAMES_PER_SECOND, moment, f"{told} The frames are the stored observations.{whole}")
 
 
 def _where(step: int) -> str:
@@ -116,5 +116,5 @@ def _where(step: int) -> str:
 
 def _what(difference: str) -> str:
     if difference == "end":
-        return "the episode ends where it did not, or does not end where it did"
-    return f"it gives another {difference} than is stored"
+        return "the end of the episode differs from the stored one"
+    return f"its {difference} differs from the stored one"

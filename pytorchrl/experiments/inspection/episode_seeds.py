@@ -54,11 +54,11 @@ class EpisodeSeeds:
         self._ring, self._environment = storage.ring, environment
         envs = storage.state["scheme"]["collector"].get("envs")
         if storage.state["config"]["train_envs"] is None or not envs:
-            raise ReenactmentError(f"{storage.file} does not say where the environments of training are")
+            raise ReenactmentError(f"{storage.file} does not contain the state of the training environments")
         if "histories" not in envs:
-            raise ReenactmentError("vector environments that step many of themselves cannot repeat a single one")
+            raise ReenactmentError("natively vectorized environments cannot replay a single one of theirs")
         if envs["steps"] is None:
-            raise ReenactmentError("the environments of this run repeat nothing: replay_on_resume=False")
+            raise ReenactmentError("the environments of this run kept no actions to replay: replay_on_resume=False")
         history = as_arrays(envs["histories"][environment])
         actions = history["actions"]
         self._newest = Origin(self._ring.steps - len(actions), history["seed"], history["lasting"], actions)
@@ -94,7 +94,7 @@ class EpisodeSeeds:
             ReenactmentError: the step was not made by the run's environments.
         """
         if step < self._before:
-            raise ReenactmentError("no environment of this run made this step: the storage was filled with it")
+            raise ReenactmentError("no environment of this run made this step: it was in the storage before")
         if step >= self._newest.step:
             yield self._newest
             return

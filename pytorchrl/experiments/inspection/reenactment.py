@@ -92,8 +92,8 @@ def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenact
                 best = played
         if best is None:
             raise ReenactmentError(
-                f"the seed from which the episode of row {row} follows was given before the oldest step that is "
-                f"stored, and the actions since then are gone"
+                f"the last seed before the episode of row {row} was given before the oldest stored step, and the "
+                f"actions since then have been overwritten"
             )
         return best
     finally:
@@ -198,7 +198,7 @@ class _Play:
 def _envs_of(storage: SavedStorage) -> Factory[VecEnv]:
     described = storage.state["config"]["train_envs"]
     if described is None:
-        raise ReenactmentError(f"the run of {storage.file} had no environments to train in")
+        raise ReenactmentError(f"the run of {storage.file} had no training environments")
     way_out = "film the episode in the script that defines it: prl.film_transition(run, row, envs=...)"
     refuse_to_import(described, way_out)
     made = described["hyper_parameters"].get("env")

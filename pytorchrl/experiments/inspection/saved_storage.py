@@ -60,8 +60,8 @@ class SavedStorage:
             refuse_data_set(saved, config)
             if "archive" in saved:
                 raise CheckpointError(
-                    f"{file}: {config['name']} keeps whole episodes on disk, which are a data set; python -m pytorchrl "
-                    f"data tells what is in them"
+                    f"{file}: {config['name']} keeps whole episodes on disk, which are a data set; inspect it by "
+                    f"python -m pytorchrl data"
                 )
             if "position" in saved:
                 saved = {**saved, **read_state(config["hyper_parameters"]["directory"], saved["position"])}
@@ -153,7 +153,7 @@ def as_storage_error(file: Path) -> Iterator[None]:
     except CheckpointError:
         raise
     except PersistenceError as error:
-        raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
+        raise CheckpointError(f"{file} refers to files of its storage, which cannot be read: {error}") from error
     except WRONG as error:
         raise CheckpointError(
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
@@ -169,8 +169,8 @@ def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None
     """
     if "shards" in saved:
         raise DatasetError(
-            f"it is divided among {len(saved['shards'])} shards, whose transitions are in no common order; with a "
-            f"directory, each shard's is a storage of its own, {config['name']}"
+            f"it is divided among {len(saved['shards'])} shards, whose transitions have no common order; with a "
+            f"directory, each shard is a {config['name']} of its own"
         )
     if "data" in saved:
         raise DatasetError(f"it was filled from the data set {config['dataset']}; python -m pytorchrl data show it")

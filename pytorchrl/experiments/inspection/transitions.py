@@ -251,12 +251,12 @@ class StoredTransitions:
         storage = self.storage
         if storage.lacks_alpha:
             return (
-                f"{storage.file}: priorities are not known, because alpha is no number, nor a LinearSchedule with the "
-                f"run's config.json beside the checkpoint"
+                f"{storage.file}: priorities are unknown, because alpha is neither a number nor a LinearSchedule with "
+                f"the run's config.json beside the checkpoint"
             )
         return (
-            f"{storage.file}: {storage.name} has no priorities; a PERBuffer with alpha above 0 has some once it was "
-            f"learnt from"
+            f"{storage.file}: {storage.name} has no priorities; a PERBuffer with alpha above 0 has some after the "
+            f"first update"
         )
 
     @cached_property

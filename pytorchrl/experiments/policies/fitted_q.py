@@ -46,7 +46,7 @@ class FittedQ:
         if algorithm.actor.memory is not None:
             raise ValueError(
                 "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
-                "the average value at starts and the TD error, which know memories"
+                "InitialValue and TDError, which support memories"
             )
         self._algorithm, self._polyak = algorithm, polyak
         self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)

@@ -51,8 +51,8 @@ class RewardFunction:
             raise ValueError(f"{path} is of {type(algorithm).__name__}, which learns no reward; AIRL and GAIL do")
         if algorithm.actor.memory is not None:
             raise ValueError(
-                f"{path} is of an actor with a memory, whose reward depends on all that an episode has shown; learn "
-                f"the reward with memory=None"
+                f"{path} is of an actor with a memory, whose reward depends on the history of the episode; learn the "
+                f"reward with memory=None"
             )
         self._algorithm = algorithm
 

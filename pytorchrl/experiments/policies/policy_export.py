@@ -65,8 +65,8 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
                 raise ImportError(f"writing {path} needs the package {package}: pip install onnx onnxscript")
     if algorithm.reads_rewards:
         raise ValueError(
-            f"{type(algorithm).__name__} acts by the steps before and their rewards, which an exported network does "
-            f"not see; use the policy of load_policy"
+            f"{type(algorithm).__name__} conditions actions on earlier steps and rewards, which an exported network "
+            f"does not receive; use the policy of load_policy"
         )
     network = ActingNetwork(algorithm).eval()
     inputs, names = _inputs(algorithm)

@@ -82,8 +82,8 @@ class TrainedPolicy:
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
             raise ValueError(
-                f"TrainedPolicy: got observations of {envs} environments, the ones before were of "
-                f"{self._exploration.num_envs}; call reset() where episodes begin"
+                f"TrainedPolicy: got observations of {envs} environments, the previous ones were of "
+                f"{self._exploration.num_envs}; call reset() when episodes begin"
             )
         begins = np.full(envs, not self._has_begun) if starts is None else np.asarray(starts, bool).reshape(envs)
         done = torch.from_numpy(begins.astype(np.float32)[:, None]).to(self.algorithm.device)
@@ -114,7 +114,7 @@ class TrainedPolicy:
             return None
         if rewards is None and not begins.all():
             raise ValueError(
-                f"TrainedPolicy: {type(self.algorithm).__name__} acts by the rewards that it was paid; call "
+                f"TrainedPolicy: {type(self.algorithm).__name__} conditions actions on past rewards; call "
                 f"policy(observation, rewards=...) with those of the last step"
             )
         paid = np.zeros(len(begins)) if rewards is None else np.asarray(rewards, np.float64).reshape(len(begins))
@@ -143,7 +143,7 @@ class TrainedPolicy:
             parts = {name: _batched(observation[name], part, name) for name, part in space.spaces.items()}
             singles = {is_single for _, is_single in parts.values()}
             if len(singles) > 1:
-                raise ValueError("TrainedPolicy: some parts of the observation are of one environment, others are not")
+                raise ValueError("TrainedPolicy: some parts of the observation have a batch axis, others have none")
             return with_trailing_axis({name: batch for name, (batch, _) in parts.items()}, space), singles.pop()
         batch, is_single = _batched(observation, space, "the observation")
         return with_trailing_axis(batch, space), is_single
@@ -181,7 +181,7 @@ def load_policy(
     with as_checkpoint_error(file):
         config = state["config"]
         if "spaces" not in config:
-            raise CheckpointError(f"{file} does not say which spaces its policy acts in; load it with load_agent")
+            raise CheckpointError(f"{file} does not contain the spaces of its policy; load it with load_agent")
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
         with missing_modules_named(of_run):
             if algo_factory is None or actor_factory is None:
@@ -217,7 +217,7 @@ def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tenso
     found = {name: tensor.shape for name, tensor in weights.items()}
     if expected != found:
         differing = next(name for name in {**expected, **found} if expected.get(name) != found.get(name))
-        raise ValueError(f"the weights {differing!r} are not those of its composition")
+        raise ValueError(f"the weights {differing!r} do not match its composition")
 
 
 def _batched(values: Any, space: Any, name: str) -> tuple[Any, bool]:

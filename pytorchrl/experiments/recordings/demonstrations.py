@@ -74,7 +74,7 @@ def collect_demonstrations(
             stack.enter_context(closing(made))
             envs = envs if isinstance(envs, VecEnv) else made
         elif envs is None:
-            raise ValueError("collect_demonstrations: say in which envs= to act; only a run folder knows its own")
+            raise ValueError("collect_demonstrations: give envs to act in; only a run folder contains its own")
         elif isinstance(envs, Factory):
             envs = stack.enter_context(closing(envs()))
         acting = _acting(actor, envs.num_envs, seed, deterministic)

@@ -55,7 +55,7 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
     """
     hyper_parameters = envs.hyper_parameters
     if "env" not in hyper_parameters:
-        raise ValueError(f"{envs.name} does not say by env=... what it has copies of, so none can be shown")
+        raise ValueError(f"{envs.name} has no argument env=... to copy one environment by, so none can be rendered")
     refuse_native(hyper_parameters, envs.name)
     kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": render_mode}
     try:

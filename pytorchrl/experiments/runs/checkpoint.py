@@ -79,7 +79,7 @@ def load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(
             f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to (checkpoint_every). "
-            f"A run without one cannot be resumed, but begun again: Learner(scheme, target_steps, log_dir)"
+            f"A run without one cannot be resumed; start it again: Learner(scheme, target_steps, log_dir)"
         )
     reason = _what_is_wrong(path)
     if reason is None:
@@ -87,9 +87,9 @@ def load(path: Path) -> dict[str, Any]:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             reason = _what_is_too_large(state, path.stat().st_size)
         except pickle.UnpicklingError:
-            reason = "it holds more than tensors and plain data, and nothing else is loaded"
+            reason = "it contains objects other than tensors and plain data, which are not loaded"
         except _BROKEN:
-            reason = "its parts do not go together"
+            reason = "its contents are inconsistent"
     if reason is not None:
         raise DamagedCheckpointError(path, reason)
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
@@ -137,15 +137,15 @@ def _what_is_wrong(path: Path) -> str | None:
             if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
                 return "it is compressed, which no checkpoint is"
             if sum(part.file_size for part in parts) > path.stat().st_size:
-                return "its parts are said to be larger than it is"
+                return "its parts declare more bytes than the file has"
             changed = archive.testzip()
             if changed is not None:
-                return f"its part {changed} is not what was written"
+                return f"its part {changed} does not match its checksum"
             pickles = [archive.read(part) for part in parts if part.filename.endswith("/data.pkl")]
     except _BROKEN:
-        return "it was cut off, or is another kind of file"
+        return "it is truncated, or another kind of file"
     if any(made in plain for plain in pickles for made in _MADE_OF_A_NUMBER):
-        return "it asks for memory by a number alone"
+        return "it would allocate memory of a declared size without contents"
     return None if pickles else "it is an archive, but not of tensors and plain data"
 
 
@@ -163,7 +163,11 @@ def _what_is_too_large(state: Any, file_bytes: int) -> str | None:
             values += [*value, *value.values()] if isinstance(value, dict) else value
         elif isinstance(value, bytearray):
             total += len(value)
-    return f"its tensors are said to have {total:,} bytes" if total > _MOST_SHARED * file_bytes else None
+    return (
+        f"its tensors declare {total:,} bytes, too many for a file of {file_bytes:,}"
+        if total > _MOST_SHARED * file_bytes
+        else None
+    )
 
 
 def _move_back(places: Sequence[Path]) -> None:

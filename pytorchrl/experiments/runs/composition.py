@@ -55,7 +55,9 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     try:
         device = find_device(config["device"])
     except DeviceError as error:
-        raise CompositionError(f"the run goes on where it was begun, on {config['device']}: {error}") from error
+        raise CompositionError(
+            f"the run resumes on the device that it began on, {config['device']}: {error}"
+        ) from error
     parts = {
         "algo_factory": made_of(config["algorithm"]),
         "actor_factory": made_of(config["actor"]),
@@ -114,7 +116,7 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """
     described = config["test_envs"] or config["train_envs"]
     if described is None:
-        raise CompositionError(f"the run in {run} had no environments; say in which to act")
+        raise CompositionError(f"the run in {run} had no environments; give the ones to act in")
     refuse_to_import(described, _WAY_OUT)
     factory: Factory[VecEnv] = made_of(described)
     return factory
@@ -175,7 +177,9 @@ def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
         for wrapper in hyper_parameters.get("wrappers", ()):
             name, *arguments = [wrapper] if isinstance(wrapper, str) else wrapper
             if name in WRITE_FILES:
-                raise CompositionError(f"the wrapper {name} would write where a file says: {arguments}; {way_out}")
+                raise CompositionError(
+                    f"the wrapper {name} would write to a path given in a file: {arguments}; {way_out}"
+                )
 
 
 def _described(config: Any) -> Iterator[Mapping[str, Any]]:

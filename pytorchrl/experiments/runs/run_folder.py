@@ -148,7 +148,7 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.versions_file} cannot be read: {error}") from error
         if not isinstance(facts, dict):
-            raise CheckpointError(f"{self.versions_file} is damaged: it holds no names with values")
+            raise CheckpointError(f"{self.versions_file} is damaged: it is not a mapping of names to values")
         return facts
 
     def read_diff(self) -> str | None:
@@ -180,12 +180,12 @@ def _check(config: Any) -> None:
             _check_part(name, part)
     sources = config.get("sources", {})
     if not isinstance(sources, dict):
-        raise ValueError("its sources are no storages with names")
+        raise ValueError("its sources are not a mapping of names to storages")
     for name, source in sources.items():
         _check_part(f"source {name!r}", source)
     for directory in storage_paths.directories_of(config).values():
         if not (isinstance(directory, str) or storage_paths.is_relative(directory)):
-            raise ValueError(f"it says that a storage is in {directory}, which is no folder's name")
+            raise ValueError(f"the directory of a storage must be a path, got {directory!r}")
     for name, most in (("target_steps", sys.maxsize), ("log_every", sys.maxsize), ("keep_checkpoints", _MOST_KEPT)):
         number = config.get(name, 1 if name == "keep_checkpoints" else None)
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
@@ -205,7 +205,7 @@ def _check(config: Any) -> None:
 
 def _check_part(name: str, part: Any) -> None:
     if not isinstance(part, dict) or not isinstance(part.get("hyper_parameters"), dict):
-        raise ValueError(f"its {name} is no name with hyper-parameters")
+        raise ValueError(f"its {name} is not a class name with hyper-parameters")
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

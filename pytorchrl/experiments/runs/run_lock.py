@@ -42,7 +42,7 @@ class RunLock:
                 self._release = weakref.finalize(self, Lock(folder).release)
             except InUseError as error:
                 raise RunInUseError(
-                    f"{folder} is in use by {error.holder}, which trains this run. Looking at it needs no learner: "
+                    f"{folder} is in use by {error.holder}, which trains this run. Reading it needs no learner: "
                     f"read_metrics, python -m pytorchrl plot and inspect only read. To continue the run here, end it "
                     f"there, or close() its learner"
                 ) from error
@@ -70,8 +70,8 @@ class RunLock:
         """
         if not self._is_held:
             raise RunInUseError(
-                f"{self._folder} is not this learner's any more: it was closed, or another learner of this process "
-                f"took the run over; go on with that one, or with Learner.resume"
+                f"this learner no longer holds the lock of {self._folder}: it was closed, or another learner of this "
+                f"process took the run over; continue with that one, or with Learner.resume"
             )
 
     def release(self) -> None:

@@ -40,8 +40,8 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     """
     if scheme.steps or scheme.algorithm.updates:
         raise RuntimeError(
-            f"start_from: the scheme has made {scheme.steps:,} {scheme.unit} already; make a new one, or let "
-            f"Learner.resume go on with its run"
+            f"start_from: the scheme has made {scheme.steps:,} {scheme.unit} already; make a new one, or "
+            f"continue its run by Learner.resume"
         )
     file = RunFolder(run).checkpoint_file if Path(run).is_dir() else Path(run)
     state = checkpoint.load(file)
@@ -55,8 +55,8 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
             raise CheckpointError(
                 f"{file} is of {config['algorithm']['name']}, and none of its networks "
                 f"({', '.join(_networks(saved['actor'])) or 'it has none'}) has the name and the shapes of one of "
-                f"{type(scheme.algorithm).__name__} ({', '.join(_networks(scheme.actor.state_dict()))}); compose the "
-                f"actor alike: hidden_sizes, feature_extractor, memory"
+                f"{type(scheme.algorithm).__name__} ({', '.join(_networks(scheme.actor.state_dict()))}); give the "
+                f"actor the same hidden_sizes, feature_extractor and memory"
             )
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
     scheme.config["started_from"] = {

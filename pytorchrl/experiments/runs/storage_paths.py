@@ -80,9 +80,9 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
         if _is_inside(directory, folder) or has_commit(directory, position or {}):
             continue
         raise CheckpointError(
-            f"{folder / 'config.json'} says that the {_named(name)} is kept in {directory}, outside the run folder, "
-            f"and that does not have the commit that the checkpoint refers to, so it may be another's; nothing was "
-            f"changed. If it is this run's, make the scheme in a script and pass it: Learner.resume(log_dir, "
+            f"{folder / 'config.json'} places the {_named(name)} in {directory}, outside the run folder, which lacks "
+            f"the commit that the checkpoint refers to and may belong to another run; nothing was changed. "
+            f"If it is this run's, make the scheme in a script and pass it: Learner.resume(log_dir, "
             f"scheme=scheme)"
         )
 
@@ -113,8 +113,8 @@ def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str
     for name, directory, position in _kept(config, scheme):
         if position is not None and position["commit"] and not Path(directory).is_dir():
             raise CheckpointError(
-                f"{file} refers to what its {_named(name)} keeps in {directory}, which is not there; put it back, or "
-                f"make the scheme in a script, with the directory as it is now, and pass it: "
+                f"{file} refers to files of its {_named(name)} in {directory}, which does not exist; restore it, or "
+                f"make the scheme in a script, with its present directory, and pass it: "
                 f"Learner.resume(log_dir, scheme=scheme)"
             )
 

@@ -85,7 +85,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
 def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
     found = [value for module in _imported.values() if fits(value := vars(module).get(name))]
     if any(value is not found[0] for value in found):
-        raise CompositionError(f"more than one of the modules {', '.join(_imported)} have a {name}; import one of them")
+        raise CompositionError(f"several of the modules {', '.join(_imported)} define {name}; import one of them")
     return found[0] if found else None
 
 

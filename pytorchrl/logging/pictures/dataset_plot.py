@@ -60,7 +60,7 @@ def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: st
         listed = "".join(f"<li>{html.escape(one)}</li>" for one in complaints)
         content = _PAGE.format(
             title=html.escape(_title(dataset, sample)),
-            complaints=f"<p>What to look at:</p><ul>{listed}</ul>" if listed else "<p>Nothing is suspicious.</p>",
+            complaints=f"<p>Warnings:</p><ul>{listed}</ul>" if listed else "<p>No warnings.</p>",
             picture=base64.b64encode(content).decode(),
             told=html.escape(told),
         ).encode()
@@ -152,7 +152,7 @@ def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None)
         axes.hist(_finite(flat[:, number]), bins=_bins(flat), histtype="step", color=color, label=str(number))
     if flat.shape[1] > 1:
         axes.legend(fontsize="small", ncols=2)
-    more = f", the first {_MOST_ACTIONS} of {flat.shape[1]} numbers" if flat.shape[1] > _MOST_ACTIONS else ""
+    more = f", the first {_MOST_ACTIONS} of {flat.shape[1]} dimensions" if flat.shape[1] > _MOST_ACTIONS else ""
     _dress(axes, f"Actions{more}", "action", "steps")
 
 
@@ -162,7 +162,7 @@ def _draw_coverage(axes: "Axes", figure: "Figure", sample: DatasetSample) -> Non
     figure.colorbar(drawn, ax=axes, label="steps")
     _dress(
         axes,
-        "Coverage: observations along the two directions\nin which they differ most",
+        "Coverage: observations along their first two\nprincipal components",
         f"first, {shares[0]:.0%} of the variance",
         f"second, {shares[1]:.0%}",
     )

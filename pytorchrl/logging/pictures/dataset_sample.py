@@ -58,7 +58,7 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
         # The stride goes on across episodes.
         offset = -(len(episode) - offset) % stride
     if not sum(len(one[2]) for one in steps):
-        raise ValueError(f"{dataset.path} has no step to draw")
+        raise ValueError(f"{dataset.path} contains no steps to plot")
     returns, lengths, terminated, truncated = (np.array(column) for column in zip(*of_episodes, strict=True))
     observations, kept_actions, kept_rewards = (np.concatenate(column) for column in zip(*steps, strict=True))
     return DatasetSample(
@@ -73,11 +73,11 @@ def data_warnings(sample: DatasetSample, action_space: Mapping[str, Any] | None)
         found.append(f"{sample.bad_numbers:,} numbers are NaN or infinite.")
     constant = np.flatnonzero(sample.observations.std(0) == 0)
     if len(constant):
-        found.append(f"Observations never change in {_listed(constant)} of {sample.observations.shape[1]} numbers.")
+        found.append(f"Constant observation dimensions (of {sample.observations.shape[1]}): {_listed(constant)}.")
     if len(sample.returns) > 1 and np.ptp(sample.returns) == 0:
         found.append(f"All episodes return {sample.returns[0]:g}.")
     elif np.ptp(sample.rewards) == 0 and len(sample.rewards) > 1:
-        found.append(f"All steps pay {sample.rewards[0]:g}; only the lengths of episodes tell good from bad.")
+        found.append(f"All rewards are {sample.rewards[0]:g}; returns differ only by the lengths of episodes.")
     if sample.equal_episodes:
         found.append(f"{sample.equal_episodes:,} episodes repeat an earlier one in all actions and rewards.")
     unfinished = float(np.mean(~sample.terminated & ~sample.truncated))
@@ -96,7 +96,7 @@ def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None) -> I
         return
     constant = np.flatnonzero(flat.std(0) == 0)
     if len(constant):
-        yield f"Actions never change in {_listed(constant)} of {flat.shape[1]} numbers."
+        yield f"Constant action dimensions (of {flat.shape[1]}): {_listed(constant)}."
     if space is not None and space["type"] == "Box":
         bounds = (np.asarray(space[side], np.float64) for side in ("low", "high"))
         low, high = (np.broadcast_to(bound, actions.shape[1:]).ravel() for bound in bounds)

@@ -85,7 +85,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     everything = [measured for panel in panels.values() for measured in panel]
     has_evaluations = any(measured.evaluations for measured in everything)
     if not has_evaluations and not any(measured.training for measured in everything):
-        raise ValueError(f"the runs do not say after how many {choice.x} they measured; choose another x")
+        raise ValueError(f"the runs did not log {choice.x} beside what is drawn; choose another x")
     legend = Legend(_entries(list(panels.values()), choice), _caption(list(panels.values()), choice.statistic))
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
@@ -96,7 +96,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
         for measured in panel:
             _draw(axes, measured, panel, choice.statistic, only_training=not has_evaluations)
-        _dress(axes, title(groups) if len(panels) == 1 else env or "environment not known", choice.x)
+        _dress(axes, title(groups) if len(panels) == 1 else env or "unknown environment", choice.x)
         if number + columns >= len(panels):
             axes.set_xlabel(x_label)
         if number % columns == 0:

@@ -55,13 +55,13 @@ def _figure(inspection: "Inspection") -> "Figure":
     _draw_episodes(axes["lengths"], inspection.episodes.lengths[whole], f"Lengths of {count}", "environment steps")
     if priorities is None:
         ages = inspection.steps - 1 - np.repeat(np.arange(inspection.steps), inspection.num_envs)
-        _draw_ages(axes["ages"], ages, "Age of what is stored", "share of transitions", np.ones(len(ages)))
+        _draw_ages(axes["ages"], ages, "Age of stored transitions", "share of transitions", np.ones(len(ages)))
     else:
         title = f"Priorities of {counted(len(priorities.values), priorities.of)}"
         _draw_priorities(axes["priorities"], priorities.values, title, f"{priorities.of}s")
         # Where all priorities are zero, transitions are drawn uniformly.
         weights = priorities.values if priorities.values.any() else np.ones(len(priorities.values))
-        _draw_ages(axes["ages"], priorities.ages, "Age of what priorities draw", "share of draws", weights)
+        _draw_ages(axes["ages"], priorities.ages, "Age of prioritised samples", "share of draws", weights)
     figure.suptitle(
         f"{inspection.name}: {counted(inspection.transitions, 'transition')} of "
         f"{counted(inspection.num_envs, 'environment')}"

@@ -95,12 +95,12 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Path", dataset.path),
         ("Format", format_of(dataset)),
         ("Size", f"{format_bytes(bytes_at(dataset.path))} on disk"),
-        ("Holds", f"{counted(len(returns), 'episode')} of {counted(steps, 'transition')}"),
+        ("Contents", f"{counted(len(returns), 'episode')} of {counted(steps, 'transition')}"),
         ("Normalised score", format_scores(about, returns)),
         ("Algorithm", about.algorithm_name),
         ("Author", ", ".join(about.author)),
-        ("Merged of", ", ".join(about.combined_datasets)),
-        ("About", about.description),
+        ("Merged from", ", ".join(about.combined_datasets)),
+        ("Description", about.description),
     )
     for name, value in rows:
         if value:

@@ -21,14 +21,14 @@ def storage_report(inspection: "Inspection") -> Group:
     """Return tables of fields, sizes, episodes and priorities; returns that are not finite are counted apart."""
     parts: list[Any] = [_heading(inspection)]
     if inspection.episodes is None:
-        return Group(*parts, Text("It is empty."))
+        return Group(*parts, Text("The storage is empty."))
     parts.append(fields_table(inspection.fields))
     parts.append(episodes_tables(inspection.episodes))
     if inspection.lacks_alpha:
         parts.append(
             Text(
-                "Priorities: not known, because alpha is no number, nor a LinearSchedule with the run's config.json "
-                "beside the checkpoint"
+                "Priorities: unknown, because alpha is neither a number nor a LinearSchedule with the run's "
+                "config.json beside the checkpoint"
             )
         )
     elif inspection.priorities is not None:
@@ -50,7 +50,7 @@ def _heading(inspection: "Inspection") -> Table:
     config = {"name": inspection.name, "hyper_parameters": inspection.hyper_parameters}
     memory = f"{format_bytes(inspection.nbytes)} for transitions"
     if inspection.index_nbytes:
-        memory += f", {format_bytes(inspection.index_nbytes)} for where episodes begin and end"
+        memory += f", {format_bytes(inspection.index_nbytes)} for the boundaries of episodes"
     if inspection.priorities is not None:
         memory += f", {format_bytes(inspection.priorities.nbytes)} for priorities"
     for name, value in (
@@ -62,7 +62,7 @@ def _heading(inspection: "Inspection") -> Table:
             f"{counted(inspection.steps, 'step')} of {counted(inspection.num_envs, 'environment')}",
         ),
         ("Inserted", f"{counted(inspection.inserted_steps, 'step')} so far"),
-        ("Memory", f"{memory}, free room included"),
+        ("Memory", f"{memory}, unused capacity included"),
     ):
         table.add_row(Text(name, style="bold"), Text(value))
     return table
@@ -73,9 +73,9 @@ def fields_table(fields: Sequence[Field]) -> Table:
     table = Table(title="Fields", title_justify="left")
     for heading in ("field", "shape", "dtype"):
         table.add_column(heading)
-    table.add_column("bytes a transition", justify="right")
+    table.add_column("bytes per transition", justify="right")
     for field in fields:
-        kept = f"{field.bytes_each:,}" if field.bytes_each else "in the next step's"
+        kept = f"{field.bytes_each:,}" if field.bytes_each else "shared with the next step"
         table.add_row(Text(field.name), str(field.shape), field.dtype, kept)
     return table
 

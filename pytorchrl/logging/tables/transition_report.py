@@ -63,9 +63,9 @@ def format_values(value: Any) -> str:
 
 
 def _lines(told: "TransitionDescription") -> dict[str, str]:
-    episode = f"{told.episode} of those that are stored, return {told.episode_return:.4g}"
+    episode = f"{told.episode} of the stored ones, return {told.episode_return:.4g}"
     if told.step_in_episode is None:
-        step = f"not known: of the episode, the last {told.episode_length:,} steps are stored, and not the first"
+        step = f"unknown: only the last {told.episode_length:,} steps of the episode are stored"
     else:
         step = f"{told.step_in_episode:,} of {told.episode_length:,}, counted from 0"
     lines = {

@@ -77,8 +77,8 @@ const drawCurves = () => {
     hiddenGroups.has(group) ? [] : tracesOf(group, styleOf(number), chosen));
   const none = byId("curve-none");
   none.hidden = traces.length > 0;
-  none.textContent = chosen.over === "episodes" ? "No run that is shown has counted episodes beside this metric."
-    : "No run that is shown has measured this.";
+  none.textContent = chosen.over === "episodes" ? "No run shown has logged episodes beside this metric."
+    : "No run shown has logged this metric.";
   byId("curve-plot").hidden = !traces.length;
   if (!traces.length) return;
   const y = chosen.metric === RETURN ? "return per episode" : chosen.metric;

@@ -31,7 +31,7 @@ def initial_errors(algorithm: Algorithm, recorder: Storage, steps: int) -> NDArr
     losses = algorithm.losses(algorithm.read(_on(algorithm.device, recorder.newest_steps(steps))))
     if losses.errors is None:
         raise CompositionError(
-            f"{type(algorithm).__name__} says no errors of which collectors could compute priorities; leave out "
+            f"{type(algorithm).__name__} returns no errors from which collectors could compute priorities; leave out "
             f"initial_priorities"
         )
     return losses.errors.float().numpy(force=True)

@@ -54,7 +54,7 @@ class WorkPlan:
             )
         if self.preemption < 1 and not (self.num_gradient_workers and self.is_synchronous):
             raise CompositionError(
-                "RayScheme: synchronous gradient workers are called off by preemption, and there are none; give it "
+                "RayScheme: preemption interrupts synchronous gradient workers, and there are none; give it "
                 "num_gradient_workers, or leave out preemption"
             )
         if self.num_gradient_workers and (self.num_replay_shards or self.initial_priorities):
@@ -105,7 +105,7 @@ class WorkPlan:
             raise CompositionError(f"RayScheme: {algorithm.name} takes no explorer; leave out explorers")
         if self.preemption < 1 and storage.hyper_parameters.get("sequence_length") is not None:
             raise CompositionError(
-                f"RayScheme: a rollout that is called off by preemption does not divide into the sequences of "
+                f"RayScheme: a rollout that preemption interrupts does not divide into the sequences of "
                 f"{storage.name}; give it sequence_length=None, or leave out preemption"
             )
         if self.num_gradient_workers:
@@ -116,8 +116,8 @@ class WorkPlan:
             _check_shards(algorithm, storage, self.num_replay_shards)
         if self.initial_priorities and storage.hyper_parameters.get("alpha", 0) == 0:
             raise CompositionError(
-                f"RayScheme: {storage.name} draws by no priorities, which initial_priorities gives it; take PERBuffer "
-                f"with alpha above 0, or leave it out"
+                f"RayScheme: initial_priorities needs a prioritized storage, which {storage.name} is not; take "
+                f"PERBuffer with alpha above 0, or leave it out"
             )
 
 
@@ -139,7 +139,7 @@ def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[s
     resources = {kind: {"num_cpus": 1.0} for kind in ("collector", "gradient_worker", "replay_shard")}
     for kind, amounts in (given or {}).items():
         if kind not in resources:
-            raise ValueError(f"RayScheme: resources are of {', '.join(map(repr, resources))}, got {kind!r}")
+            raise ValueError(f"RayScheme: keys of resources are {', '.join(map(repr, resources))}, got {kind!r}")
         resources[kind] = {name: float(amount) for name, amount in amounts.items()}
     return resources
 
@@ -147,12 +147,12 @@ def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[s
 def _check_slices(storage: Factory[Storage], is_synchronous: bool) -> None:
     if storage.hyper_parameters.get("rate_limit") is not None:
         raise CompositionError(
-            f"RayScheme: {storage.name} counts insertions step by step for its rate_limit, and slices have many; leave "
-            f"it out, and say how often to update by the algorithm's hyper-parameters"
+            f"RayScheme: {storage.name} applies its rate_limit step by step, but collectors insert slices of many; "
+            f"leave it out, and set the update frequency by the algorithm's hyper-parameters"
         )
     if not is_synchronous and storage.cls.on_policy and not storage.cls.needs_log_probs:
         raise CompositionError(
-            f"RayScheme: asynchronous collectors deliver what older policies did, for which {storage.name} does not "
+            f"RayScheme: asynchronous collectors deliver steps of older policies, for which {storage.name} does not "
             f'correct; VTraceBuffer does, or communication="synchronous"'
         )
 
@@ -173,15 +173,15 @@ def _check_gradients(algorithm: Factory[Algorithm], actor: Factory[Any], storage
     cls = algorithm.cls
     is_plain = cls.update is Algorithm.update and cls.update_phase in (Algorithm.update_phase, PPO.update_phase)
     if not is_plain or algorithm.hyper_parameters.get("desired_kl") is not None:
-        what = "adapts its learning rate to desired_kl" if is_plain else "does more in an update than follow gradients"
+        what = "adapts its learning rate to desired_kl" if is_plain else "does more in an update than apply gradients"
         raise CompositionError(
-            f"RayScheme: {algorithm.name} {what}, which gradient workers cannot; let the learner's process compute "
-            f"the gradients: num_gradient_workers=0"
+            f"RayScheme: {algorithm.name} {what}, which gradient workers do not support; let the learner's process "
+            f"compute the gradients: num_gradient_workers=0"
         )
     if actor.hyper_parameters.get("normalize_observations"):
         raise CompositionError(
-            "RayScheme: gradient workers keep their observations to themselves, so that nothing counts them all for "
-            "normalize_observations; leave it out, or take collectors"
+            "RayScheme: gradient workers do not share their observations, so that normalize_observations has no "
+            "statistics of all; leave it out, or take collectors"
         )
     if storage.hyper_parameters.get("directory") is not None:
         raise CompositionError(

@@ -238,7 +238,7 @@ class RayScheme(Scheme):
             RuntimeError: the scheme is closed.
         """
         if self._remote is None:
-            raise RuntimeError("RayScheme: it is closed, and has no workers any more")
+            raise RuntimeError("RayScheme: the scheme is closed, and its workers have ended; make a new one")
         return self._remote.workers.ask(worker, question)
 
     def update(self) -> Iterator[Metrics]:
@@ -286,8 +286,8 @@ class RayScheme(Scheme):
             return
         if self.storage.on_policy and self.storage.size is not None and self.storage.size % slice_steps:
             raise CompositionError(
-                f"RayScheme: a rollout of {self.storage.size} steps is not made of slices of {slice_steps}; choose a "
-                f"slice_steps that divides it"
+                f"RayScheme: a rollout of {self.storage.size} steps does not divide into slices of {slice_steps}; "
+                f"choose a slice_steps that divides it"
             )
 
     def _connect(self) -> None:

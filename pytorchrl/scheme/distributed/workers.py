@@ -148,7 +148,7 @@ class Workers:
         self._deaths_in_a_row[worker] += 1
         if self._deaths_in_a_row[worker] >= _DEATHS_IN_A_ROW:
             raise WorkerDiedError(
-                f"{self._title} {worker} died {_DEATHS_IN_A_ROW} times in a row without a result, at last with: {error}"
+                f"{self._title} {worker} died {_DEATHS_IN_A_ROW} times in a row without a result; last error: {error}"
             ) from error
         # If only the connection to its machine was lost, it may still be running.
         ray.kill(self._handles[worker])

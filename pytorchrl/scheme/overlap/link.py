@@ -125,7 +125,7 @@ class Link:
 
     def send_error(self, error: Exception, *, by_step: bool = False) -> None:
         """Send the learner an exception, with its traceback in this process as a note."""
-        error.add_note(f"In the process that collects, number {self.number}:\n{traceback.format_exc()}")
+        error.add_note(f"In collector process {self.number}:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # pickling a user-defined class may raise anything; its message is kept

@@ -48,8 +48,8 @@ class Overlapped(Setting):
             raise CompositionError(f"Scheme: {self} needs a system that forks processes, as Linux does; leave it out")
         if storage_factory.hyper_parameters.get("rate_limit") is not None:
             raise CompositionError(
-                f"Scheme: {self} bounds how far collecting is ahead of learning itself; leave out the rate_limit of "
-                f"{storage_factory.name}, and say by update_every of the algorithm when it learns"
+                f"Scheme: {self} itself bounds how far collection is ahead of the updates; leave out the rate_limit of "
+                f"{storage_factory.name}, and set the update frequency by update_every of the algorithm"
             )
         num_envs = envs_factory.hyper_parameters.get("num_envs", 1)
         if self.processes > num_envs:

@@ -95,8 +95,8 @@ class OverlappedCollector:
         """
         if self._has_failed:
             raise RuntimeError(
-                "the last step of the environments failed, and where they are now is not known; make them anew, with "
-                "Learner.resume where the run was saved"
+                "the last step of the environments failed, and their state is unknown; create new ones, with "
+                "Learner.resume if the run was saved"
             )
         self._settle()
         position = self._position
@@ -115,7 +115,7 @@ class OverlappedCollector:
         except SampleError as error:
             # Later steps must not be stored without this one.
             self._has_failed = self._is_lost = True
-            error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
+            error.add_note(f"The sample was collected in {self.envs.env_name}, by reset() or step().")
             raise
         self._measure_lag(position)
         self._position += 1

@@ -104,7 +104,7 @@ class CollectorProcess:
             if self._failure is not None:
                 raise self._failure
             self._received()
-            raise AssertionError("it neither made the step nor said why not")
+            raise AssertionError("the process neither made the step nor sent an exception")
 
     def finished(self, position: int) -> list[Any]:
         """Return the episodes that ended with a step; call once for each step that ended any."""
@@ -204,10 +204,10 @@ class CollectorProcess:
         code = self._process.exitcode
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
-            why = ", for want of memory perhaps" if -code == signal.SIGKILL else ""
+            why = ", perhaps because it ran out of memory" if -code == signal.SIGKILL else ""
         else:
             how, why = f"ended with exit code {code}", ""
         return CollectorError(
-            f"the process that collects, number {self.number} (id {self._process.pid}), {how}{why}. What it had "
-            f"collected is in the storage; new episodes begin where the run is continued"
+            f"collector process {self.number} (id {self._process.pid}) {how}{why}. Its collected steps are in the "
+            f"storage; a resumed run begins new episodes"
         )

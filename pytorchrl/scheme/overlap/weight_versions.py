@@ -64,8 +64,8 @@ class WeightVersions:
         """
         if version - self.versions in {self._at(n) for n in range(max(0, after - self._lead), after)}:
             raise RuntimeError(
-                f"Overlapped: weights that collectors may still act with would be overwritten by version {version}; "
-                f"make updates when Scheme.collect says that they are due, and no others"
+                f"Overlapped: version {version} would overwrite weights that collectors may still act with; make only "
+                f"the updates that Scheme.collect reports as due"
             )
         slot = version % self.versions
         self._progress[slot] = progress

@@ -215,7 +215,7 @@ class DeviceCache(RingObserver):
         if free is not None and needed > free:
             raise DeviceMemoryError(
                 f"{self._ring.owner}: keep_on_device needs {needed:,} bytes for observations and hidden states on "
-                f"{self._transfer.device}, of which {free:,} are free; make size smaller, or keep_on_device False"
+                f"{self._transfer.device}, where {free:,} are free; reduce size, or set keep_on_device=False"
             )
         for table in tables.values():
             table.allocate(self._transfer.device)

@@ -88,7 +88,7 @@ def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozense
         array = as_array(leaf, path, owner)
         if array.ndim == 0 or array.shape[0] != num_envs or num_envs == 0:
             raise SampleError(
-                f"{owner}: every field has the environments as its first axis; Done has {num_envs} of them, "
+                f"{owner}: the first axis of every field must be the environments; {DONE} has {num_envs} of them, "
                 f"{text(path)} has shape {array.shape}"
             )
         layout[path] = LeafLayout(array.shape[1:], _stored_dtype(path, array.dtype))
@@ -118,7 +118,7 @@ def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
             raise SampleError(f"{owner}: {key} is a dict without arrays; give it at least one")
         for name in (key, *names):
             if not isinstance(name, str):
-                raise SampleError(f"{owner}: names of fields and of parts of observations are str, got {name!r}")
+                raise SampleError(f"{owner}: names of fields and of parts of observations must be str, got {name!r}")
         if key in BATCH_FIELDS or key in computed:
             maker = "batches add" if key in BATCH_FIELDS else "the storage computes"
             raise SampleError(f"{owner}: {key} is a field that {maker}; give the sample's field another name")
@@ -206,20 +206,20 @@ def as_array(leaf: object, path: FieldKey, owner: str) -> Array:
             return leaf.detach().cpu().numpy()
         except TypeError:
             raise SampleError(
-                f"{owner}: {text(path)} must have a dtype that arrays have too, got {leaf.dtype}; .float() makes it "
-                f"float32"
+                f"{owner}: {text(path)} must have a dtype that NumPy supports, got {leaf.dtype}; convert it with "
+                f".float()"
             ) from None
     if isinstance(leaf, np.ma.MaskedArray):
         raise SampleError(f"{owner}: {text(path)} is a masked array; give it values with filled()")
     if isinstance(leaf, np.ndarray):
         if not _has_a_tensor_dtype(leaf.dtype):
             raise SampleError(
-                f"{owner}: {text(path)} must be numeric, of a dtype that tensors have too, got dtype {leaf.dtype.str}"
+                f"{owner}: {text(path)} must have a numeric dtype that PyTorch supports, got dtype {leaf.dtype.str}"
             )
         return leaf
     way_out = ""
     if isinstance(leaf, Mapping):
-        way_out = "; a dict has one level: join names by slashes, as {'arm/position': ...}"
+        way_out = "; nested dicts are not supported: join names by slashes, as {'arm/position': ...}"
     elif isinstance(leaf, tuple):
         way_out = "; give a dict with a name for each part instead of a tuple"
     raise SampleError(f"{owner}: {text(path)} must be an array or a tensor, got {type(leaf).__name__}{way_out}")

@@ -270,8 +270,8 @@ class Ring:
         values = checked_replacement(path, values, columns, self.owner)
         if not 0 <= start <= start + len(values) <= self.live_steps:
             raise SampleError(
-                f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are not all among the "
-                f"{self.live_steps} that are stored"
+                f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are out of range, with "
+                f"{self.live_steps} steps stored"
             )
         if not self.allow_nonfinite:
             check_replacement_is_finite(path, values, start, self.owner)

@@ -50,18 +50,18 @@ class Staging:
         """
         if not ring.envs:
             raise ValueError(
-                f"{ring.owner}: envs={envs!r} needs a number of environments; make the storage for environments, or "
-                f"insert a step of all of them first"
+                f"{ring.owner}: envs={envs!r} needs a known number of environments; make the storage for "
+                f"environments, or insert a step of all of them first"
             )
         if len(checked_environments(envs, ring.envs, ring.owner)) < len(envs):
-            raise IndexError(f"{ring.owner}: envs names each environment once, got {envs!r}")
+            raise IndexError(f"{ring.owner}: envs must name each environment at most once, got {envs!r}")
         arrays = ring.checked(sample, envs)
         too_far = [env for env in envs if self.ahead[env] == ring.size]
         if too_far:
             raise RuntimeError(
                 f"{ring.owner}: environment {too_far[0]} is {ring.size} transitions ahead of environment "
-                f"{self.ahead.argmin()}, as many as size; steps are stored when every environment has delivered its "
-                f"part"
+                f"{self.ahead.argmin()}, as many as size; a step is stored once every environment has delivered its "
+                f"transition"
             )
         self._put(arrays, envs)
         try:
@@ -84,8 +84,8 @@ class Staging:
     def refuse(self, ring: Ring, sample: Sample) -> None:
         """Refuse a step of all environments, before it is inserted."""
         raise RuntimeError(
-            f"{ring.owner}: {len(self)} transitions wait for those of environment {self.ahead.argmin()}; give envs= "
-            f"with every insertion, as list(range(num_envs)) for a step of all environments"
+            f"{ring.owner}: {len(self)} transitions of incomplete steps wait for environment {self.ahead.argmin()}; "
+            f"give envs= with every insertion, as list(range(num_envs)) for a step of all environments"
         )
 
     @property

@@ -14,7 +14,7 @@ from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import FieldKey, Layout, SampleError, becomes_single, converted, text
 from storages.transition import FLAGS, OBS, RHS, Array
 
-_NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
+_NO_STACKS = "VecEnv(stacked_frames=0) declares that observations are not frame stacks, and they are stored whole"
 
 
 def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDArray[np.int64]:
@@ -31,7 +31,7 @@ def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDAr
     numbers = np.array(list(envs), np.int64)
     wrong = numbers[(numbers < 0) | (numbers >= (num_envs or sys.maxsize))]
     if len(wrong):
-        raise IndexError(f"{owner}: envs are numbers from 0 to before {num_envs or 'their number'}, got {wrong[0]}")
+        raise IndexError(f"{owner}: envs must lie in [0, {num_envs or 'num_envs'}), got {wrong[0]}")
     return np.unique(numbers)
 
 
@@ -104,7 +104,7 @@ def check_frame_stack(
             row = np.flatnonzero(differs)[0]
             raise SampleError(
                 f"{owner}: {text(column.successor)} of environment {row if envs is None else envs[row]} at step "
-                f"{step} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
+                f"{step} is not {text(path)} shifted by one of its {column.depth} frames; nothing of this "
                 f"step was stored. {_NO_STACKS}"
             )
 

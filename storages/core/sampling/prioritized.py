@@ -159,8 +159,8 @@ class Priorities:
         if errors.shape != transitions.shape:
             # Compiled code does not check bounds of indices.
             raise ValueError(
-                f"{self._ring.owner}: as many errors as transitions are needed, got {errors.shape} of "
-                f"{transitions.shape}; no priority was changed"
+                f"{self._ring.owner}: each transition needs one error, got errors of shape {errors.shape} for "
+                f"transitions of shape {transitions.shape}; no priority was changed"
             )
         if self._waiting:
             self._catch_up()

@@ -82,7 +82,7 @@ class RateLimiter(RingObserver):
         if not self.may_draw():
             raise RateLimitError(
                 f"{owner}: {self.limit} allows no batches now, with {self.inserted} transitions inserted and "
-                f"{self.drawn} rows drawn; insert more first, which rate_limiter.may_draw() tells"
+                f"{self.drawn} rows drawn; insert more first, until rate_limiter.may_draw() is True"
             )
         self.drawn += rows
 
@@ -93,7 +93,7 @@ class RateLimiter(RingObserver):
         if not self.may_insert():
             raise RateLimitError(
                 f"{ring.owner}: {self.limit} allows no insertion now, with {self.inserted} transitions inserted and "
-                f"{self.drawn} rows drawn; draw batches first, which rate_limiter.may_insert() tells"
+                f"{self.drawn} rows drawn; draw batches first, until rate_limiter.may_insert() is True"
             )
 
     def after_insert(self, ring: Ring, steps: int) -> None:

@@ -55,7 +55,7 @@ def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
     """Return the errors as :func:`errors_of_update`, but with the trailing axis, on their device."""
     if ERRORS not in info:
         raise ValueError(
-            f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
+            f"{owner}: the update's info has no {ERRORS!r}, which determine priorities; use ReplayBuffer or "
             f"NStepReplayBuffer with this algorithm, or alpha=0"
         )
     expected = tuple(expected)

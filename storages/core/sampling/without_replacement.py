@@ -76,7 +76,7 @@ class PassSampler(Sampler):
                 if fits and seed >= 0 and 0 <= position <= end - begin:
                     return
         raise DamageError(
-            f"{ring.owner}: progress={self.progress!r} of the state is not that of a pass over what is stored"
+            f"{ring.owner}: progress={self.progress!r} of the state does not match a pass over the stored transitions"
         )
 
     @property

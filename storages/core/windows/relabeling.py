@@ -213,14 +213,14 @@ def _asked(name: str, function: GoalFunction, arguments: tuple[Array, Array, dic
         answer = np.asarray(function(*arguments))
     except KeyError as error:
         raise ValueError(
-            f"{owner}: {name} reads {error} of its info, which has {', '.join(info) or 'nothing'}: let info_keys name "
-            f"it where the environments report it and it does not depend on the goal; give a her_function otherwise"
+            f"{owner}: {name} reads {error} from info, which has {', '.join(info) or 'nothing'}: add it to info_keys "
+            f"if the environments report it and it does not depend on the goal; otherwise give a her_function"
         ) from error
     if answer.size != pairs:
         kind = "termination" if name == "her_terminated" else "reward"
         raise ValueError(
             f"{owner}: {name} must return a {kind} for each of {pairs} pairs of goals, got shape {answer.shape}; it "
-            f"must take whole batches"
+            f"must accept batches"
         )
     return answer.reshape(-1)
 
@@ -241,8 +241,8 @@ def _refuse_unlike(relabelled: object, original: Mapping[str, Any], owner: str) 
             found = {text(path): np.shape(leaf) for path, leaf in leaves({key: value})}
             if found != expected:
                 raise ValueError(
-                    f"{owner}: her_function must return what it is given for each of {len(original[REW])} steps, of "
-                    f"shape {expected}, got {found}"
+                    f"{owner}: her_function must return values for each of {len(original[REW])} steps, like its "
+                    f"arguments of shape {expected}, got {found}"
                 )
 
 

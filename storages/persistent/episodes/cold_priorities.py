@@ -114,8 +114,8 @@ class ColdPriorities:
         is_torn = any(isinstance(one, CorruptRange) and (one.cut or not any(path.read_bytes())) for one in found[:1])
         if checksum is None and is_torn:
             warnings.warn(
-                f"{path} is incomplete, as a power cut leaves it; transitions have the error of those that no update "
-                f"has met",
+                f"{path} is truncated, as after a power cut; its transitions get the error of those that were never "
+                f"updated",
                 stacklevel=2,
             )
             return cls()

@@ -262,7 +262,7 @@ class EpisodeLog(StorageLog):
 
     def _mark(self, position: Mapping[str, Any]) -> None:
         folder, durable = self._store.folder, self._store.durable
-        with name_owner(self._owner, folder, "; it is as it was"):
+        with name_owner(self._owner, folder, "; it is unchanged"):
             try:
                 write_marker(folder, position, durable)
             except OSError:
@@ -293,8 +293,8 @@ class EpisodeLog(StorageLog):
             if not isinstance(error, OSError):
                 raise
             raise PersistenceError(
-                f"{self._owner}: {self._store.folder} was going back to a checkpoint and cannot go on: {error}. "
-                f"Nothing more is written there until the buffer is made again, which does the rest"
+                f"{self._owner}: the rollback of {self._store.folder} to a checkpoint was interrupted: {error}. "
+                f"Nothing more is written there until the buffer is made again, which completes it"
             ) from error
 
     def before_change(self, ring: Ring, rows: bool) -> None:

@@ -88,7 +88,7 @@ class EpisodeStore:
         )
         flaws = manifest.flaws_of_zarr(self.folder) if archive.next_row else []
         if flaws:
-            with name_repair(self.folder, "makes it anew"):
+            with name_repair(self.folder, "rebuilds it"):
                 raise DamageError(flaws[0])
         if not self.read_only:
             # Before the ring is changed, so that the call can be repeated after a failed write.
@@ -305,7 +305,7 @@ class EpisodeStore:
         Raises:
             PersistenceError: the write failed.
         """
-        safe = ". What was committed there is safe; make room, or give permission, and flush() again"
+        safe = ". What was committed there is safe; free disk space or grant write permission, and flush() again"
         with name_owner(self._owner, self.folder, safe):
             write()
 
@@ -341,7 +341,7 @@ class EpisodeStore:
         """Return the segments that another process has written since the last call; None if it has rolled back."""
         queue = self.queue
         if self._closed:
-            raise PersistenceError(f"{self._owner}: {self.folder} was closed, and is not read any more; make it again")
+            raise PersistenceError(f"{self._owner}: {self.folder} was closed and is no longer read; make it again")
         known = dict(queue.segments)
         archive = SegmentStore.beside_a_writer(self.folder, queue.archive.manifest)
         queue.begin_anew(archive)

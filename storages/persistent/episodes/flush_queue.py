@@ -163,7 +163,7 @@ class FlushQueue:
 
     def _write(self, waiting: _Flush) -> Segment:
         if self._failed:
-            raise OSError("what comes before it could not be written")
+            raise OSError("an earlier segment could not be written")
         try:
             return self.archive.append(waiting.batch, waiting.segment, waiting.live, waiting.watermarks)
         except BaseException:
@@ -184,8 +184,8 @@ class FlushQueue:
             self._failed = False
             raise PersistenceError(
                 f"{self._owner}: {self.archive.directory} cannot be written: {error}. Nothing is lost: transitions "
-                f"from {waiting.segment.first} on are in memory and in the write-ahead log; make room, or give "
-                f"permission, and insert or flush() again"
+                f"from {waiting.segment.first} on are in memory and in the write-ahead log; free disk space or "
+                f"grant write permission, and insert or flush() again"
             ) from error
         self.segments[segment.first] = segment
         self.watermarks_on_disk = waiting.watermarks

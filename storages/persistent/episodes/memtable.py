@@ -152,7 +152,7 @@ def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring)
         TypeError: the state was not written by a storage of episodes.
     """
     if not isinstance(state["live"], int):
-        raise TypeError(f"the oldest transition is a number, got {state['live']!r}")
+        raise TypeError(f"the oldest transition must be a number, got {state['live']!r}")
     envs, steps = logged.envs, logged.steps
     said, recorded = ([*watermarks, *[0] * envs][:envs] for watermarks in (state["watermarks"], archive.watermarks))
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]

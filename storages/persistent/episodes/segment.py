@@ -82,7 +82,7 @@ def flaw_of_record(record: Record, manifest: EpisodeManifest) -> str | None:
         segment = segment_of(record, Path())
         return None if segment is None else _flaw_of_segment(segment, manifest)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        return f"a segment of which {error!r}"
+        return f"a malformed segment: {error!r}"
 
 
 def _flaw_of_segment(segment: Segment, manifest: EpisodeManifest) -> str | None:
@@ -98,9 +98,9 @@ def _flaw_of_segment(segment: Segment, manifest: EpisodeManifest) -> str | None:
     for leaf, depth in manifest.stacked.items():
         kinds = segment.paddings[leaf]
         if len(kinds) != count or not np.isin(kinds, (PREFIX_FRAMES, REPEAT, ZERO)).all():
-            return f"{kinds.tolist()} as what stacks of frames are filled up with"
+            return f"{kinds.tolist()} as padding of frame stacks"
         if (segment.leading[kinds == PREFIX_FRAMES] < depth - 1).any():
-            return "too few frames to fill up a stack with"
+            return "too few frames to pad a frame stack"
     return None
 
 

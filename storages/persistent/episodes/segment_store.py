@@ -117,13 +117,13 @@ class SegmentStore:
         directory = Path(ancestor.directory)
         manifest = EpisodeManifest.read(directory)
         if manifest is None:
-            raise PersistenceError(f"{directory} is gone, which {self.directory} goes on from; put it back")
+            raise PersistenceError(f"{directory}, the ancestor of {self.directory}, is missing; restore it")
         older = SegmentStore.beside_a_writer(directory, manifest)
         older._read_log(ancestor.commit)
         if older.record != {"commit": ancestor.commit, "checksum": ancestor.checksum}:
             raise PersistenceError(
-                f"{directory} is not what {self.directory} goes on from: it has commit {older.record['commit']}, and "
-                f"commit {ancestor.commit} of then is asked for; put back what it was"
+                f"{directory}, the ancestor of {self.directory}, was changed: it has commit "
+                f"{older.record['commit']}, and commit {ancestor.commit} of that time is needed; restore its content"
             )
         return older
 
@@ -341,13 +341,12 @@ def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> 
         if manifest.ancestor is None or manifest.ancestor.directory != str(ancestor):
             there = manifest.ancestor and manifest.ancestor.directory
             raise PersistenceError(
-                f"{directory} goes on from {there or 'no ancestor'}, not from {ancestor}; name that one, or a new "
-                f"directory"
+                f"the ancestor of {directory} is {there or 'none'}, not {ancestor}; name that one, or a new directory"
             )
         return manifest
     older = EpisodeManifest.read(ancestor)
     if older is None:
-        raise PersistenceError(f"{ancestor} holds no episodes to go on from")
+        raise PersistenceError(f"the ancestor {ancestor} holds no episodes")
     record = SegmentStore(ancestor, older, read_only=True).record
     inherited = Ancestor(str(ancestor), record["commit"], record["checksum"])
     manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, inherited)

@@ -111,7 +111,7 @@ class Chunks:
             raise DamageError(f"{path} is damaged")
         # A smaller chunk would leave the rest of the target uninitialised.
         if int.from_bytes(content[_NBYTES], "little") != nbytes:
-            raise DamageError(f"{path} holds another number of rows than its array has in a chunk")
+            raise DamageError(f"{path} holds a wrong number of rows for a chunk of its array")
         try:
             if len(target) == self.rows and target.flags.c_contiguous:
                 numcodecs.blosc.decompress(content, target.view(np.uint8) if target.dtype == np.bool_ else target)

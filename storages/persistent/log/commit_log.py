@@ -75,7 +75,7 @@ class CommitLog:
                 continue
             found, place = one
             if before is not None and (reason := self._gap(before, found.record)):
-                yield f"{self.files.path(place.log_file)} does not follow: {reason}"
+                yield f"{self.files.path(place.log_file)} breaks the sequence of commits: {reason}"
             before = found
             yield one
 
@@ -127,9 +127,9 @@ class CommitLog:
                 break
         there = f"commits {numbers[0]} to {numbers[-1]}" if numbers else "no commits"
         raise PersistenceError(
-            f"{self._directory} has {there}, and not the commit {position['commit']} that is asked for, or not what it "
-            f"needs any more; nothing was changed. Name the directory as it was when the position was taken, or start "
-            f"anew with another one"
+            f"{self._directory} has {there}, but commit {position['commit']}, or a file that it needs, is missing; "
+            f"nothing was changed. Restore the directory as it was when the position was taken, or start anew with "
+            f"another one"
         )
 
     def file_of(self, commit: int, needed: int) -> int:

@@ -120,11 +120,11 @@ def refuse_links_in(folder: Path) -> None:
                     folders.append(entry.path)
                 # Another process may have deleted it since.
                 elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
-                    raise PersistenceError(f"{entry.path} is neither a file nor a folder; take it away")
+                    raise PersistenceError(f"{entry.path} is neither a file nor a folder; remove it")
 
 
 def _is_a_link(path: Path) -> str:
-    return f"{path} is a symbolic link, which is not followed; put what it leads to in its place"
+    return f"{path} is a symbolic link, which is not followed; replace it by its target"
 
 
 def read_beside_a_writer(folder: Path, read: Callable[[], _Content]) -> _Content:
@@ -144,7 +144,7 @@ def read_beside_a_writer(folder: Path, read: Callable[[], _Content]) -> _Content
                 continue
             if isinstance(error, FileNotFoundError):
                 raise PersistenceError(
-                    f"{error.filename} was dropped while it was read, as newer ones came; try again"
+                    f"{error.filename} was deleted while it was read, by a process that writes there; try again"
                 ) from None
             raise
         except OSError as error:

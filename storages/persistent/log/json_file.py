@@ -35,7 +35,7 @@ def name_damage(place: Path) -> Iterator[None]:
     except PersistenceError:
         raise
     except MemoryError as error:
-        raise PersistenceError(f"{place} asks for more memory than there is: {error}") from error
+        raise PersistenceError(f"{place} needs more memory than is available: {error}") from error
     except _WRONG as error:
         raise DamageError(f"{place} is damaged, or was not written by this package: {error!r}") from error
 
@@ -91,12 +91,12 @@ def read_verified(path: Path) -> dict[str, Any]:
         checksum = facts.pop("checksum")
         said = facts["format"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
+        raise DamageError(f"{path} is damaged; storages.persistent.repair rebuilds it") from None
     if said != FORMAT:
         raise PersistenceError(
-            f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
+            f"{path} has format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
             f"that wrote it, or name another directory"
         )
     if checksum != checksum_of(facts):
-        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
+        raise DamageError(f"{path} is damaged; storages.persistent.repair rebuilds it")
     return facts

@@ -193,7 +193,7 @@ class LogFiles:
         if there.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "it was deleted", path)
         if there.st_size < end.offset:
-            raise FileNotFoundError(errno.ENOENT, "it was made shorter", path)
+            raise FileNotFoundError(errno.ENOENT, "it was truncated", path)
         raise FileExistsError(errno.EEXIST, "something else has written to it", path)
 
     def _try_to_drop(self, place: LogOffset) -> None:

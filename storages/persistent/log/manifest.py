@@ -50,13 +50,13 @@ class Manifest(ABC):
             with name_damage(path):
                 return cls.from_facts(read_verified(path))
         if directory.exists() and not directory.is_dir():
-            raise PersistenceError(f"{directory} is no directory; name one, or none")
+            raise PersistenceError(f"{directory} is not a directory; name an existing or a new one")
         there = {entry.name for entry in directory.iterdir()} if directory.exists() else set()
         if others := sorted(there - cls.made_before - {lock.NAME, unfinished(path).name}):
             raise PersistenceError(
                 f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
-                f"{cls.name}; name a directory that is empty or not there yet. Of a storage that lost its {cls.name}, "
-                f"storages.persistent.repair makes it anew"
+                f"{cls.name}; name an empty or a new directory. If a storage lost its {cls.name}, "
+                f"storages.persistent.repair rebuilds it"
             )
         return None
 
@@ -88,7 +88,7 @@ class Manifest(ABC):
         try:
             ring.prepare(self.layout, num_envs, size)
         except ValueError as error:
-            raise PersistenceError(f"{directory} holds other observations: {error}") from None
+            raise PersistenceError(f"{directory} holds incompatible observations: {error}") from None
         if ring.stacked != self.stacked:
             there, here = (
                 {text(path): depth for path, depth in stacked.items()} for stacked in (self.stacked, ring.stacked)

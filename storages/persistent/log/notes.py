@@ -162,7 +162,7 @@ def read_marker(folder: Path) -> Mapping[str, Any] | None:
         return read_verified(path) if path.exists() else None
     except DamageError:
         with name_repair(folder, "drops it"):
-            raise DamageError(f"{path} is damaged: a process was killed while it went back to a checkpoint") from None
+            raise DamageError(f"{path} is damaged: a process was killed while it rolled back to a checkpoint") from None
 
 
 def remove_marker(folder: Path, durable: bool) -> None:

@@ -40,7 +40,7 @@ def open_plain_file(path: Path, flags: int) -> int:
     file = open_file(path, os.O_RDWR | _NON_BLOCKING | flags)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(EINVAL, "it is no plain file", str(path))
+        raise OSError(EINVAL, "it is not a regular file", str(path))
     return file
 
 

@@ -129,5 +129,5 @@ def _manifest(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_
         if not isinstance(one, str) and "manifest" in one[0].record.facts:
             return kind.from_facts(one[0].record.facts["manifest"]), [str(error).partition(";")[0]]
     if isinstance(error, DamageError):
-        raise PersistenceError(f"{error}, but no file of the log is whole to make it of; nothing was changed") from None
+        raise PersistenceError(f"{error}, but no log file is intact to rebuild it from; nothing was changed") from None
     raise error

@@ -99,7 +99,7 @@ class IntactEpisodes:
                 read_ring(self._folder / WAL_FOLDER)
         except PersistenceError as damage:
             said = str(damage).partition(";")[0]
-            self._wal_damage = [f"{said}: episodes that ran, and those that were in no segment yet, are gone"]
+            self._wal_damage = [f"{said}: running episodes, and those that were in no segment yet, are lost"]
         try:
             ColdPriorities.read(self._folder, errors)
         except DamageError as damage:
@@ -110,7 +110,7 @@ class IntactEpisodes:
             # An intact marker stays: the rollback is finished when the directory is opened.
             read_marker(self._folder)
         except DamageError:
-            flaws.append(f"{self._folder / MARKER_NAME} is damaged: where the directory was going back to")
+            flaws.append(f"{self._folder / MARKER_NAME} is damaged: the target of an unfinished rollback is lost")
         return flaws
 
     def drop_beside(self) -> None:

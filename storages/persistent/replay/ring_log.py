@@ -56,8 +56,8 @@ class RingLog(StorageLog):
         except (LookupError, TypeError, AttributeError) as error:
             self.wal.close()
             raise DamageError(
-                f"{self.wal.directory} is damaged, or was not written by this package: its last commit says of "
-                f"the state beside the steps what no {self._owner} does: {error!r}"
+                f"{self.wal.directory} is damaged, or was not written by this package: its last commit "
+                f"holds no valid state of a {self._owner}: {error!r}"
             ) from error
         except BaseException:
             self.wal.close()
@@ -129,7 +129,7 @@ class RingLog(StorageLog):
                 for layout in (self._ring.layout, saved)
             )
             raise PersistenceError(
-                f"{self._owner}: {self.wal.directory} holds {here}; what is to be loaded is {there}. Make the "
+                f"{self._owner}: {self.wal.directory} holds {here}; the state to be loaded has {there}. Make the "
                 f"storage with another directory"
             )
 
@@ -147,7 +147,7 @@ def check_directory(owner: str, hyper_parameters: Mapping[str, Any]) -> None:
     if directory is None and hyper_parameters["durable"]:
         raise ValueError(f"{owner}: durable=True needs a directory=, in which commits survive a power cut")
     if directory is not None and Path(directory).is_file():
-        raise ValueError(f"{owner}: directory must be a directory, or not be there yet; {directory} is a file")
+        raise ValueError(f"{owner}: directory must be an existing or a new directory; {directory} is a file")
 
 
 def close_at_exit(storage: Closable) -> None:

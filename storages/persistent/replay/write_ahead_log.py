@@ -251,8 +251,8 @@ class WriteAheadLog:
                 write_note(self.directory, self._log, self._durable)
         except OSError as error:
             raise PersistenceError(
-                f"{self._owner}: a file in {self.directory} could not be closed: {error}; what was written to it last "
-                f"may be missing there"
+                f"{self._owner}: a file in {self.directory} could not be closed: {error}; the last writes to it may "
+                f"be lost"
             ) from error
         finally:
             self._lock.release()
@@ -265,8 +265,9 @@ class WriteAheadLog:
 
     def __getstate__(self) -> dict[str, Any]:
         raise PersistenceError(
-            f"{self._owner}: a storage with a directory cannot be copied or sent, as one writes there at a time; copy "
-            f"or send its factory, or make one without a directory of what storages.persistent.read_state reads there"
+            f"{self._owner}: a storage with a directory cannot be copied or sent, because one process writes there "
+            f"at a time; copy or send its factory, or load what storages.persistent.read_state reads there into a "
+            f"storage without a directory"
         )
 
     # Inside
@@ -332,14 +333,14 @@ class WriteAheadLog:
             if not isinstance(error, OSError):
                 raise
             safe = (
-                "What was committed there is gone, but in memory still"
+                "What was committed there is lost, but still in memory"
                 if isinstance(error, FileNotFoundError)
                 else f"Steps before {self.written} are safe there, those from {self.written} to {record.steps} are in "
-                f"memory alone; make room, or give permission, and insert or flush() again"
+                f"memory only; free disk space or grant write permission, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
-                f"get_all_buffer_data()) takes it to a storage with another directory"
+                f"get_all_buffer_data()) copies it to a storage with another directory"
             ) from error
 
     def _commit_at(self, position: Position) -> Record:
@@ -349,14 +350,14 @@ class WriteAheadLog:
     def _refuse_unless_held(self) -> None:
         if not self._lock.held:
             raise PersistenceError(
-                f"{self._owner}: {self.directory} is not this storage's any more: it was closed, or this process was "
-                f"forked from the one that has it; make a storage with another directory"
+                f"{self._owner}: {self.directory} is no longer held by this storage: it was closed, or this process "
+                f"was forked from the one that holds it; make a storage with another directory"
             )
         if self._lock.lost:
             raise PersistenceError(
                 f"{self._owner}: the file lock in {self.directory} was deleted or replaced, so another process may "
-                f"write there, and nothing more is written by this one. insert_data_slice(get_all_buffer_data()) takes "
-                f"what is in memory to a storage with another directory"
+                f"write there, and nothing more is written by this one. insert_data_slice(get_all_buffer_data()) "
+                f"copies what is in memory to a storage with another directory"
             )
 
     def _wait(self) -> None:

@@ -19,7 +19,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
 def test_a_gpu_that_is_not_there_is_refused_where_the_actor_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 0)
     envs = SimpleNamespace(observation_space=spaces.Discrete(2), action_space=spaces.Discrete(2))
-    with pytest.raises(DeviceError, match=r'device "cuda" is not here: torch finds no GPU') as error:
+    with pytest.raises(DeviceError, match=r'device "cuda" is not available: torch finds no GPU') as error:
         prl.OffPolicyActor.create_factory()("cuda", envs)
     assert "\n" not in str(error.value)
 
@@ -39,10 +39,10 @@ def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_gpu_of_a_number_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 2)
     assert find_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(DeviceError, match='device "cuda:2" is not here: torch finds 2 GPUs, numbered from 0'):
+    with pytest.raises(DeviceError, match='device "cuda:2" is not available: torch finds 2 GPUs, numbered from 0'):
         find_device(torch.device("cuda:2"))
 
 
 def test_a_name_of_no_device_is_refused() -> None:
-    with pytest.raises(DeviceError, match="device 'gpu' is no device of torch; there are \"auto\""):
+    with pytest.raises(DeviceError, match="device 'gpu' is not a torch device; choose \"auto\""):
         find_device("gpu")

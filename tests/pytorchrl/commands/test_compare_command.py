@@ -98,7 +98,7 @@ def test_references_are_given_by_environment(
         (("compare", "runs", "--picture", "a.pdf"), r"error: the picture is a PNG or an SVG"),
         (
             ("compare", "runs", "--baseline", "SAC"),
-            "error: there is no group 'SAC' to compare with; there are: DQN; PPO",
+            "error: there is no group 'SAC' to use as baseline; choose from: DQN; PPO",
         ),
         (("compare", "runs", "--metric", "test/retrun"), "has not logged 'test/retrun'; did you mean test/return?"),
         (

@@ -70,7 +70,10 @@ def test_a_storage_is_named_as_on_the_command_line() -> None:
         ({"storage": "perbufer"}, "there is no storage 'perbufer'; did you mean PERBuffer"),
         ({"algorithm": "SAC"}, "SAC needs a Box action space"),
         ({"storage": prl.GAEBuffer.create_factory(size=8)}, "DQN learns from replayed transitions"),
-        ({"env": prl.VecEnv.create_factory("CartPole-v1"), "num_envs": 2}, "num_envs is the factory's"),
+        (
+            {"env": prl.VecEnv.create_factory("CartPole-v1"), "num_envs": 2},
+            "num_envs conflicts with the factory given as env",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(given: dict[str, object], said: str) -> None:

@@ -59,7 +59,7 @@ def test_ls_lists_data_sets_and_storages_below_a_folder(command: Any, tmp_path: 
     assert rows["kept"][3:8] == ["storage", "│", "3", "│", "12"]
     assert rows["broken"][3:6] == ["cannot", "be", "read:"]
     (tmp_path / "empty").mkdir()
-    assert command("ls", tmp_path / "empty").startswith("None in ")
+    assert command("ls", tmp_path / "empty").startswith("There is no data set in ")
 
 
 def test_show_tells_fields_and_episodes(command: Any, tmp_path: Path) -> None:
@@ -164,16 +164,22 @@ def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
         (("ls", "nowhere"), "error: nowhere does not exist"),
         (("convert", "paid.npz", "paid.npz"), "error: paid.npz exists already; name another path, or delete it"),
         (("convert", "paid.npz", "x", "--format", "arrow"), "error: format must be one of minari-hdf5, minari-arrow"),
-        (("show", "paid.npz", "--names", "colour", "c"), "error: --names: there is no colour; there are actions, epi"),
+        (("show", "paid.npz", "--names", "colour", "c"), "error: --names: unknown colour; choose from actions, epi"),
         (("merge", "-o", "x.npz"), "error: merge: name the data sets to be merged"),
         (("prune", "paid.npz", "x.npz"), "error: prune: say what to leave out"),
         (("prune", "paid.npz", "x.npz", "--max-episodes", "0"), "error: prune: --max-episodes must be at least 1"),
         (("prune", "paid.npz", "x.npz", "--best-share", "2"), "error: SelectEpisodes: best_share"),
-        (("prune", "paid.npz", "x.npz", "--successes"), "error: paid.npz: successes are asked for, and the episodes"),
+        (
+            ("prune", "paid.npz", "x.npz", "--successes"),
+            "error: paid.npz: selecting successes needs episodes that record whether",
+        ),
         (("split", "paid.npz", "--train", "x.npz", "--validation", "x.npz"), "error: split: --train and --validation"),
         (("make", "--env", "CartPole-v1", "--kind", "random", "-o", "paid.npz"), "error: paid.npz exists already"),
         (("make", "--env", "CartPole-v1", "--kind", "expert", "--algorithm", "ppo"), "error: data make: PPO does not"),
-        (("prune", "paid.npz", "x.npz", "--min-return", "9"), "error: prune: none of the 2 episodes of paid.npz is l"),
+        (
+            ("prune", "paid.npz", "x.npz", "--min-return", "9"),
+            "error: prune: the selection keeps none of the 2 episodes of paid.npz; the best return is 4",
+        ),
     ],
 )
 def test_an_error_is_a_line_that_says_what_to_do(

@@ -47,15 +47,15 @@ def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: py
         "actions Discrete(2)",
         "time limit 12 steps",
         "wrappers TimeLimit of OrderEnforcing of CartPoleEnv",
-        "render modes human, rgb_array, 50 pictures a second",
+        "render modes human, rgb_array, 50 frames per second",
         "episodes 3: ",
         "reward from 1 to 1",
         "steps/s; a million take ",
-        "repeats itself yes",
-        "can act in it A2C, ACER, ",
-        "cannot ACERContinuous, ",
+        "deterministic yes",
+        "compatible A2C, ACER, ",
+        "incompatible ACERContinuous, ",
         "TQC: needs a Box action space;",
-        "gymnasium's checker says: - A Box observation space minimum value is -infinity.",
+        "gymnasium's checker warns: - A Box observation space minimum value is -infinity.",
     ):
         assert expected in said, expected
 
@@ -64,7 +64,7 @@ def test_a_class_of_ones_own_is_described_and_trained_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = told(monkeypatch, capsys, "Restless", "--import", __name__, "--env-kwargs", "{'length': 4}")
-    assert "repeats itself no: from the same seed and actions, another copy showed something else at step 1" in said
+    assert "deterministic no: with the same seed and actions, another copy differed at step 1" in said
     assert "length 4.0 on average, from 4 to 4" in said
     assert "time limit none known" in said
     arguments = ["train", "--import", __name__, "--algorithm", "dqn", "--env", "Restless", "--steps", "50"]
@@ -89,7 +89,7 @@ def test_a_class_of_ones_own_is_described_and_trained_by_its_name(
         ),
         (["NoSuch-v0"], "error: env: env 'NoSuch-v0' is no registered gymnasium id"),
         (["CartPole-v1", "--env-kwargs", "[1]"], r"error: env: env_kwargs must be a dict such as .*, got '\[1\]'"),
-        (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be numbers from 1, got 0"),
+        (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be at least 1, got 0"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(
@@ -127,11 +127,11 @@ def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, caps
         "Box (4,) of float32, from [-4.8, -inf, -0.418879, -inf] to [4.8, inf, 0.418879, inf]",
         "actions Discrete(2)",
         "environments 3",
-        "next episode begins in the step after an end, which makes no transition",
+        "autoreset in the step after an episode's end, which makes no transition",
         "episodes 10",
         "reward from 1 to 1",
         "steps/s; a million take ",
-        "can act in it A2C, ACER, ",
+        "compatible A2C, ACER, ",
     ):
         assert expected in said, expected
 

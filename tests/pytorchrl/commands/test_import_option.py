@@ -150,7 +150,7 @@ def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.Monk
     other.network.__qualname__ = "network"
     other.network.__annotations__ = {"return": nn.Module}
     import_modules(["other_module"])
-    with pytest.raises(prl.CompositionError, match=f"more than one of the modules {__name__}, other_module have a net"):
+    with pytest.raises(prl.CompositionError, match=f"several of the modules {__name__}, other_module define net"):
         factory_function("network")
 
 

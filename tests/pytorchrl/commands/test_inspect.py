@@ -152,7 +152,7 @@ def test_priorities_follow_a_schedule_of_alpha_as_far_as_the_run_had_come(
     alone = tmp_path / "checkpoint.pt"
     alone.write_bytes((tmp_path / "run" / "checkpoint.pt").read_bytes())
     command(monkeypatch, alone)
-    assert "Priorities: not known" in capsys.readouterr().out
+    assert "Priorities: unknown" in capsys.readouterr().out
 
 
 def test_steps_that_came_in_are_counted_across_rollouts(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_what_a_storage_keeps_in_a_directory_is_inspected_as_of_the_checkpoint(t
     assert memory.priorities is not None
     assert disk.priorities.values.tolist() == memory.priorities.values.tolist()
     (tmp_path / "experience" / "storage.json").unlink()
-    with pytest.raises(CheckpointError, match=r"refers to what its storage keeps elsewhere: .*experience"):
+    with pytest.raises(CheckpointError, match=r"refers to files of its storage, which cannot be read: .*experience"):
         inspect_storage(tmp_path / "disk")
 
 
@@ -291,7 +291,7 @@ def test_an_empty_storage_is_said_to_be_empty(
     learner.close()
     capsys.readouterr()
     command(monkeypatch, tmp_path / "run")
-    assert "It is empty." in capsys.readouterr().out
+    assert "The storage is empty." in capsys.readouterr().out
     inspection = inspect_storage(tmp_path / "run")
     assert isinstance(inspection, Inspection)
     assert inspection.episodes is None

@@ -53,7 +53,7 @@ def test_the_most_surprising_transitions_are_listed(run: Path, inspect: Any) -> 
 def test_a_row_is_told_of_with_the_steps_around_it(run: Path, inspect: Any) -> None:
     told = prl.describe_transition(run, 150)
     printed = inspect(run, "--row", 150, "--around", 2)
-    assert f"Row 150 Environment 0 Episode {told.episode} of those that are stored" in printed
+    assert f"Row 150 Environment 0 Episode {told.episode} of the stored ones" in printed
     assert "Draws not counted; make the storage with count_draws=True" in printed
     shown = " ".join(f"{number:.4g}" for number in told.observation)
     assert f"150 {shown} {told.action[0]}" in printed
@@ -74,7 +74,7 @@ def test_a_video_and_a_picture_are_written_where_they_are_asked_for_and_nothing_
     printed = inspect(
         run, "--most-surprising", 1, "--video", tmp_path / "surprise.gif", "--output", tmp_path / "steps.png"
     )
-    assert "The episode was played again by its seed and its" in printed
+    assert "The episode was replayed from its seed and its" in printed
     assert f"surprise.gif; row {row} has a red frame" in printed
     told = prl.describe_transition(run, row)
     frames = imageio.imread(tmp_path / "surprise.gif", index=None)
@@ -122,7 +122,7 @@ def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any
     storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")
     folder = trained(tmp_path / "run", dqn_scheme(storage=storage), steps=100)
     with pytest.raises(
-        SystemExit, match=r"keeps whole episodes on disk, which are a data set; python -m pytorchrl data"
+        SystemExit, match=r"keeps whole episodes on disk, which are a data set; inspect it by python -m pytorchrl data"
     ):
         inspect(folder, "--row", 3)
 
@@ -131,7 +131,7 @@ def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any
     ("options", "told"),
     [
         (["--row", "160", "--highest-reward", "1"], "choose one of --row, --most-surprising"),
-        (["--video", "film.gif"], "a video is of the episode of a transition: say which with --row"),
+        (["--video", "film.gif"], "--video films the episode of a transition: choose one with --row"),
         (["--row", "160", "--video", "film.avi"], r"a video is written to a file that ends in \.mp4 or \.gif"),
         (["--row", "160", "--output", "steps.jpg"], r"its name must end in \.png"),
         (["--most-surprising", "0"], "--most-surprising must be at least 1, got 0"),

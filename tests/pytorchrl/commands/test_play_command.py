@@ -43,7 +43,7 @@ def test_a_policy_is_watched_in_a_window_and_its_episodes_are_told(
     before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
     command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "Ctrl-C ends it."
+    assert said[0] == "Press Ctrl-C to stop."
     assert [line.partition(" of ")[0] for line in said[1:]] == ["An episode", "An episode"]
     command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
     assert capsys.readouterr().out.splitlines() == said
@@ -79,7 +79,9 @@ def test_of_several_copies_of_an_environment_one_is_filmed(
 def test_without_a_display_the_way_to_a_video_is_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SystemExit, match=rf"no display to open a window on; film it: play {run} -o video.mp4"):
+    with pytest.raises(
+        SystemExit, match=rf"no display to open a window on; write a video instead: play {run} -o video.mp4"
+    ):
         command(monkeypatch, "play", run)
 
 

@@ -173,15 +173,15 @@ def test_a_range_is_two_numbers(text: str, between: Range | None) -> None:
     ("arguments", "message"),
     [
         (["algorithm.lr", "1e-2..1e-5", "--trials", "2"], "'1e-2..1e-5' must go from a smaller number to a larger one"),
-        (["algorithm.lr", "0..1:log", "--trials", "2"], "with :log from above 0"),
+        (["algorithm.lr", "0..1:log", "--trials", "2"], "both above 0 with :log"),
         (["algorithm.lr", "1..a", "--trials", "2"], "'1..a' is no range of numbers, such as 1e-5..1e-2:log"),
-        (["algorithm.lr", "1..2"], "algorithm.lr varies within a range; say how many values are tried: --trials 20"),
-        (["algorithm.lr", "1..2", "3", "--trials", "2"], "algorithm.lr has a range among other values"),
+        (["algorithm.lr", "1..2"], "algorithm.lr varies within a range; give the number of trials: --trials 20"),
+        (["algorithm.lr", "1..2", "3", "--trials", "2"], "algorithm.lr mixes a range with other values"),
         (["algorithm.gamma", "0.9..1.5", "--trials", "2"], r"DQN: gamma must lie in \[0, 1\], got 1.5"),
         (["algorithm.gamma", "0.9..1", "--trials", "0"], "--trials must be at least 1, got 0"),
         (
             ["algorithm.gamma", "0.9..1", "--trials", "2", "--algorithm.test-every", "0"],
-            "have some by --algorithm.test",
+            "enable them by --algorithm.test",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def test_the_commit_and_the_changes_of_a_run_are_found_and_its_code_is_had_again
     before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
     said = shown(monkeypatch, capsys, run)
     commit = git("rev-parse", "HEAD")
-    assert f"{commit}, with changes that were not committed (" in said
+    assert f"{commit}, with uncommitted changes (" in said
     assert "lines: show --diff)" in said
     diff = shown(monkeypatch, capsys, run, "--diff")
     assert "+lr = 3e-4" in diff
@@ -80,11 +80,13 @@ def test_a_file_that_was_tampered_with_is_named_and_writes_nothing_to_the_termin
     assert "\x1b" not in said
     assert "[red]" in said
     (run / "versions.json").write_text("[]")
-    with pytest.raises(SystemExit, match=r"versions\.json is damaged: it holds no names with values"):
+    with pytest.raises(SystemExit, match=r"versions\.json is damaged: it is not a mapping of names to values"):
         shown(monkeypatch, capsys, run)
     (run / "versions.json").unlink()
     with pytest.raises(SystemExit, match=r"versions\.json cannot be read"):
         shown(monkeypatch, capsys, run)
     (run / "git_diff.patch").unlink()
-    with pytest.raises(SystemExit, match=r"has no git_diff\.patch: nothing was uncommitted, or too much"):
+    with pytest.raises(
+        SystemExit, match=r"has no git_diff\.patch: there were no uncommitted changes, or too many to save"
+    ):
         shown(monkeypatch, capsys, run, "--diff")

@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_told_before_anything_is_trained(tmp_path: Path, mo
     ("vary", "message"),
     [
         (["--vary", "algorithm.gamma"], "error: --vary algorithm.gamma needs values"),
-        (["--vary", "algorithm.gamma", "0.9", "0.9"], "error: two combinations of the sweep have the same name"),
+        (["--vary", "algorithm.gamma", "0.9", "0.9"], "error: two combinations of the sweep have the same folder name"),
     ],
 )
 def test_a_sweep_without_several_values_is_refused(
@@ -80,7 +80,7 @@ def test_a_sweep_without_several_values_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say what varies: --vary algorithm.lr 1e-3 3e-4"),
+        ([], "name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4"),
         (["--vary", "algorithm.gama", "0.9"], "there is no option --algorithm.gama; did you mean --algorithm.gamma?"),
     ],
 )

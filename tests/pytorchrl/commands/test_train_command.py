@@ -64,14 +64,14 @@ def test_a_text_is_the_value_that_it_looks_like(text: object, value: object) -> 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("LinearSchedule(1e-3", "cannot be read"),
+        ("LinearSchedule(1e-3", "cannot parse"),
         ("LinearSchedule(1)", "final"),
         ("LinearSchedule(1, 0, fraction=3)", r"fraction must lie in \(0, 1\]"),
         ("open('/etc/passwd')", "there is no setting 'open'"),
         ("__import__('os')", "there is no setting '__import__'"),
         ("ReplayBuffer(5)", "there is no setting 'ReplayBuffer'"),
-        ("os.system('ls')", "is no setting with its arguments"),
-        ("Adam(**{'eps': 1})", "is no setting with its arguments"),
+        ("os.system('ls')", "is not a setting with plain arguments"),
+        ("Adam(**{'eps': 1})", "is not a setting with plain arguments"),
     ],
 )
 def test_a_text_calls_nothing_but_settings(text: str, match: str) -> None:
@@ -126,7 +126,7 @@ def test_a_command_trains_some_seeds_and_goes_on_with_them(
     arguments += [*SMALL, "--seeds", "1", "2"]
     command(monkeypatch, *arguments, "--steps", "200")
     said = told(capsys)
-    assert "Preset: DQN, CartPole-v1; --no-preset leaves it out." in said
+    assert "Preset: DQN, CartPole-v1; --no-preset disables it." in said
     assert "PERBuffer(size=100000, alpha=0.6)" in said
     assert "runs/DQN-CartPole-v1/seed-2: seed 2, 0 of 200 steps" in said
     assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in said
@@ -258,7 +258,7 @@ def test_a_function_that_two_modules_have_is_refused(tmp_path: Path, monkeypatch
         write_module(name, monkeypatch, tmp_path, "def end_of_two(learner):\n    return True\n")
     arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", "--callbacks", "end_of_two"]
     imports = [word for name in names for word in ("--import", name)]
-    with pytest.raises(SystemExit, match="have a end_of_two; import one of them"):
+    with pytest.raises(SystemExit, match="define end_of_two; import one of them"):
         command(monkeypatch, "train", *arguments, *imports)
     assert not (tmp_path / "runs").exists()
 
@@ -297,10 +297,10 @@ def test_an_unknown_option_is_answered_with_the_nearest_one(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1, 2]", "must hold names with values, got list"),
-        ("a: [1", "is no YAML file"),
-        ("!!python/object/apply:os.system ['ls']", "is no YAML file"),
-        ("algorthm: dqn", "has 'algorthm'; it may have algorithm, actor, storage, env"),
+        ("[1, 2]", "must be a mapping of names to values, got list"),
+        ("a: [1", "is not valid YAML"),
+        ("!!python/object/apply:os.system ['ls']", "is not valid YAML"),
+        ("algorthm: dqn", "unknown key 'algorthm'; choose from algorithm, actor, storage, env"),
         ("storage: [1]", "storage must be a name, or a mapping"),
     ],
 )

@@ -346,7 +346,7 @@ def test_a_video_of_an_environment_that_does_not_render_is_refused_by_name(tmp_p
     ("make", "match"),
     [
         (lambda: prl.StopAtReturn("many"), "StopAtReturn: mean_return must be a float, got 'many'"),
-        (lambda: prl.StopAfter(), "StopAfter: say after how many minutes or episodes"),
+        (lambda: prl.StopAfter(), "StopAfter: give minutes or episodes, both are None"),
         (lambda: prl.StopAfter(minutes=0), "StopAfter: minutes must be greater than 0"),
         (lambda: prl.EvaluateIn(CARTPOLE, "x", every=0), "EvaluateIn: every must be at least 1"),
         (lambda: prl.EvaluateIn(CARTPOLE, "x", every=1, steps=5), "give either episodes or steps"),
@@ -438,7 +438,7 @@ def test_a_function_as_a_callback_is_called_after_each_step_and_ends_the_run_by_
     resumed = prl.Learner.resume(tmp_path / "run", callbacks=[lambda learner: learner.scheme.steps >= 100])
     assert not resumed.run()
     assert 100 <= resumed.scheme.steps < 200
-    assert "because <lambda> said so" in capsys.readouterr().out
+    assert "because <lambda> returned a true value" in capsys.readouterr().out
     resumed.close()
 
 
@@ -458,5 +458,5 @@ def test_a_configuration_makes_nothing_but_callbacks_of_what_it_calls_callbacks(
     config = json.loads(file.read_text())
     config["callbacks"] = [{"name": "Adam", "hyper_parameters": {}}]
     file.write_text(json.dumps(config))
-    with pytest.raises(CompositionError, match="is a callback"):
+    with pytest.raises(CompositionError, match="which is not a Callback"):
         prl.Learner.resume(tmp_path / "run")

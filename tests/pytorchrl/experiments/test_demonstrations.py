@@ -168,7 +168,7 @@ def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_ha
     algorithm = scheme.algorithm
     collect_demonstrations(algorithm, scheme.envs, path=tmp_path / "a.npz", steps=60)
     dataset = open_dataset(tmp_path / "a.npz")
-    with pytest.raises(DatasetError, match="the actor has a memory, and the episodes do not say what it held"):
+    with pytest.raises(DatasetError, match="the actor is recurrent, and the episodes have no hidden states"):
         fill(scheme.storage, dataset, envs=scheme.envs)
     for one, plain in zip(with_memory(dataset, algorithm), dataset, strict=True):
         assert (one.fields[RHS][1:] == one.fields[RHS2][:-1]).all()
@@ -208,7 +208,7 @@ def test_one_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
         ({}, "give steps or episodes, got steps=None, episodes=None"),
         ({"steps": 1, "episodes": 1}, "give steps or episodes"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"episodes": 1, "envs": None}, "say in which envs= to act"),
+        ({"episodes": 1, "envs": None}, "give envs to act in; only a run folder"),
         ({"episodes": 1, "actor": lambda seen: np.zeros(2)}, r"actions must have shape \(2, 1\), got \(2,\)"),
     ],
 )

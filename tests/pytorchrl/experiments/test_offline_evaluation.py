@@ -188,9 +188,9 @@ class Errorless(prl.BehaviourCloning):
 
 def test_what_cannot_be_judged_is_refused_by_name(cartpole: Path) -> None:
     cloning = scheme_of(Errorless.create_factory(test_every=0), cartpole, CARTPOLE)
-    with pytest.raises(prl.CompositionError, match=r"TDError: Errorless tells no errors of rows"):
+    with pytest.raises(prl.CompositionError, match=r"TDError: Errorless returns no TD errors"):
         prl.TDError().evaluate(cloning)
-    with pytest.raises(prl.CompositionError, match=r"InitialValue: Errorless has no values of actions"):
+    with pytest.raises(prl.CompositionError, match=r"InitialValue: Errorless estimates no action values"):
         prl.InitialValue().evaluate(cloning)
     storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes())
     with_memory = dqn(cartpole, storage=storage, memory="gru")

@@ -31,7 +31,7 @@ def test_shards_outside_the_run_folder_are_known_by_their_commits(tmp_path: Path
     storage_paths.refuse_storages_of_others(config, scheme, tmp_path / "run")
     storage_paths.refuse_to_empty(config, scheme, tmp_path / "run")
     other = {**scheme, "storage": {**scheme["storage"], "shards": [{"position": {"commit": 9, "checksum": 1}}] * 2}}
-    with pytest.raises(CheckpointError, match=r"shard-0, outside the run folder, and that does not have the commit"):
+    with pytest.raises(CheckpointError, match=r"shard-0, outside the run folder, which lacks the commit"):
         storage_paths.refuse_storages_of_others(config, other, tmp_path / "run")
 
 
@@ -39,7 +39,7 @@ def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
     storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
     (tmp_path / "kept" / "shard-1").rename(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="shard-1, which is not there"):
+    with pytest.raises(CheckpointError, match="shard-1, which does not exist"):
         storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
 
 

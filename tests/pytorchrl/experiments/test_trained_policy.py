@@ -222,7 +222,9 @@ def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], 
     run = finished("dqn")
     policy = prl.load_policy(run)
     policy(np.zeros((2, 4), np.float32))
-    with pytest.raises(ValueError, match=r"observations of 3 environments, the ones before were of 2; call reset\(\)"):
+    with pytest.raises(
+        ValueError, match=r"observations of 3 environments, the previous ones were of 2; call reset\(\)"
+    ):
         policy(np.zeros((3, 4), np.float32))
 
 

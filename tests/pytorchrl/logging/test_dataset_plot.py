@@ -55,13 +55,13 @@ def test_good_data_is_not_complained_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({OBS: put((slice(None), 1), 3.0)}, "Observations never change in 1 of 3 numbers."),
+        ({OBS: put((slice(None), 1), 3.0)}, "Constant observation dimensions (of 3): 1."),
         ({OBS: put((0, 0), np.nan)}, "30 numbers are NaN or infinite."),
-        ({ACT: put((slice(None), 0), 0.5)}, "Actions never change in 0 of 2 numbers."),
+        ({ACT: put((slice(None), 0), 0.5)}, "Constant action dimensions (of 2): 0."),
         ({ACT: put((slice(None, None, 1), 1), 1.0)}, "50% of the actions are at a bound of their space."),
         ({ACT: put((0, 0), 2.0)}, "% of the actions are outside their space."),
         ({REW: put(slice(None), 0.0)}, "All episodes return 0."),
-        ({REW: put(slice(None), 1.0)}, "All steps pay 1; only the lengths of episodes tell good from bad."),
+        ({REW: put(slice(None), 1.0)}, "All rewards are 1; returns differ only by the lengths of episodes."),
         ({"terminated": False}, "100% of the episodes break off: they are neither terminated nor truncated."),
     ],
 )

@@ -295,7 +295,7 @@ def test_any_number_that_was_logged_can_be_drawn(tmp_path: Path) -> None:
 
 def test_runs_that_did_not_log_their_time_have_no_curves_over_it(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
-    with pytest.raises(ValueError, match="do not say after how many seconds they measured; choose another x"):
+    with pytest.raises(ValueError, match="did not log seconds beside what is drawn; choose another x"):
         drawn(folder, x="seconds")
     for wrong in ({"x": "minutes"}, {"statistic": "maximum"}):
         with pytest.raises(ValueError, match=r"must be one of .*, got '"):

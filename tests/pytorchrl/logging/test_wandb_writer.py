@@ -391,7 +391,7 @@ def test_a_process_of_a_sweeps_agent_logs_to_the_run_that_the_agent_has_named(
     assert (log_dir / "wandb_run_id.txt").read_text().strip() == "trial1"
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(ValueError, match=r"the sweep's run trial1 is that of .*cartpole already.*one run in a process"):
+    with pytest.raises(ValueError, match=r"the sweep's run trial1 already logs .*cartpole.*one run per process"):
         WandbWriter(other, {})
 
 

@@ -25,9 +25,9 @@ def test_no_names_make_no_writers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wanbd", r"log_to: unknown place 'wanbd'; did you mean 'wandb'\? There are wandb, tensorboard"),
-        ("TensorBoard", r"log_to: unknown place 'TensorBoard'; did you mean 'tensorboard'\? There are"),
-        ("mlflow", r"log_to: unknown place 'mlflow'; There are wandb, tensorboard"),
+        ("wanbd", r"log_to: unknown destination 'wanbd'; did you mean 'wandb'\? \(choose from wandb, tensorboard\)"),
+        ("TensorBoard", r"log_to: unknown destination 'TensorBoard'; did you mean 'tensorboard'\? \(choose from"),
+        ("mlflow", r"log_to: unknown destination 'mlflow' \(choose from wandb, tensorboard\)"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_before_anything_is_made(

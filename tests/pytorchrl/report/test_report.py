@@ -94,7 +94,7 @@ def test_errors_and_runs_that_cannot_be_read_are_told(text: str) -> None:
 def test_a_diff_that_some_runs_share_is_there_once_and_collapsed(text: str) -> None:
     provenance = part_of(text, "provenance")
     assert provenance.count("+gamma = 0.99") == 1
-    assert re.search(r"<details>\n<summary>What was not committed</summary>\n<pre[^>]*>-gamma = 0.9", provenance)
+    assert re.search(r"<details>\n<summary>Uncommitted changes</summary>\n<pre[^>]*>-gamma = 0.9", provenance)
 
 
 def test_videos_that_do_not_fit_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_ten_most_surprising_transitions_have_rows(text: str) -> None:
 def test_storages_are_described_and_a_large_checkpoint_is_left_alone(runs: Path, text: str, tmp_path: Path) -> None:
     assert "PERBuffer(size=150" in part_of(text, "storages")
     titles = [one["title"] for one in data_of(text)["histograms"][0]]
-    assert titles[-1] == "Age of what is stored"
+    assert titles[-1] == "Age of stored transitions"
     report = write_report([runs / "uniform"], tmp_path / "report.html", limits=Limits(checkpoint=1e-6))
     assert "more than the limit of 0 MB; --largest-checkpoint changes it" in report.read_text()
 

@@ -66,7 +66,7 @@ def test_an_episode_that_never_ends_is_cut_at_the_longest_length_with_a_warning(
     scheme = dqn_scheme(
         envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9}), max_test_episode_steps=20
     )
-    with pytest.warns(RuntimeWarning, match=r"had not ended after 20 steps and was cut there.*max_test_episode_steps="):
+    with pytest.warns(RuntimeWarning, match=r"was truncated after 20 steps: .*max_test_episode_steps="):
         evaluation = scheme.evaluate(3)
     # The environment plays no more after the first.
     assert evaluation.returns == (20 * 21 / 2,)
@@ -78,7 +78,7 @@ def test_environments_whose_episodes_end_play_their_share_beside_one_that_is_cut
     lengths = iter([2, 10**9])
     envs = prl.VecEnv(lambda: Counter(length=next(lengths)), num_envs=2)
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
-    with pytest.warns(RuntimeWarning, match="was cut there"):
+    with pytest.warns(RuntimeWarning, match="was truncated after"):
         evaluation = evaluate(scheme.algorithm, envs, 6, seed=0, max_episode_steps=5)
     assert evaluation.lengths == (2, 2, 5, 2)
     assert evaluation.episodes_cut == 1
@@ -159,7 +159,7 @@ def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluatio
 def test_a_run_whose_episodes_never_end_reaches_its_target(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9})
     learner = prl.Learner(dqn_scheme(envs=envs, max_test_episode_steps=30), 200, tmp_path / "run")
-    with pytest.warns(RuntimeWarning, match="was cut there"):
+    with pytest.warns(RuntimeWarning, match="was truncated after"):
         assert learner.run()
     learner.close()
     # Kept with the run.

@@ -107,10 +107,10 @@ def test_a_run_of_storages_on_disk_is_made_of_its_folder(data: Path, tmp_path: P
         ({"mixed": {}}, "DQN knows no source 'demonstrations'; it learns from 'main'$"),
         ({"mixed": {"expert": HALVES}}, "DQN knows no source 'expert' that could be mixed; it learns from 'main'"),
         ({"mixed": {"main": {"main": 1.0}}}, r"mixed\['main'\] must be a MixedSource, got"),
-        ({"sources": {}}, "reads a source 'demonstrations', and there are 'main'; give it sources="),
+        ({"sources": {}}, "draws from a source 'demonstrations', but the sources are 'main'; give the scheme sources="),
         (
             {"mixed": {"main": prl.MixedSource({"demonstrations": 1.0})}},
-            "nothing is learnt from 'main', which MixedSource.* leaves out",
+            "the source 'main' is not used; give it a share in MixedSource",
         ),
         (
             {"sources": {"demonstrations": prl.GAEBuffer.create_factory(size=10)}},

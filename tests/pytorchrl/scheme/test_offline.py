@@ -123,7 +123,7 @@ def test_runs_of_data_at_different_places_are_plotted_as_runs_of_one_composition
 
 def test_a_run_without_environments_acts_only_where_it_is_told(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 2, tmp_path / "run").run()
-    with pytest.raises(prl.CompositionError, match="had no environments; say in which to act"):
+    with pytest.raises(prl.CompositionError, match="had no environments; give the ones to act in"):
         collect_demonstrations(tmp_path / "run", path=tmp_path / "played.npz", episodes=1)
     written = collect_demonstrations(tmp_path / "run", CARTPOLE, path=tmp_path / "played.npz", episodes=2)
     assert written.episodes == 2
@@ -287,7 +287,7 @@ def test_spaces_are_those_of_the_data_where_there_are_no_environments(data: Path
     assert scheme.actor.observation_space.shape == (4,)
     assert scheme.actor.action_space == spaces.Discrete(2)
     assert not scheme.can_evaluate
-    with pytest.raises(prl.CompositionError, match=r"no environments to be evaluated in; give it test_envs_factory"):
+    with pytest.raises(prl.CompositionError, match=r"no environments to evaluate in; give it test_envs_factory"):
         scheme.evaluate(1)
 
 
@@ -300,7 +300,7 @@ def test_a_data_set_that_does_not_say_its_spaces_is_refused_without_environments
         rewards=np.zeros(6, np.float32),
         terminals=np.arange(6) == 5,
     )
-    with pytest.raises(DatasetError, match=r"does not say which spaces .* give the scheme test_envs_factory"):
+    with pytest.raises(DatasetError, match=r"does not contain the spaces .* give the scheme test_envs_factory"):
         cloning(file)
     assert len(cloning(file, test_envs_factory=CARTPOLE).storage) == 6
 
@@ -338,11 +338,11 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "on-policy without environments": (
         GAIL | {"sources": {"expert": REPLAY}, "train_envs_factory": None, "test_envs_factory": CARTPOLE},
-        "GAIL learns from what its own policy does; give the scheme train_envs_factory",
+        "GAIL learns from steps of its own policy; give the scheme train_envs_factory",
     ),
     "its own steps beside the data": (
         {"train_envs_factory": CARTPOLE},
-        "BehaviourCloning learns from data alone.*leave out train_envs_factory",
+        "BehaviourCloning learns from a data set.*leave out train_envs_factory",
     ),
     "no factory": ({"sources": {"expert": "expert.npz"}}, r"sources\['expert'\] must be made by create_factory"),
 }

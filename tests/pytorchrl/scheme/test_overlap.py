@@ -199,7 +199,7 @@ def test_what_an_environment_raises_is_raised_after_the_steps_before_and_the_run
         learner.run()
     assert learner.scheme.steps == len(learner.scheme.storage) == 2
     notes = "\n".join(caught.value.__notes__)
-    assert "In the process that collects, number 0" in notes
+    assert "In collector process 0" in notes
     assert 'raise ZeroDivisionError("the arm is stuck")' in notes
     assert "as of 2 of 30 steps; continue" in notes
     with pytest.raises(RuntimeError, match="the last step of the environments failed"):
@@ -220,7 +220,8 @@ def test_a_process_that_is_killed_is_named_and_the_run_goes_on_with_all_that_was
         learner.step()
     os.kill(child_processes(learner.scheme)[1].pid, signal.SIGKILL)
     with pytest.raises(
-        prl.CollectorError, match=r"number 1 \(id \d+\), was killed by SIGKILL, for want of memory"
+        prl.CollectorError,
+        match=r"collector process 1 \(id \d+\) was killed by SIGKILL, perhaps because it ran out of memory",
     ) as at:
         learner.run()
     assert "in the run folder" in str(at.value) or "The run is saved" in "".join(at.value.__notes__)
@@ -265,7 +266,7 @@ def test_a_transition_that_the_storage_refuses_ends_the_run_before_it() -> None:
     )
     with pytest.raises(prl.SampleError, match="nan") as caught:
         train(scheme, 40)
-    assert "It was collected in" in caught.value.__notes__[0]
+    assert "The sample was collected in" in caught.value.__notes__[0]
     assert len(scheme.storage) == scheme.steps == 4
     scheme.state_dict()
     scheme.close()
@@ -277,7 +278,7 @@ def test_what_making_environments_raises_is_raised_here() -> None:
 
     with pytest.raises(FileNotFoundError, match="no map of the maze") as caught:
         dqn_scheme(envs=prl.VecEnv.create_factory(missing), collection=prl.Overlapped(8))
-    assert "In the process that collects" in caught.value.__notes__[0]
+    assert "In collector process" in caught.value.__notes__[0]
 
 
 def test_a_run_is_continued_from_its_folder_alone_and_not_as_another(tmp_path: Path) -> None:

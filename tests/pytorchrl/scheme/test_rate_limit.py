@@ -52,11 +52,13 @@ def test_a_run_with_a_limit_is_made_of_its_folder(tmp_path: Path) -> None:
 def test_a_limit_of_what_is_not_collected_is_refused(tmp_path: Path) -> None:
     factory = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))
     data = prl.from_dataset(factory, recorded(tmp_path / "data.npz"))
-    with pytest.raises(prl.CompositionError, match=r"the source 'main' while .* rate_limit would stop the updates"):
+    with pytest.raises(
+        prl.CompositionError, match=r"the source 'main' during training, .* rate_limit would stop the updates"
+    ):
         prl.Scheme(prl.BehaviourCloning.create_factory(), prl.OffPolicyActor.create_factory(), data)
     sequences = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1), sequences=prl.Sequences(3))
     envs = prl.VecEnv.create_factory("CartPole-v1")
-    with pytest.raises(prl.CompositionError, match="ACER says itself how much it replays; leave out the rate_limit"):
+    with pytest.raises(prl.CompositionError, match="ACER sets its replay ratio itself; leave out the rate_limit"):
         prl.Scheme(prl.ACER.create_factory(), prl.OffPolicyActor.create_factory(), sequences, envs)
 
 
@@ -72,6 +74,6 @@ def test_an_algorithm_that_draws_nothing_is_not_waited_for() -> None:
         prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0)),
         prl.VecEnv.create_factory("CartPole-v1"),
     )
-    with pytest.raises(prl.RateLimitError, match="Idle drew nothing of the storage; leave out rate_limit"):
+    with pytest.raises(prl.RateLimitError, match="Idle drew no batch from the storage; leave out rate_limit"):
         train(scheme, 10)
     scheme.close()

@@ -89,6 +89,8 @@ def test_more_batches_than_there_are_sequences_are_refused_with_the_way_out() ->
     scheme = scheme_of(prl.PPO, "gru", prl.GAEBuffer.create_factory(size=16))
     scheme.collect(10**6)
     scheme.storage.before_gradients()
-    with pytest.raises(ValueError, match="16 steps of 2 environments make no 4 batches of sequences of 16 steps"):
+    with pytest.raises(
+        ValueError, match="16 steps of 2 environments do not divide into 4 batches of sequences of 16 steps"
+    ):
         scheme.storage.generate_batches(4, None)
     scheme.close()

@@ -47,7 +47,9 @@ def test_a_run_that_is_resumed_is_the_run_that_was_not_stopped(name: str, memory
 
 
 def test_retrace_needs_an_actor_with_action_values() -> None:
-    with pytest.raises(prl.CompositionError, match="RetraceBuffer makes targets of action values, which the actor of"):
+    with pytest.raises(
+        prl.CompositionError, match="RetraceBuffer computes targets from action values, which the actor of"
+    ):
         prl.Scheme(
             prl.PPO.create_factory(),
             prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),

@@ -40,7 +40,7 @@ def test_parts_that_do_not_go_together_are_refused(
         (prl.DQN, prl.ReplayBuffer, {"expert": prl.ReplayBuffer}, CARTPOLE, "DQN knows no source 'expert'; .* 'main'$"),
         (prl.DQN, prl.ReplayBuffer, {"main": prl.ReplayBuffer}, CARTPOLE, "the source 'main' is storage_factory"),
         (prl.GAIL, prl.GAEBuffer, {}, CARTPOLE, r"GAIL needs a source 'expert'; give it sources=\{'expert': \.\.\.\}"),
-        (prl.PPO, prl.GAEBuffer, {}, None, "PPO learns from what its own policy does; give .* train_envs_factory"),
+        (prl.PPO, prl.GAEBuffer, {}, None, "PPO learns from steps of its own policy; give .* train_envs_factory"),
         (prl.DQN, prl.ReplayBuffer, {}, None, "spaces of observations and actions are not known; .* test_envs_factory"),
     ],
 )

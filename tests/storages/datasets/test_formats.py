@@ -131,7 +131,9 @@ def test_data_sets_are_found_wherever_they_are(tmp_path: Path) -> None:
 def test_what_is_no_data_set_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"elsewhere\.npz does not exist"):
         open_dataset(tmp_path / "elsewhere.npz")
-    with pytest.raises(DatasetError, match="holds no data set that is known: a Minari data set is a folder with data/"):
+    with pytest.raises(
+        DatasetError, match="holds no data set of a known format: a Minari data set is a folder with data/"
+    ):
         open_dataset(tmp_path)
 
 
@@ -177,7 +179,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) 
     ):
         write_dataset(tmp_path / "written", never(), format="x")
     for name, format_ in (("written.npz", "minari-arrow"), ("written", "npz"), ("written.hdf5", None)):
-        with pytest.raises(DatasetError, match="is no name for the format"):
+        with pytest.raises(DatasetError, match="cannot be in the format"):
             write_dataset(tmp_path / name, never(), format=format_)
     assert [format_for(tmp_path / name, None) for name in ("a", "a.npz")] == ["minari-hdf5", "npz"]
     assert set(FORMATS) == {"minari-hdf5", "minari-arrow", "minari-parquet", "npz"}
@@ -186,7 +188,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) 
 
 
 def test_episodes_that_are_not_alike_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"episode 1 is not like the first: .*LogProbability"):
+    with pytest.raises(DatasetError, match=r"episode 1 differs from the first one: .*LogProbability"):
         write_dataset(tmp_path / "written.npz", [episode(2), episode(2, further=True)])
     with pytest.raises(DatasetError, match="there is no episode to write"):
         write_dataset(tmp_path / "written.npz", [episode(0)])
@@ -317,7 +319,7 @@ def test_data_sets_that_do_not_go_together_are_not_merged(tmp_path: Path) -> Non
     one, two = of(tmp_path / "one.npz", some()), of(tmp_path / "two.npz", some("double", further=True))
     with pytest.raises(
         DatasetError,
-        match=r"one\.npz and .*two\.npz do not go together: Observation float32\(3,\) beside float64\(2, 2\); Log",
+        match=r"one\.npz and .*two\.npz are incompatible: Observation float32\(3,\) beside float64\(2, 2\); Log",
     ):
         about_merged([one, two])
 

@@ -231,7 +231,9 @@ def test_infos_that_are_missing_or_not_asked_for_are_refused_by_name() -> None:
         HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, envs).insert_transition(step)
     storage = HERBuffer.create_factory(size=5, info_keys=["may_end"], her_ratio=1.0)("cpu", None, ALGORITHM, envs)
     storage.insert_transition(step | {INFO: {"may_end": step[INFO]["may_end"]}})
-    with pytest.raises(ValueError, match="compute_reward reads 'cost' of its info, which has may_end: let info_keys"):
+    with pytest.raises(
+        ValueError, match="compute_reward reads 'cost' from info, which has may_end: add it to info_keys"
+    ):
         next(storage.generate_batches(1, 4))
 
 

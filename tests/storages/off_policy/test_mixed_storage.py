@@ -213,7 +213,7 @@ def mixed_of(one: Storage, two: Storage) -> MixedStorage:
 )
 def test_batches_that_do_not_fit_are_refused_by_name(other: Any, message: str) -> None:
     batches = mixed_of(filled(UNIFORM), other()).generate_batches(1, 8)
-    with pytest.raises(ValueError, match=rf"MixedStorage: batches do not fit together: .*{message}"):
+    with pytest.raises(ValueError, match=rf"MixedStorage: incompatible batches: .*{message}"):
         next(batches)
 
 
@@ -246,15 +246,15 @@ def test_shorter_sequences_are_filled_up() -> None:
 
 def test_what_cannot_be_mixed_is_refused() -> None:
     replay, rollout = filled(UNIFORM), GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
-    with pytest.raises(ValueError, match=r"'main' is a GAEBuffer, whose batches go through one rollout"):
+    with pytest.raises(ValueError, match=r"'main' is a GAEBuffer, an on-policy storage"):
         mixed_of(replay, rollout)
-    with pytest.raises(ValueError, match=r"shares are of \['a'\], storages are \['b'\]"):
+    with pytest.raises(ValueError, match=r"shares must name the storages \['b'\], got \['a'\]"):
         MixedStorage({"b": replay}, {"a": 1.0})
     mixed = mixed_of(replay, UNIFORM("cpu", None, ALGORITHM, None))
     with pytest.raises(EmptyStorageError):
         mixed.generate_batches(1, 8)
     mixed = MixedStorage({"a": replay, "b": replay}, {"a": 0.99, "b": 0.01})
-    with pytest.raises(ValueError, match=r"a share of 0\.01 of a batch of 10 is no row of 'b'"):
+    with pytest.raises(ValueError, match=r"a share of 0\.01 of a batch of 10 gives no row of 'b'"):
         mixed.generate_batches(1, 10)
     with pytest.raises(ValueError, match="a mix of storages needs a mini_batch_size"):
         mixed.generate_batches(1, None)

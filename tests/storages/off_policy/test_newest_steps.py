@@ -117,7 +117,7 @@ def test_there_are_none_in_an_empty_storage() -> None:
 
 def test_storages_that_do_not_know_them_say_so(tmp_path: Path) -> None:
     for storage in (GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None), buffer(tmp_path)):
-        with pytest.raises(NotImplementedError, match=f"{type(storage).__name__} cannot say which steps"):
+        with pytest.raises(NotImplementedError, match=f"{type(storage).__name__} does not know its newest steps"):
             storage.newest_steps(3)
         assert not storage.knows_newest_steps
     assert ReplayBuffer.knows_newest_steps

@@ -218,7 +218,7 @@ def test_actions_are_copied_and_not_stored_again() -> None:
 
 def test_a_rollout_cannot_say_them() -> None:
     storage = GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
-    with pytest.raises(NotImplementedError, match="GAEBuffer cannot say which action followed a transition"):
+    with pytest.raises(NotImplementedError, match="GAEBuffer does not know the action that followed a transition"):
         storage.include_next_actions()
     assert not GAEBuffer.knows_next_actions
     assert ReplayBuffer.knows_next_actions

@@ -312,5 +312,5 @@ def test_what_makes_no_sense_is_refused_when_a_factory_is_made(given: Any, messa
 
 
 def test_one_error_alone_has_no_rank() -> None:
-    with pytest.raises(ValueError, match="with prioritization='rank' a priority follows from all stored errors"):
+    with pytest.raises(ValueError, match="with prioritization='rank' a priority depends on all stored errors"):
         filled(**RANKS).get_priority(1.0)

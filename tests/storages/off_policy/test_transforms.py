@@ -208,9 +208,9 @@ def test_shifted_images_keep_their_dtype_and_the_setting_is_written_down() -> No
 
 def test_what_cannot_be_transformed_is_refused_by_name() -> None:
     create = storages.PERBuffer.create_factory
-    with pytest.raises(ValueError, match="PERBuffer: 'NextObservation' can have no transform; that of Observation is"):
+    with pytest.raises(ValueError, match="PERBuffer: 'NextObservation' cannot be transformed; that of Observation is"):
         create(size=3, transforms={OBS2: unchanged})
-    with pytest.raises(ValueError, match="PERBuffer: 'Weights' can have no transform; name Observation"):
+    with pytest.raises(ValueError, match="PERBuffer: 'Weights' cannot be transformed; name Observation"):
         create(size=3, transforms={WEIGHTS: unchanged})
     with pytest.raises(ValueError, match=r"the transform of Observation\['a'\] must be a callable"):
         create(size=3, transforms={OBS: {"a": 3}})
@@ -221,9 +221,11 @@ def test_what_cannot_be_transformed_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="transforms has those of c for Observation, which has the names a, b"):
         drawn(filled({"c": unchanged}, "dict"))
     storage = filled(lambda tensor, generator: tensor[:1])
-    with pytest.raises(ValueError, match=r"a transform keeps the first axes \(6,\) of a batch, got shape \(1, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"a transform must keep the leading axes \(6,\) of a batch, got shape \(1, 3\)"
+    ):
         drawn(storage)
-    with pytest.raises(ValueError, match="PERBuffer: 'Discount' can have no transform"):
+    with pytest.raises(ValueError, match="PERBuffer: 'Discount' cannot be transformed"):
         storage.update_storage_parameter("transforms", {"Discount": unchanged})
     storage.update_storage_parameter("transforms", {"Fear": unchanged})
     with pytest.raises(ValueError, match=f"transforms names 'Fear'; batches have {OBS}, .*{ACT}"):

@@ -111,7 +111,7 @@ def test_compiled_code_is_never_given_more_or_fewer_errors_than_transitions() ->
     priorities = storage.priorities
     assert priorities is not None
     for count in (1, 9):
-        with pytest.raises(ValueError, match=rf"as many errors as transitions are needed, got \({count},\) of \(4,\)"):
+        with pytest.raises(ValueError, match=rf"got errors of shape \({count},\) for transitions of shape \(4,\)"):
             priorities.update(np.arange(4), np.ones(count, np.float32))
     with pytest.raises(IndexError, match="more episodes in EPISODE than in INDICES"):
         sequence_errors(np.ones(3, np.float32), np.array([0, 1, 2]), 2, 0.9)

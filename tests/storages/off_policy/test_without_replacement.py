@@ -245,5 +245,5 @@ def test_a_state_with_the_progress_of_no_pass_is_refused(progress: Any) -> None:
     storage = made("passes")
     fill(storage)
     state = storage.state_dict() | {"progress": progress}
-    with pytest.raises(DamageError, match="is not that of a pass over what is stored"):
+    with pytest.raises(DamageError, match="does not match a pass over the stored transitions"):
         storage.load_state_dict(state)

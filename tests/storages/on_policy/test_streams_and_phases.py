@@ -120,7 +120,7 @@ def test_batches_of_a_rollout_that_is_gone_are_refused(sample: Any) -> None:
     batches = storage.generate_batches(1, None, 3)
     storage.reset()
     fill(3)
-    with pytest.raises(RuntimeError, match="another rollout is stored since these batches were begun"):
+    with pytest.raises(RuntimeError, match="the rollout changed while its batches were generated"):
         next(batches)
 
 
@@ -143,7 +143,7 @@ UNUSABLE = [
     (torch.zeros(1, 1), r"must return a tensor of shape \(2, 1\), .*, got \(1, 1\)"),
     (torch.zeros(2, 3), r"must return a tensor of shape \(2, 1\), .*, got \(2, 3\)"),
     (np.zeros((2, 1)), r"must return a tensor of shape \(2, 1\), .*, got ndarray"),
-    (torch.tensor([[0.0], [torch.nan]]), r"returned nan at position \(1,\); no returns were made"),
+    (torch.tensor([[0.0], [torch.nan]]), r"returned nan at position \(1,\); no returns were computed"),
 ]
 
 

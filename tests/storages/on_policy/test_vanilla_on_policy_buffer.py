@@ -328,7 +328,7 @@ def test_values_that_are_not_finite_make_no_returns_and_keep_the_rollout(make: M
     for obs in (1, 2):
         storage.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
     storage.actor.scale = float("nan")
-    with pytest.raises(ValueError, match=r"actor.value returned nan at position \(0,\); no returns were made"):
+    with pytest.raises(ValueError, match=r"actor.value returned nan at position \(0,\); no returns were computed"):
         storage.before_gradients()
     with pytest.raises(RuntimeError, match="call before_gradients"):
         storage.generate_batches(1)
@@ -385,7 +385,9 @@ def test_batches_are_refused_before_returns_are_made_and_of_an_empty_rollout(mak
     with pytest.raises(EmptyStorageError, match="insert transitions first"):
         storage.before_gradients()
     storage.insert_transition(step(1, 2, reward=1))
-    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first, it makes ExternalReturn and Advantage"):
+    with pytest.raises(
+        RuntimeError, match=r"call before_gradients\(\) first, which computes ExternalReturn and Advantage"
+    ):
         storage.generate_batches(1)
     storage.before_gradients()
     storage.insert_transition(step(2, 3, reward=1))
@@ -414,9 +416,9 @@ def test_batches_are_refused_when_rewards_were_replaced_after_the_returns_were_m
     ("num_mini_batch", "mini_batch_size", "message"),
     [
         (0, None, "num_mini_batch must be at least 1, got 0"),
-        (3, None, "2 transitions make no 3 batches"),
-        (1, 5, "2 transitions make no 1 batches of mini_batch_size=5; leave mini_batch_size None"),
-        (2, 2, "2 transitions make no 2 batches of mini_batch_size=2"),
+        (3, None, "2 transitions cannot fill 3 batches"),
+        (1, 5, "2 transitions do not divide into 1 batches of mini_batch_size=5; mini_batch_size=None"),
+        (2, 2, "2 transitions do not divide into 2 batches of mini_batch_size=2"),
     ],
 )
 def test_batches_that_a_rollout_cannot_make_are_refused(

@@ -254,7 +254,7 @@ def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Pat
     pair.kept._log.wal.wait()
     for path in tmp_path.glob("*.steps"):
         path.unlink()
-    with pytest.raises(PersistenceError, match="is gone, but in memory still"):
+    with pytest.raises(PersistenceError, match="is lost, but still in memory"):
         pair.insert(20)
     with pytest.raises(PersistenceError):
         pair.kept.close()
@@ -297,7 +297,7 @@ def test_errors_that_are_told_anew_make_room_although_few_steps_are_inserted(
 def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(2)
-    with pytest.raises(PersistenceError, match="cannot be copied or sent, as one writes there at a time"):
+    with pytest.raises(PersistenceError, match="cannot be copied or sent, because one process writes there at a time"):
         copy.deepcopy(pair.kept)
     copy.deepcopy(pair.twin)
     pair.close()

@@ -135,7 +135,7 @@ def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: 
     rewritten(tmp_path, change)
     tracemalloc.start()
     try:
-        with pytest.raises(PersistenceError, match=r"Reward/c\.\d+\.0 (is damaged|holds another number of rows)"):
+        with pytest.raises(PersistenceError, match=r"Reward/c\.\d+\.0 (is damaged|holds a wrong number of rows)"):
             buffer(tmp_path, read_only=True)
         assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
     finally:

@@ -158,7 +158,7 @@ def test_a_file_that_was_made_shorter_beside_the_storage_is_missed(tmp_path: Pat
     pair.kept.flush()
     path = max(tmp_path.glob("*.steps"))
     os.truncate(path, path.stat().st_size - 10)
-    with pytest.raises(PersistenceError, match="it was made shorter"):
+    with pytest.raises(PersistenceError, match="it was truncated"):
         pair.insert(1)
     with pytest.raises(PersistenceError):
         pair.kept.close()

@@ -48,7 +48,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost_once_there_is_room_again(
     with files_no_longer_than(longest_file_bytes(directory) + 100):
         for sample in insert_until_refused(pair.kept, pair._stream):
             pair.twin.insert_transition(sample)
-        with pytest.raises(PersistenceError, match=f"Steps before {safe} are safe there, .*make room") as refused:
+        with pytest.raises(PersistenceError, match=f"Steps before {safe} are safe there, .*free disk space") as refused:
             pair.kept.flush()
         assert isinstance(refused.value.__cause__, OSError)
         pair.assert_same()
@@ -110,7 +110,7 @@ def test_a_directory_that_was_deleted_is_missed_at_the_next_commit(tmp_path: Pat
     for sample in insert_until_refused(pair.kept, pair._stream):
         pair.twin.insert_transition(sample)
     pair.assert_same()
-    with pytest.raises(PersistenceError, match="What was committed there is gone, but in memory still"):
+    with pytest.raises(PersistenceError, match="What was committed there is lost, but still in memory"):
         pair.kept.flush()
     with pytest.raises(PersistenceError):
         pair.kept.close()
@@ -193,7 +193,7 @@ def test_a_process_that_is_forked_off_neither_writes_nor_keeps_others_from_it(tm
         finally:
             os.read(waiting[0], 1)
             os._exit(0)
-    assert b"this process was forked from the one that has it" in os.read(saying[0], 10_000)
+    assert b"this process was forked from the one that holds it" in os.read(saying[0], 10_000)
     pair.reopen()
     pair.insert(3)
     pair.assert_same()
@@ -231,7 +231,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
     facts = json.loads(manifest.read_text()) | {"format": 7}
     manifest.write_text(json.dumps(facts))
     before = _files(tmp_path)
-    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 5"):
+    with pytest.raises(PersistenceError, match=r"storage.json has format 7, and this version of pytorchrl reads 5"):
         made("plain", tmp_path)
     assert _files(tmp_path) == before
 
@@ -271,7 +271,7 @@ def test_another_layout_is_refused_by_name(tmp_path: Path) -> None:
         pair.kept.insert_transition(Stream(2, "image", True, np.random.default_rng(0)).step())
     other = Pair("plain", tmp_path / "other", "image")
     other.insert(3)
-    with pytest.raises(PersistenceError, match="what is to be loaded is Observation uint8"):
+    with pytest.raises(PersistenceError, match="the state to be loaded has Observation uint8"):
         pair.kept.load_state_dict(other.twin.state_dict())
     pair.close()
     other.close()

@@ -44,6 +44,6 @@ def test_a_full_disk_is_said_and_what_was_committed_opens_again(kind: str, tmp_p
     print(finished.stdout)  # noqa: T201
     figures = json.loads(finished.stdout)
     assert f"{tmp_path / 'disk' / 'kept'}" in figures["said"]
-    assert "make room" in figures["said"]
+    assert "free disk space" in figures["said"]
     if kind == "steps":
         assert f"Steps before {figures['safe']} are safe there" in figures["said"]

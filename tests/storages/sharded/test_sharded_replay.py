@@ -266,14 +266,17 @@ def test_batches_of_another_source_are_refused() -> None:
     _, replay = filled_unequally()
     (batch,) = replay.generate_batches(1, 8)
     replay.after_gradients(batch | {INDICES: batch[INDICES] + (9 << 40)}, {ERRORS: torch.ones(8, 1)})
-    with pytest.raises(ValueError, match="of no shard"):
+    with pytest.raises(ValueError, match="belongs to no shard"):
         replay.flush()
 
 
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        (ReplayBuffer.create_factory(size=8, rate_limit=RateLimit(1.0)), "rate_limit=.* would be one of each shard"),
+        (
+            ReplayBuffer.create_factory(size=8, rate_limit=RateLimit(1.0)),
+            "rate_limit=.* would apply to each shard on its own",
+        ),
         (EREBuffer.create_factory(size=8, eta=0.99), "not the newest of all; give it eta=1"),
         (GAEBuffer.create_factory(size=8), "only replay storages"),
     ],

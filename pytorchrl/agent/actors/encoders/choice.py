@@ -90,8 +90,8 @@ def features_of(space: gym.Space[Any], initialisation: Initialisation, extractor
         return DictFeatures(space, initialisation, name)
     if not isinstance(space, Flat):
         raise UnsupportedSpaceError(
-            f"feature_extractor {name!r}: an array or a dict of arrays is wanted, the space is {space}; VecEnv makes "
-            f"one of nested spaces"
+            f"feature_extractor {name!r}: observations must be arrays or dicts of arrays, the space is {space}; VecEnv "
+            f"flattens nested spaces to a dict"
         )
     kind = (suitable_cnn(space) or "mlp") if name == "auto" else name
     if kind in _CNNS:

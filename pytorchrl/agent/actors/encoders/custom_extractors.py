@@ -42,7 +42,7 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
     who = name_of(extractor)
     if not isinstance(module, nn.Module):
         raise TypeError(
-            f"feature_extractor {who} must make a torch.nn.Module of an observation space, got {_shown(module)}"
+            f"feature_extractor {who} must make a torch.nn.Module for an observation space, got {_shown(module)}"
         )
     features = _tried(module, space)
     wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for observations (B, *obs) of {space}"
@@ -58,8 +58,8 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
         module.output_size = size  # type: ignore[assignment]
     elif module.output_size != size:
         raise ValueError(
-            f"feature_extractor {who} says output_size = {module.output_size}; for {_ROWS} observations it returned "
-            f"{tuple(features.shape)}"
+            f"feature_extractor {who} declares output_size = {module.output_size}; for {_ROWS} observations it "
+            f"returned {tuple(features.shape)}"
         )
     return module
 

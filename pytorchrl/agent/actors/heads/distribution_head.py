@@ -55,7 +55,7 @@ def check_bounded(head: DistributionHead, algorithm: str) -> None:
     """
     if not head.is_bounded:
         raise ValueError(
-            f"{algorithm}: distribution must keep real actions within their bounds, as SquashedGaussianPolicy(), "
+            f"{algorithm}: distribution must have bounded support, as SquashedGaussianPolicy(), "
             f"BetaPolicy() and GSDEPolicy(squash=True) do, got {head!r}"
         )
 

@@ -173,7 +173,7 @@ class MLP(QuickModule):
         if layer_norm and batch_norm:
             raise ValueError("MLP: layer_norm and batch_norm exclude each other; choose one")
         if batch_norm and batch_renorm_warmup is not None:
-            raise ValueError("MLP: batches are renormalised already; let it be without batch_norm")
+            raise ValueError("MLP: batch_renorm_warmup already normalises batches; leave out batch_norm")
         sizes = [input_size, *hidden_sizes]
         self._layers = [
             linear_layer(size, following, noisy=noisy, generator=generator, sigma=noisy_sigma)

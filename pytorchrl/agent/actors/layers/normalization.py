@@ -97,8 +97,8 @@ class ObservationNormalization(QuickModule):
         self.largest = largest
         if not self._keys and not images:
             raise ValueError(
-                f"normalize_observations: there are no real numbers to normalise in {space}; images of uint8 are "
-                f"scaled to [0, 1] without it"
+                f"normalize_observations: there are no floating-point numbers to normalise in {space}; uint8 images "
+                f"are scaled to [0, 1] without it"
             )
         self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,), largest) for name in self._keys)
 

@@ -27,7 +27,7 @@ class CausalTransformer(nn.Module):
     def __init__(self, size: int, num_layers: int, num_heads: int, dropout: Dropout) -> None:
         super().__init__()
         if size % num_heads:
-            raise ValueError(f"a token of {size} numbers cannot be shared evenly by num_heads={num_heads}")
+            raise ValueError(f"the embedding size must be divisible by num_heads={num_heads}, got {size}")
         self.blocks = nn.ModuleList(_Block(size, num_heads, dropout) for _ in range(num_layers))
         self.norm = nn.LayerNorm(size)
 

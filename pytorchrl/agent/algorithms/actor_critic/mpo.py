@@ -48,7 +48,7 @@ class MPO(MaximumAPosteriori):
         if not (head.is_scaled and isinstance(head, GaussianPolicy | SquashedGaussianPolicy)):
             raise ValueError(
                 f"{cls.__name__}: distribution must be a GaussianPolicy(bounded_mean=True) or a "
-                f"SquashedGaussianPolicy(), whose mean and covariance are learnt apart, got {head!r}"
+                f"SquashedGaussianPolicy(), whose mean and covariance are constrained separately, got {head!r}"
             )
 
     def policy_head(self) -> Head:

@@ -37,8 +37,8 @@ class AIRLReward(AdversarialReward):
         super().check_hyper_parameters(hyper_parameters)
         if not cls.sources["main"].log_probs:
             raise ValueError(
-                f"{cls.__name__}: AIRL's discriminator compares a reward with the probabilities of actions, which "
-                f"only a stochastic policy has; let the second base be a policy gradient, such as PPO"
+                f"{cls.__name__}: AIRL's discriminator needs the log-probabilities of actions, which "
+                f"only a stochastic policy has; let the second base be a policy-gradient algorithm, such as PPO"
             )
 
     def make_discriminator(self) -> tuple[Network, ...]:

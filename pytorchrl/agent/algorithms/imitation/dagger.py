@@ -47,7 +47,7 @@ class DAgger(BehaviourCloning):
         algorithm = getattr(expert, "algorithm", None)
         if isinstance(algorithm, Algorithm) and algorithm.actor.memory is not None:
             raise ValueError(
-                f"{cls.__name__}: the expert has a memory, which would not come back where a run is resumed; take one "
+                f"{cls.__name__}: the expert has a memory, which would not be restored when a run is resumed; take one "
                 f"whose actor has memory=None"
             )
 
@@ -88,7 +88,7 @@ class DAgger(BehaviourCloning):
         actions = actions.reshape(len(like), *space.shape)
         for action in actions:
             if not space.contains(action.astype(space.dtype)) or not np.isfinite(action).all():
-                raise ValueError(f"{type(self).__name__}: the expert gave {action}, which is not of {space}")
+                raise ValueError(f"{type(self).__name__}: the expert gave {action}, which is not in {space}")
         counted = actions - np.asarray(getattr(space, "start", 0), actions.dtype)
         return torch.from_numpy(counted.reshape(like.shape)).to(like)
 

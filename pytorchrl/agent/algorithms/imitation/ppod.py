@@ -58,12 +58,12 @@ class PPOD(PPO):
         rho, phi = hyper_parameters["rho"], hyper_parameters["phi"]
         if not (rho > 0 and rho + phi < 1):
             raise ValueError(
-                f"{cls.__name__}: rho must be above 0, and rho + phi below 1, so that there is something to repeat and "
-                f"something of the policy's own, got {rho} and {phi}"
+                f"{cls.__name__}: rho must be above 0, and rho + phi below 1, so that updates contain both replayed "
+                f"episodes and the policy's own, got rho={rho} and phi={phi}"
             )
         if hyper_parameters["normalize_advantages"] == "rollout":
             raise ValueError(
-                f"{cls.__name__}: normalize_advantages='rollout' would be of each of two rollouts apart; give it True"
+                f"{cls.__name__}: normalize_advantages='rollout' would normalise the two rollouts separately; pass True"
             )
 
     def build(self) -> None:
@@ -95,8 +95,8 @@ class PPOD(PPO):
         shown = list(episodes_of(sources["demonstrations"], whole=True))
         if not shown:
             raise ValueError(
-                f"{type(self).__name__}: the source 'demonstrations' has no episode from its first step to its end, "
-                f"which alone can be repeated"
+                f"{type(self).__name__}: the source 'demonstrations' has no complete episode, from its first step to "
+                f"its end; only those can be replayed"
             )
         episodes = ReplayedEpisodes(shown, self.capacity, self.rho, self.phi, self.alpha)
         share, size = self.rho + self.phi, sources["repeated"].size

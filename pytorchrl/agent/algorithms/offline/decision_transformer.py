@@ -78,13 +78,17 @@ class DecisionTransformer(OffPolicyAlgorithm):
         """Check that returns-to-go are not discounted."""
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["gamma"] != 1:
-            raise ValueError(f"{cls.__name__}: gamma must be 1, for returns-to-go, got {hyper_parameters['gamma']}")
+            raise ValueError(
+                f"{cls.__name__}: gamma must be 1, for undiscounted returns-to-go, got {hyper_parameters['gamma']}"
+            )
 
     def build(self) -> None:
         """Make the observation encoder and the transformer."""
         actor = self.actor
         if actor.memory is not None:
-            raise ValueError(f"{type(self).__name__} keeps the last steps itself; leave out memory={actor.memory!r}")
+            raise ValueError(
+                f"{type(self).__name__} keeps its own context of past steps; leave out memory={actor.memory!r}"
+            )
         self.states = actor.make("states", Features(self.embedding_size), acts=True)
         head = in_units_of_environments(self._head()).build(self.embedding_size, actor)
         dropout = Dropout(actor.dropout, actor.generator)

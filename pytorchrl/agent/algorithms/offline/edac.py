@@ -46,8 +46,8 @@ class EDAC(SAC):
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["eta"] and hyper_parameters["num_critics"] < 2:
             raise ValueError(
-                f"{cls.__name__}: eta={hyper_parameters['eta']} drives critics apart, of which there must be at least "
-                f"2; got num_critics={hyper_parameters['num_critics']}"
+                f"{cls.__name__}: eta={hyper_parameters['eta']} diversifies the critics' gradients, which needs at "
+                f"least 2 critics, got num_critics={hyper_parameters['num_critics']}"
             )
 
     def judge(self, rows: Rows) -> Sequence[Any]:

@@ -48,7 +48,7 @@ class Rainbow(CategoricalDQN):
         """Return the greedy action of the noisy network."""
         if not any(isinstance(module, NoisyLinear) for module in self.q.modules()):
             raise ValueError(
-                f"{type(self).__name__} explores by the noise of its network, but {type(self.actor).__name__} makes "
+                f"{type(self).__name__} explores with noisy layers, but {type(self.actor).__name__} has "
                 f"none; give the actor noisy=True, or {type(self).__name__} an explorer"
             )
         return Greedy()

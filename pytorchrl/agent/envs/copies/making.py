@@ -24,7 +24,7 @@ _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     )
 }
 _NO_NORMALIZE_OBSERVATION = (
-    "wrappers: NormalizeObservation keeps other statistics for each copy and for evaluation, and they are not saved "
+    "wrappers: NormalizeObservation keeps separate statistics for each copy and for evaluation, and they are not saved "
     "with the weights; make the actor with normalize_observations=True instead"
 )
 
@@ -68,8 +68,8 @@ def check_id(env: str, owner: str) -> None:
         find_registered(env)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ValueError(
-            f"{owner}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
-            f"with {EXTRAS}, or once the package that registers them was imported"
+            f"{owner}: env {env!r} is no registered gymnasium id: {error} For those of other packages, "
+            f"install {EXTRAS}, or import the package that registers them"
         ) from None
 
 
@@ -135,5 +135,5 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
 
 def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.DependencyNotInstalled:
     return gym.error.DependencyNotInstalled(
-        f"VecEnv: {what} needs a package that is not installed: {error} What installs them: {EXTRAS}"
+        f"VecEnv: {what} needs a package that is not installed: {error} Install {EXTRAS}"
     )

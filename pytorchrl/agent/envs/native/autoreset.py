@@ -72,7 +72,7 @@ class SameStep(Autoreset):
             if "final_obs" not in infos:
                 raise InvalidEnvironmentError(
                     f"VecEnv: {self._envs} began a new episode in the step that ended one, and infos have no "
-                    f"'final_obs': what its last observation was is not known. Make it with the autoreset mode "
+                    f"'final_obs': the last observation of the episode is lost. Make it with the autoreset mode "
                     f"NEXT_STEP or DISABLED, or let its infos have 'final_obs', (E, *obs)"
                 )
             next_observation = with_last_observations(observation, infos["final_obs"], np.flatnonzero(ended))

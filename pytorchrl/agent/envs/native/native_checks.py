@@ -28,8 +28,8 @@ def check_vector(envs: Any, num_envs: int, owner: str) -> None:
             )
     if envs.num_envs != num_envs:
         raise InvalidEnvironmentError(
-            f"{owner}: {envs} has {envs.num_envs} environments, and num_envs is {num_envs}; let what makes it take "
-            f"num_envs"
+            f"{owner}: {envs} has {envs.num_envs} environments, and num_envs is {num_envs}; let its constructor "
+            f"take num_envs"
         )
 
 
@@ -51,8 +51,8 @@ def check_observation(observation: Any, space: Any, num_envs: int, origin: str) 
     expected, shape = (num_envs, *(space.shape or ())), tuple(getattr(observation, "shape", ()))
     if shape != expected:
         raise InvalidEnvironmentError(
-            f"VecEnv: {origin} returned an observation of shape {shape}; {num_envs} environments with observations of "
-            f"{space} show {expected}"
+            f"VecEnv: {origin} returned an observation of shape {shape}; for {num_envs} environments with "
+            f"observations of {space}, it must be {expected}"
         )
 
 

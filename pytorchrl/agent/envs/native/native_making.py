@@ -38,7 +38,7 @@ def check_native(env: Any, vectorization_mode: str | None, backend: str, owner: 
     """
     if vectorization_mode is not None and backend != "gymnasium":
         raise ValueError(
-            f"{owner}: vectorization_mode={vectorization_mode!r} is gymnasium's, and backend={backend!r} another; "
+            f"{owner}: vectorization_mode={vectorization_mode!r} needs backend='gymnasium', got backend={backend!r}; "
             f"give one of them"
         )
     if backend == "gymnasium" and vectorization_mode is None:
@@ -69,7 +69,7 @@ def refuse_native(hyper_parameters: Mapping[str, Any], owner: str) -> None:
     env = hyper_parameters["env"]
     if is_native(env, hyper_parameters.get("vectorization_mode"), hyper_parameters.get("backend", "gymnasium")):
         raise ValueError(
-            f"{owner}: {env!r} steps many environments at once, and none of them alone, as is needed to show one; "
+            f"{owner}: {env!r} steps many environments at once, but a single one is needed to show it; "
             f"give the scheme test_envs_factory, with copies of a single environment (no vectorization_mode, no "
             f"backend)"
         )
@@ -124,8 +124,8 @@ def check_vector_wrapper(wrapper: Any, owner: str) -> None:
     refuse_normalized_observations(wrapper if name is None else name, owner)
     if name is not None and not hasattr(gym.wrappers.vector, name):
         raise ValueError(
-            f"{owner}: wrappers: gymnasium.wrappers.vector has no {name!r}; around a vector environment, these and "
-            f"callables from a VectorEnv to a VectorEnv are used"
+            f"{owner}: wrappers: gymnasium.wrappers.vector has no {name!r}; a vector environment takes these, "
+            f"and callables from a VectorEnv to a VectorEnv"
         )
     if name is None and not callable(wrapper):
         raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")

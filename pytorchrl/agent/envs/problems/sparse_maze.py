@@ -33,7 +33,7 @@ class SparseMaze(gym.Env[NDArray[np.float32], np.int64]):
     def __init__(self, corridors: int = 5, length: int = 9, max_steps: int = 150) -> None:
         if corridors < 2 or length < 2 or max_steps < 1:
             raise ValueError(
-                f"SparseMaze: there must be at least 2 corridors of 2 places, and 1 step, got corridors={corridors}, "
+                f"SparseMaze: corridors and length must be at least 2, and max_steps 1, got corridors={corridors}, "
                 f"length={length}, max_steps={max_steps}"
             )
         self._free = _map(corridors, length)

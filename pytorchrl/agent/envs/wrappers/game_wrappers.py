@@ -69,7 +69,7 @@ class FireOnReset(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         if not env.has_wrapper_attr("get_action_meanings"):
-            raise ValueError(f"FireOnReset: {env} does not say what its actions mean, by get_action_meanings()")
+            raise ValueError(f"FireOnReset: {env} has no get_action_meanings(), which names its actions")
         meanings: list[str] = env.get_wrapper_attr("get_action_meanings")()
         self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
 
@@ -126,7 +126,7 @@ class FlickerFrames(gym.ObservationWrapper[Any, Any, Any]):
         self._probability = _checked(probability, "FlickerFrames")
         space = env.observation_space
         if not isinstance(space, spaces.Box) or not space.contains(np.zeros(space.shape, space.dtype)):
-            raise ValueError(f"FlickerFrames: observations must be a Box in which zeros lie, the space is {space}")
+            raise ValueError(f"FlickerFrames: observations must be a Box that contains zeros, the space is {space}")
 
     def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
         """The observation, or zeros."""

@@ -69,7 +69,7 @@ class Agent:
         finally:
             learner.close()
         if not is_done:
-            raise InterruptedError(f"{self.folder} was stopped; the same command goes on with it")
+            raise InterruptedError(f"training in {self.folder} was stopped; run the same command again to continue")
 
     def policies(self) -> list[Policy]:
         """The policies of all evaluations, in their order."""
@@ -143,8 +143,8 @@ def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int
     cls = part_named(Algorithm, name)
     if any(needs.kind == "rollout" or not needs.collected for needs in cls.sources.values()):
         raise CompositionError(
-            f"data make: {cls.__name__} does not learn from a replay of what it does, of which medium-replay is made; "
-            f"SAC, TD3 and DQN do"
+            f"data make: {cls.__name__} does not learn from a replay buffer of its own transitions, of which "
+            f"medium-replay is made; choose SAC, TD3 or DQN"
         )
     preset, _ = preset_of(cls.__name__, env)
     named = {"algorithm": {"name": cls.__name__}, "env": {"name": env, "num_envs": 1}}

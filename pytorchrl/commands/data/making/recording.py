@@ -88,7 +88,7 @@ def _until(
     left = transitions
     while left > 0:
         if stopped():
-            raise InterruptedError(f"recording to {folder} was stopped; the same command goes on with it")
+            raise InterruptedError(f"recording to {folder} was stopped; run the same command again to continue")
         episode = next(episodes)
         left -= len(episode)
         yield episode

@@ -176,7 +176,7 @@ def test_what_is_named_is_for_the_parts_it_suits() -> None:
             "'embedding' is for Discrete and MultiDiscrete observations, there are none",
         ),
         (spaces.Dict(a=spaces.Discrete(3)), "impala_cnn", "'impala_cnn' is for images, there are none"),
-        (spaces.Tuple([IMAGE]), "auto", "feature_extractor 'auto': an array or a dict of arrays is wanted"),
+        (spaces.Tuple([IMAGE]), "auto", "feature_extractor 'auto': observations must be arrays or dicts of arrays"),
     ],
 )
 def test_what_does_not_suit_a_space_is_refused(space: Any, extractor: Any, message: str) -> None:

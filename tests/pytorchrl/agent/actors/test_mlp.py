@@ -160,7 +160,7 @@ def test_dropout_draws_on_the_device_of_the_features() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="layer_norm and batch_norm exclude each other"):
         MLP(3, (4,), layer_norm=True, batch_norm=True)
-    with pytest.raises(ValueError, match="batches are renormalised already; let it be without batch_norm"):
+    with pytest.raises(ValueError, match="batch_renorm_warmup already normalises batches; leave out batch_norm"):
         MLP(3, (4,), batch_norm=True, batch_renorm_warmup=10)
     with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0"):
         MLP(3, (4,), dropout=1.0)

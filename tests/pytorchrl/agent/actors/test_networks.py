@@ -205,7 +205,7 @@ def test_a_shared_body_is_computed_once_for_all_heads() -> None:
 def test_two_networks_of_one_name_are_refused() -> None:
     actor = actor_of(BOX)
     actor.make("policy", Policy())
-    message = "the actor has a network 'policy' already; give each a name"
+    message = "the actor already has a network named 'policy'; give each its own name"
     with pytest.raises(ValueError, match=message):
         actor.make("policy", Policy())
     with pytest.raises(ValueError, match=message):

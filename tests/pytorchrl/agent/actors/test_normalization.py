@@ -172,5 +172,7 @@ def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any) 
 
 def test_observations_without_real_numbers_are_refused() -> None:
     envs: Any = SimpleNamespace(observation_space=spaces.Box(0, 255, (84, 84), np.uint8), action_space=BOX)
-    with pytest.raises(ValueError, match="normalize_observations: there are no real numbers to normalise in Box"):
+    with pytest.raises(
+        ValueError, match="normalize_observations: there are no floating-point numbers to normalise in Box"
+    ):
         prl.OffPolicyActor.create_factory(normalize_observations=True)("cpu", envs)

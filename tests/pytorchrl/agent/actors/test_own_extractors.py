@@ -142,7 +142,7 @@ def test_a_wrong_size_is_named() -> None:
     class Lying(MyEncoder):
         output_size = 8
 
-    with pytest.raises(ValueError, match=r"feature_extractor Lying says output_size = 8; .* it returned \(2, 7\)"):
+    with pytest.raises(ValueError, match=r"feature_extractor Lying declares output_size = 8; .* it returned \(2, 7\)"):
         body_of(VECTOR, Lying)
 
 

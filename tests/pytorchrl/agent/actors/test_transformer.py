@@ -59,5 +59,5 @@ def test_weights_are_drawn_as_those_of_gpt_2() -> None:
 
 
 def test_heads_that_cannot_share_a_token_evenly_are_refused() -> None:
-    with pytest.raises(ValueError, match="a token of 6 numbers cannot be shared evenly by num_heads=4"):
+    with pytest.raises(ValueError, match="the embedding size must be divisible by num_heads=4, got 6"):
         CausalTransformer(6, 1, 4, Dropout(0.0))

@@ -146,7 +146,7 @@ def test_sac_stores_actions_of_the_space_from_the_first_random_one_on() -> None:
 
 @pytest.mark.parametrize("algorithm", [prl.SAC, prl.PPO])
 def test_a_box_of_integers_is_refused_and_rounding_is_the_way_out(algorithm: Any) -> None:
-    with pytest.raises(prl.UnsupportedSpaceError, match=r"acts with real numbers, .* wrappers=\['RoundAction'\]"):
+    with pytest.raises(prl.UnsupportedSpaceError, match=r"has continuous actions, .* wrappers=\['RoundAction'\]"):
         trained(algorithm, low=-2, high=5, dtype=np.int64)
     trained(algorithm, wrappers=["RoundAction"], low=-2, high=5, dtype=np.int64).close()
 

@@ -86,7 +86,9 @@ def test_sac_climbs_through_actions_of_any_bounded_distribution(head: Any) -> No
 
 def test_distributions_that_sac_cannot_use_are_refused() -> None:
     for head in (prl.heads.Policy(), prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.GSDEPolicy()):
-        with pytest.raises(ValueError, match=r"SAC: distribution must keep real actions .* GSDEPolicy\(squash=True\)"):
+        with pytest.raises(
+            ValueError, match=r"SAC: distribution must have bounded support, .* GSDEPolicy\(squash=True\)"
+        ):
             prl.SAC.create_factory(distribution=head)
 
 

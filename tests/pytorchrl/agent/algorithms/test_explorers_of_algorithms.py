@@ -49,7 +49,7 @@ def scheme_of(cls: Any, memory: Any = None, actor: Any = None, **hyper_parameter
 VALUES = "needs action values, the network gives"
 MISFITS: list[tuple[Any, Explorer, str]] = [
     (prl.DQN, Sample(), "DQN: Sample needs a distribution, the network gives ScalarValues; explore with EpsilonGreedy"),
-    (prl.DQN, GaussianNoise(0.1), "DQN: GaussianNoise needs actions of real numbers"),
+    (prl.DQN, GaussianNoise(0.1), "DQN: GaussianNoise needs continuous actions"),
     (prl.QRDQN, Sample(), "QRDQN: Sample needs a distribution, the network gives QuantileValues"),
     (prl.SAC, EpsilonGreedy(0.1), f"SAC: EpsilonGreedy {VALUES} SquashedGaussian; explore with Sample"),
     (prl.SAC, Boltzmann(1.0), "SAC: Boltzmann needs"),

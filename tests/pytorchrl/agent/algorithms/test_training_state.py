@@ -282,7 +282,9 @@ class Shared(TwoValues):
 
 def test_two_groups_that_share_parameters_are_refused() -> None:
     made(Shared)
-    message = "'other' and 'q' are trained by optimisers of their own, but share parameters; shared_body=False makes a"
+    message = (
+        "'other' and 'q' have separate optimisers, but share parameters; shared_body=False gives each its own body"
+    )
     with pytest.raises(ValueError, match=message):
         made(Shared, actor={"shared_body": True})
     # One group may train a body that its networks share.
@@ -297,7 +299,7 @@ class SameName(TwoValues):
 
 
 def test_two_groups_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is a trained group 'q' already; give each a name"):
+    with pytest.raises(ValueError, match="there is already a parameter group named 'q'; give each its own name"):
         made(SameName)
 
 

@@ -209,7 +209,9 @@ def test_what_a_wrapper_keeps_over_episodes_comes_back_by_its_state_dict() -> No
 
 def test_a_wrapper_whose_state_no_checkpoint_can_keep_is_refused_before_it_is_needed() -> None:
     envs = prl.VecEnv.create_factory(Counter, wrappers=[Opaque])()
-    with pytest.raises(TypeError, match=r"Opaque.state_dict\(\): a checkpoint keeps plain data and arrays, not"):
+    with pytest.raises(
+        TypeError, match=r"Opaque.state_dict\(\): a checkpoint can hold only plain data and arrays, not"
+    ):
         envs.reset(seed=0)
 
 

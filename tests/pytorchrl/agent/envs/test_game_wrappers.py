@@ -166,7 +166,7 @@ def test_frames_flicker_with_a_probability_also_within_stacks() -> None:
     ("make", "message"),
     [
         (lambda: prl.EpisodicLife(Counter()), "EpisodicLife: .* is no game of the Arcade Learning Environment"),
-        (lambda: prl.FireOnReset(Counter()), "FireOnReset: .* does not say what its actions mean"),
+        (lambda: prl.FireOnReset(Counter()), "FireOnReset: .* has no get_action_meanings"),
         (lambda: prl.RandomizeAction(Counter(), 1.5), r"RandomizeAction: probability must lie in \[0, 1\], got 1.5"),
         (lambda: prl.FlickerFrames(Counter(), -1.0), r"FlickerFrames: probability must lie in \[0, 1\], got -1.0"),
         (lambda: prl.FlickerFrames(Counter("discrete")), "FlickerFrames: observations must be a Box .* Discrete"),

@@ -51,7 +51,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         r"reset\(\) of <Wrong instance> returned an array of shape \(2,\); it must",
     ),
     "reset without a dict": ({"reset": (SMALL, None)}, r"reset\(\) .* info being a dict"),
-    "old step": ({"step": 4}, r"step\(\) of <Wrong instance> returned a tuple of 4; .* of done, terminated is what"),
+    "old step": ({"step": 4}, r"step\(\) of <Wrong instance> returned a tuple of 4; .* split done into terminated"),
     "array of rewards": ({"step": {"reward": np.ones(1)}}, r"the reward an array of shape \(1,\); it must be one num"),
     "no reward": ({"step": {"reward": None}}, "the reward None; it must be one number"),
     "no flag": ({"step": {"truncated": None}}, "truncated None; it must be a bool"),
@@ -116,9 +116,9 @@ def test_bounds_that_do_not_hold_are_told_once_and_go_on() -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_observations_that_are_not_finite_are_told_with_their_place(number: float) -> None:
-    with pytest.warns(UserWarning, match="of which networks make no action; return finite numbers") as caught:
+    with pytest.warns(UserWarning, match="which networks cannot process; return finite numbers") as caught:
         two_steps(Wrong, env_kwargs={"observation": np.array([0, number], np.float32)})
-    told = {str(warning.message).partition(", of which")[0] for warning in caught}
+    told = {str(warning.message).partition(", which")[0] for warning in caught}
     assert told == {
         f"VecEnv: {method}() of <Wrong instance> returned an observation with {number} at (1,)"
         for method in ("reset", "step")
@@ -132,7 +132,7 @@ def test_a_reward_that_is_not_finite_is_refused_at_any_step_with_the_environment
     with pytest.raises(prl.SampleError, match=r"Reward of environment 0 is nan at step") as error:
         learner.run()
     learner.close()
-    assert "It was collected in <PaysNaNLate instance>, by reset() or step()." in error.value.__notes__
+    assert "The sample was collected in <PaysNaNLate instance>, by reset() or step()." in error.value.__notes__
 
 
 class PaysNaNLate(Counter):
@@ -220,9 +220,13 @@ def test_a_wrapper_whose_package_is_missing_says_what_installs_it() -> None:
 
 @pytest.mark.parametrize("wrapper", ["NormalizeObservation", gym.wrappers.NormalizeObservation])
 def test_statistics_of_each_copy_are_refused_in_favour_of_shared_ones(wrapper: Any) -> None:
-    with pytest.raises(ValueError, match=r"NormalizeObservation keeps other .* with normalize_observations=True"):
+    with pytest.raises(
+        ValueError, match=r"NormalizeObservation keeps separate statistics .* with normalize_observations=True"
+    ):
         prl.VecEnv.create_factory("CartPole-v1", wrappers=[wrapper])
-    with pytest.raises(ValueError, match=r"NormalizeObservation keeps other .* with normalize_observations=True"):
+    with pytest.raises(
+        ValueError, match=r"NormalizeObservation keeps separate statistics .* with normalize_observations=True"
+    ):
         prl.VecEnv(lambda: gym.wrappers.NormalizeObservation(gym.make("CartPole-v1")))
 
 

@@ -53,5 +53,5 @@ def test_random_steps_do_not_find_the_goal() -> None:
 
 @pytest.mark.parametrize("settings", [{"corridors": 1}, {"length": 1}, {"max_steps": 0}])
 def test_a_maze_without_a_way_is_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="SparseMaze: there must be at least 2 corridors"):
+    with pytest.raises(ValueError, match="SparseMaze: corridors and length must be at least 2, and max_steps 1"):
         prl.SparseMaze(**settings)

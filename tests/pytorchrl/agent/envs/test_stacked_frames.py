@@ -126,7 +126,7 @@ def test_what_is_no_stack_is_refused_with_the_way_out_and_what_is_stored_stays()
     storage.insert_transition(first)
     second = second | {OBS2: second[OBS2] + 1}
     with pytest.raises(
-        SampleError, match=r"at step 1 is not Observation moved on by one of its 4 frames.*stacked_frames=0"
+        SampleError, match=r"at step 1 is not Observation shifted by one of its 4 frames.*stacked_frames=0"
     ):
         storage.insert_transition(second)
     assert len(storage) == 1

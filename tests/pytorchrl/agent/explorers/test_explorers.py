@@ -35,7 +35,7 @@ def test_the_best_action_is_greedy_or_the_mode_or_the_action_itself() -> None:
     torch.testing.assert_close(best_action(Categorical(VALUES.values)), torch.tensor([[1], [0]]))
     torch.testing.assert_close(best_action(DiagonalGaussian(ACTIONS, torch.zeros(2))), ACTIONS)
     assert best_action(ACTIONS) is ACTIONS
-    with pytest.raises(TypeError, match="a dict does not say which action is best"):
+    with pytest.raises(TypeError, match="a dict has no greedy action"):
         best_action({"action": ACTIONS})
 
 
@@ -223,13 +223,13 @@ MISFITS = [
      "explore with Sample"),
     (prl.EpsilonGreedy(0.0), ACTIONS, "EpsilonGreedy needs action values, the network gives a tensor of torch.float32; "
      "explore with GaussianNoise or OrnsteinUhlenbeck"),
-    (prl.Boltzmann(1.0), DISTRIBUTION, "Boltzmann needs values of countable actions, the network gives Categorical"),
+    (prl.Boltzmann(1.0), DISTRIBUTION, "Boltzmann needs values of discrete actions, the network gives Categorical"),
     (prl.Boltzmann(1.0), Peaks(ACTIONS), "the network gives Peaks; explore with EpsilonGreedy"),
     (prl.Sample(), VALUES, "Sample needs a distribution, the network gives Values; explore with EpsilonGreedy"),
     (prl.Sample(), ACTIONS, "Sample needs a distribution, the network gives a tensor of torch.float32"),
-    (prl.GaussianNoise(0.1), VALUES, "GaussianNoise needs actions of real numbers, the network gives Values"),
-    (prl.GaussianNoise(0.1), DISTRIBUTION, "GaussianNoise needs actions of real numbers, .* explore with Sample"),
-    (prl.OrnsteinUhlenbeck(0.1), VALUES, "OrnsteinUhlenbeck needs actions of real numbers, the network gives Values"),
+    (prl.GaussianNoise(0.1), VALUES, "GaussianNoise needs continuous actions, the network gives Values"),
+    (prl.GaussianNoise(0.1), DISTRIBUTION, "GaussianNoise needs continuous actions, .* explore with Sample"),
+    (prl.OrnsteinUhlenbeck(0.1), VALUES, "OrnsteinUhlenbeck needs continuous actions, the network gives Values"),
 ]  # fmt: skip
 
 

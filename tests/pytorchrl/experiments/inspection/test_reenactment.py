@@ -132,9 +132,9 @@ def test_of_a_full_storage_what_follows_from_a_seed_that_is_stored_is_played_aga
         try:
             outcome[row] = reenact(tmp_path, row, envs).differs_at
         except prl.ReenactmentError as error:
-            outcome[row] = str(error).partition(" follows ")[2]
+            outcome[row] = str(error).partition(f"of row {row} ")[2]
     known = [row for row, found in outcome.items() if found is None]
-    lost = "was given before the oldest step that is stored, and the actions since then are gone"
+    lost = "was given before the oldest stored step, and the actions since then have been overwritten"
     assert set(outcome.values()) == {None, lost}
     # A seed is given about every 512 steps, at most at every second multiple of it.
     assert all(found is None for row, found in outcome.items() if row // 2 >= transitions.ring.oldest + 1_100)
@@ -184,7 +184,7 @@ def test_after_a_resume_in_which_environments_did_not_come_back_episodes_are_pla
 
 def test_what_cannot_be_played_again_says_why(tmp_path: Path) -> None:
     trained(tmp_path / "robot", Noise, steps=100, replay_on_resume=False)
-    with pytest.raises(prl.ReenactmentError, match="repeat nothing: replay_on_resume=False"):
+    with pytest.raises(prl.ReenactmentError, match="kept no actions to replay: replay_on_resume=False"):
         reenact(tmp_path / "robot", 60, prl.VecEnv.create_factory(Noise))
     trained(tmp_path / "script", Noise, steps=100)
     with pytest.raises(prl.CompositionError, match=r"made by .*Noise; name the module that defines it by --import"):
@@ -222,8 +222,8 @@ def test_of_what_cannot_be_played_again_the_stored_pictures_are_shown(tmp_path: 
     transitions, envs = trained(tmp_path, Camera, steps=100)
     film = prl.film_transition(tmp_path, 61, envs)
     rows = transitions.episode_of(61)
-    assert film.told.startswith("The environment does not repeat itself:")
-    assert film.told.endswith("gives another observation than is stored. The pictures are the stored observations.")
+    assert film.told.startswith("The environment is not deterministic:")
+    assert film.told.endswith("its observation differs from the stored one. The frames are the stored observations.")
     assert (len(film.frames), film.moment) == (10, rows.tolist().index(61))
     for frame, one in zip(film.frames, transitions.describe(rows), strict=False):
         np.testing.assert_array_equal(frame, one.observation)

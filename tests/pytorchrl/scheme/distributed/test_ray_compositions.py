@@ -42,7 +42,7 @@ def compose(**changes: Any) -> prl.RayScheme:
                 "num_gradient_workers": 2,
                 "actor_factory": prl.OffPolicyActor.create_factory(normalize_observations=True),
             },
-            "nothing counts them all",
+            "normalize_observations has no statistics of all",
         ),
         (
             {
@@ -51,7 +51,7 @@ def compose(**changes: Any) -> prl.RayScheme:
                 "actor_factory": prl.OnPolicyActor.create_factory(),
                 "storage_factory": prl.GAEBuffer.create_factory(size=16),
             },
-            "TRPO does more in an update than follow gradients",
+            "TRPO does more in an update than apply gradients",
         ),
         (
             {
@@ -67,7 +67,7 @@ def compose(**changes: Any) -> prl.RayScheme:
         ),
         (
             {"storage_factory": prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))},
-            "step by step for its rate_limit",
+            "applies its rate_limit step by step",
         ),
         (
             {
@@ -85,7 +85,7 @@ def compose(**changes: Any) -> prl.RayScheme:
                 "storage_factory": prl.GAEBuffer.create_factory(size=16),
                 "slice_steps": 5,
             },
-            "16 steps is not made of slices of 5",
+            "16 steps does not divide into slices of 5",
         ),
         (
             {

@@ -101,7 +101,7 @@ def test_a_shard_on_disk_that_is_killed_loses_nothing_that_was_committed(tmp_pat
     replay.flush()
     for position in range(2):
         os.kill(replay.group.process_ids()[position], signal.SIGKILL)  # type: ignore[attr-defined]
-        with pytest.warns(RuntimeWarning, match=f"shard {position} died and .* its directory gave 200 back"):
+        with pytest.warns(RuntimeWarning, match=f"shard {position} died and .* 200 were restored from its directory"):
             replay.flush()
     assert len(replay) == 400
     assert len(list(learn(replay, 10))) == 10

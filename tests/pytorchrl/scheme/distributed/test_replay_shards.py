@@ -38,7 +38,10 @@ def settings(**given: Any) -> dict[str, Any]:
     ("given", "message"),
     [
         ({"num_replay_shards": -1}, "num_replay_shards must be an int from 0, got -1"),
-        ({"storage_factory": prl.ReplayBuffer.create_factory(size=9)}, "draws by no priorities"),
+        (
+            {"storage_factory": prl.ReplayBuffer.create_factory(size=9)},
+            "initial_priorities needs a prioritized storage, which ReplayBuffer is not",
+        ),
         (
             {"storage_factory": prl.EREBuffer.create_factory(size=9, alpha=0.5, eta=0.9)},
             "num_replay_shards=2: EREBuffer: the newest transitions of each shard are not the newest of all",
@@ -47,7 +50,10 @@ def settings(**given: Any) -> dict[str, Any]:
             {"num_collectors": None, "num_gradient_workers": 2, "slice_steps": None},
             "gradient workers have storages of their own; leave out num_replay_shards",
         ),
-        ({"resources": {"shard": {}}}, "resources are of 'collector', 'gradient_worker', 'replay_shard', got 'shard'"),
+        (
+            {"resources": {"shard": {}}},
+            "keys of resources are 'collector', 'gradient_worker', 'replay_shard', got 'shard'",
+        ),
     ],
 )
 def test_parts_that_do_not_go_with_shards_are_refused(given: dict[str, Any], message: str) -> None:

@@ -33,7 +33,7 @@ class Distribution(ABC):
             NotImplementedError: the distribution has no reparameterisation; see :attr:`has_rsample`.
         """
         raise NotImplementedError(
-            f"{type(self).__name__}.rsample: its samples have no gradients; draw with sample() and use log_prob()"
+            f"{type(self).__name__}.rsample: its samples are not reparameterised; draw with sample() and use log_prob()"
         )
 
     def sample_with_log_prob(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -53,7 +53,7 @@ class AdversarialReward(Algorithm):
         super().check_hyper_parameters(hyper_parameters)
         if cls.sources["main"].kind != "rollout":
             raise ValueError(
-                f"{cls.__name__}: a learnt reward is paid for rollouts of the current policy; let its second base be "
+                f"{cls.__name__}: a learnt reward needs rollouts of the current policy; let its second base be "
                 f"an on-policy algorithm, such as PPO or TRPO"
             )
 

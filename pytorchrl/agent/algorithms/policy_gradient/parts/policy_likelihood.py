@@ -95,8 +95,8 @@ class PolicyLikelihood:
         assert self._network is not None
         if judged != self._judged:
             raise RuntimeError(
-                "PolicyLikelihood: the gradient of a batch is computed once, before another batch is judged; judge the "
-                "batch again"
+                "PolicyLikelihood: the gradient of a batch can be computed once, before another batch is evaluated; "
+                "evaluate the batch again"
             )
         self._judged += 1
         gradients = self._network.backward(slopes[0].flatten(1))

@@ -82,7 +82,7 @@ def test_what_the_second_base_needs_of_a_rollout_stays() -> None:
 
 
 def test_an_algorithm_of_replayed_transitions_is_refused() -> None:
-    with pytest.raises(ValueError, match="SACByGAILReward: a learnt reward is paid for rollouts"):
+    with pytest.raises(ValueError, match="SACByGAILReward: a learnt reward needs rollouts"):
         combined(prl.GAILReward, prl.SAC).create_factory()
 
 
@@ -107,7 +107,7 @@ def test_the_reward_never_shares_a_body_with_the_policy(reward: type[Any], tmp_p
         )
 
     if reward is prl.AIRLReward:
-        with pytest.raises(ValueError, match="shared_body=False makes a body for each"):
+        with pytest.raises(ValueError, match="shared_body=False gives each its own body"):
             made()
         return
     scheme = made()

@@ -219,6 +219,8 @@ def test_it_resumes_as_if_it_had_not_been_stopped(
 
 
 def test_data_whose_next_observations_are_several_steps_away_is_refused(data: Path) -> None:
-    with pytest.raises(prl.CompositionError, match="AIRL learns from single steps, but NStepReplayBuffer sums 3"):
+    with pytest.raises(
+        prl.CompositionError, match="AIRL learns from one-step transitions, but NStepReplayBuffer has n_step=3"
+    ):
         airl_scheme(data, storage=prl.NStepReplayBuffer.create_factory(size=80, n_step=3))
     airl_scheme(data, storage=prl.NStepReplayBuffer.create_factory(size=80, n_step=1)).close()

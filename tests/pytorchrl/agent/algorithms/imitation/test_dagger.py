@@ -171,7 +171,7 @@ def test_actions_are_those_that_the_environment_takes() -> None:
     scheme = made(lambda seen: np.full(len(seen), 4))
     scheme.collect(4)
     assert (scheme.storage.get_all_buffer_data()[ACT] == 2).all()
-    with pytest.raises(ValueError, match=r"the expert gave 5, which is not of Discrete\(3, start=2\)"):
+    with pytest.raises(ValueError, match=r"the expert gave 5, which is not in Discrete\(3, start=2\)"):
         made(lambda seen: np.full(len(seen), 5)).collect(4)
     with pytest.raises(ValueError, match=r"an action of Discrete\(3, start=2\) for each of 2 environments, got shape"):
         made(lambda seen: np.full(3, 2)).collect(4)

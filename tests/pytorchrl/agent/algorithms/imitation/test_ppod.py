@@ -303,7 +303,7 @@ def test_the_actor_s_memory_runs_through_what_is_repeated(data: Path, monkeypatc
     [
         ({"rho": 0.0}, "rho must be above 0"),
         ({"rho": 0.5, "phi": 0.5}, r"rho \+ phi below 1"),
-        ({"normalize_advantages": "rollout"}, "of each of two rollouts apart"),
+        ({"normalize_advantages": "rollout"}, "would normalise the two rollouts separately"),
     ],
 )
 def test_settings_that_leave_nothing_to_learn_from_are_refused(settings: Any, message: str) -> None:
@@ -314,7 +314,7 @@ def test_settings_that_leave_nothing_to_learn_from_are_refused(settings: Any, me
 def test_demonstrations_without_a_whole_episode_are_refused(tmp_path: Path) -> None:
     scheme = ppod(recorded(tmp_path / "part.npz", steps=10))
     scheme.collect(10_000)
-    with pytest.raises(ValueError, match="'demonstrations' has no episode from its first step to its end"):
+    with pytest.raises(ValueError, match="'demonstrations' has no complete episode, from its first step to its end"):
         list(scheme.update())
 
 

@@ -138,7 +138,9 @@ def test_returns_of_the_data_are_asked_for_when_the_scheme_is_made(tmp_path: Pat
     algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
     envs = prl.VecEnv.create_factory("Pendulum-v1")
-    with pytest.raises(prl.CompositionError, match=r"CalQL learns from returns .* from_dataset\(..., returns_to_go="):
+    with pytest.raises(
+        prl.CompositionError, match=r"CalQL learns from returns-to-go, .* from_dataset\(..., returns_to_go="
+    ):
         prl.Scheme(algorithm, actor, prl.from_dataset(storage, data), test_envs_factory=envs)
     factory = prl.from_dataset(storage, data, returns_to_go=0.99)
     scheme = train(prl.Scheme(algorithm, actor, factory, test_envs_factory=envs, seed=1), 3)

@@ -231,13 +231,13 @@ def test_a_policy_that_reads_rewards_asks_for_them(tmp_path: Path) -> None:
     observation = np.zeros(4, np.float32)
     policy(observation)
     with pytest.raises(
-        ValueError, match=r"DecisionTransformer acts by the rewards .* policy\(observation, rewards=...\)"
+        ValueError, match=r"DecisionTransformer conditions actions on past rewards.* policy\(observation, rewards=...\)"
     ):
         policy(observation)
     policy(observation, rewards=1.0)
     policy.reset()
     policy(observation)
-    with pytest.raises(ValueError, match="DecisionTransformer acts by the steps before and their rewards"):
+    with pytest.raises(ValueError, match="DecisionTransformer conditions actions on earlier steps and rewards"):
         policy.export(tmp_path / "policy.pt2")
 
 
@@ -268,9 +268,15 @@ def test_demonstrations_of_it_are_the_episodes_of_its_evaluation(tmp_path: Path)
         ({"storage": {"sequences": prl.Episodes(packed=True)}}, r"packed=True.*; give it sequences=Episodes\(\)"),
         ({"storage": {"sequences": prl.Episodes(max_steps=4)}}, "learns from whole episodes"),
         ({"storage": {"sequences": prl.Episodes(whole=False)}}, "learns from whole episodes"),
-        ({"actor": {"memory": "gru"}}, "DecisionTransformer keeps the last steps itself; leave out memory='gru'"),
-        ({"algorithm": {"gamma": 0.99}}, "DecisionTransformer: gamma must be 1, for returns-to-go, got 0.99"),
-        ({"algorithm": {"num_heads": 3}}, "a token of 4 numbers cannot be shared evenly by num_heads=3"),
+        (
+            {"actor": {"memory": "gru"}},
+            "DecisionTransformer keeps its own context of past steps; leave out memory='gru'",
+        ),
+        (
+            {"algorithm": {"gamma": 0.99}},
+            "DecisionTransformer: gamma must be 1, for undiscounted returns-to-go, got 0.99",
+        ),
+        ({"algorithm": {"num_heads": 3}}, "the embedding size must be divisible by num_heads=3, got 4"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -281,7 +287,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str, tmp
 
 def test_a_storage_that_sums_rewards_is_refused(tmp_path: Path) -> None:
     storage = prl.NStepReplayBuffer.create_factory(size=200, n_step=2, sequences=prl.Episodes())
-    with pytest.raises(prl.CompositionError, match="sums rewards itself, but NStepReplayBuffer sums 2 of them"):
+    with pytest.raises(prl.CompositionError, match="sums rewards itself, but NStepReplayBuffer has n_step=2"):
         prl.Scheme(
             prl.DecisionTransformer.create_factory(),
             prl.OffPolicyActor.create_factory(),

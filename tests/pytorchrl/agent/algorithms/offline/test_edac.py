@@ -89,7 +89,7 @@ def test_gradients_of_critics_are_driven_apart() -> None:
 
 
 def test_one_critic_cannot_be_driven_apart_from_itself() -> None:
-    with pytest.raises(ValueError, match=r"EDAC: eta=1.0 drives critics apart.*num_critics=1"):
+    with pytest.raises(ValueError, match=r"EDAC: eta=1.0 diversifies the critics' gradients.*num_critics=1"):
         prl.EDAC.create_factory(num_critics=1)
     prl.EDAC.create_factory(num_critics=1, eta=0.0)
 

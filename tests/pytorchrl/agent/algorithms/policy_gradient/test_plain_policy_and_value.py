@@ -232,10 +232,10 @@ def test_a_gradient_is_refused_when_another_batch_was_judged_or_when_it_was_comp
     algorithm = algorithm_of(prl.A2C)
     rows = algorithm.read(batch_for(algorithm))
     first, second = algorithm.likelihood(rows), algorithm.likelihood(rows)
-    with pytest.raises(RuntimeError, match="judge the batch again"):
+    with pytest.raises(RuntimeError, match="evaluate the batch again"):
         first.step(torch.ones(8, 1), None)
     second.step(torch.ones(8, 1), None)
-    with pytest.raises(RuntimeError, match="judge the batch again"):
+    with pytest.raises(RuntimeError, match="evaluate the batch again"):
         second.step(torch.ones(8, 1), None)
 
 

@@ -226,7 +226,7 @@ def test_what_the_random_network_answers_does_not_change_with_the_actors_layers(
 
 def test_a_storage_without_intrinsic_returns_is_refused() -> None:
     parts = prl.RND.create_factory(), prl.OnPolicyActor.create_factory()
-    with pytest.raises(prl.CompositionError, match="RND gives intrinsic rewards, of which VTraceBuffer makes no"):
+    with pytest.raises(prl.CompositionError, match="RND gives intrinsic rewards, for which VTraceBuffer computes no"):
         prl.Scheme(*parts, prl.VTraceBuffer.create_factory(size=8), prl.VecEnv.create_factory(Noise))
 
 

@@ -357,7 +357,7 @@ def test_parameters_that_take_no_gradient_stand_still_and_those_that_are_not_use
 
 
 def test_gradients_apart_from_an_update_are_refused(algorithm: prl.TRPO) -> None:
-    with pytest.raises(NotImplementedError, match=r"TRPO defines no losses.*no gradients can be computed apart"):
+    with pytest.raises(NotImplementedError, match=r"TRPO defines no losses.*gradients cannot be computed separately"):
         algorithm.compute_gradients(rollout_batch(algorithm))
 
 

@@ -229,7 +229,7 @@ def test_spaces_and_explorers_that_do_not_fit_are_refused() -> None:
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match="NAF needs a Box action space"):
         prl.NAF.create_factory()("cpu", actor, envs)
-    with pytest.raises(TypeError, match="NAF: Boltzmann needs values of countable actions"):
+    with pytest.raises(TypeError, match="NAF: Boltzmann needs values of discrete actions"):
         linear_naf(explorer=prl.Boltzmann(1.0))
     with pytest.raises(ValueError, match="squash is fixed"):
         linear_naf().update_algorithm_parameter("squash", True)

@@ -193,7 +193,7 @@ def test_each_environment_explores_by_itself() -> None:
 
 
 def test_what_it_cannot_learn_from_is_refused_by_name() -> None:
-    with pytest.raises(prl.CompositionError, match=r"VTraceBuffer compares the probabilities of actions .* NStepQL"):
+    with pytest.raises(prl.CompositionError, match=r"VTraceBuffer needs log-probabilities .* NStepQL"):
         made(prl.VTraceBuffer.create_factory(size=5))
     with pytest.raises(prl.CompositionError, match="NStepQLearning learns on-policy, but ReplayBuffer"):
         made(prl.ReplayBuffer.create_factory(size=5))

@@ -90,7 +90,7 @@ def test_a_target_network_follows_the_size_of_the_noise_too() -> None:
 
 
 def test_a_network_without_noise_is_refused_unless_something_else_explores() -> None:
-    message = "Rainbow explores by the noise of its network, but OffPolicyActor makes none; give the actor noisy=True"
+    message = "Rainbow explores with noisy layers, but OffPolicyActor has none; give the actor noisy=True"
     with pytest.raises(ValueError, match=message):
         linear_learner(prl.Rainbow)
     algorithm = linear_learner(prl.Rainbow, explorer=prl.EpsilonGreedy(0.1))

@@ -140,7 +140,7 @@ def test_what_it_cannot_learn_from_is_refused_by_name() -> None:
         envs = prl.VecEnv.create_factory("CartPole-v1")
         return prl.Scheme(prl.SARSA.create_factory(), prl.OffPolicyActor.create_factory(), storage, envs)
 
-    with pytest.raises(prl.CompositionError, match="SARSA learns from the actions that were taken next, which Forget"):
+    with pytest.raises(prl.CompositionError, match="SARSA learns from next actions, which batches of Forget"):
         scheme(Forgetful.create_factory(size=10))
     with pytest.raises(prl.CompositionError, match="SARSA learns from replayed transitions, but GAEBuffer"):
         scheme(prl.GAEBuffer.create_factory(size=10))

@@ -43,7 +43,7 @@ def check(algorithm: Any, actor: Any, storage: Any, collects: bool = True, **sou
 REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "replay for a rollout": (
         prl.PPO, ON, REPLAY, {},
-        "PPO learns on-policy, but ReplayBuffer keeps what older policies did; GAEBuffer and VanillaOnPolicyBuffer",
+        "PPO learns on-policy, but ReplayBuffer replays steps of older policies; GAEBuffer and VanillaOnPolicyBuffer",
     ),
     "rollout for a replay": (
         prl.SAC, OFF, ROLLOUT, {},
@@ -69,7 +69,7 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "sequences of a rollout that is not full": (
         prl.REINFORCE, prl.OnPolicyActor.create_factory(memory="gru"),
         prl.VanillaOnPolicyBuffer.create_factory(size=8, sequence_length=4), {},
-        "REINFORCE learns from rollouts before they are full, .* give VanillaOnPolicyBuffer sequence_length=None",
+        "REINFORCE learns from partial rollouts, .* give VanillaOnPolicyBuffer sequence_length=None",
     ),
     "an unknown source": (
         prl.GAIL, ON, ROLLOUT, {"exprt": REPLAY}, "GAIL knows no source 'exprt'; it learns from 'main', 'expert'",
@@ -83,7 +83,7 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     ),
     "a rollout without environments": (
         prl.PPO, ON, ROLLOUT, {"collects": False},
-        "PPO learns from what its own policy does; give the scheme train_envs_factory",
+        "PPO learns from steps of its own policy; give the scheme train_envs_factory",
     ),
     "single transitions for segments": (
         prl.ACER, ON, REPLAY, {},
@@ -91,19 +91,19 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     ),
     "segments of several steps": (
         prl.PCL, ON, prl.PERBuffer.create_factory(size=8, n_step=3, sequences=prl.Sequences(4)), {},
-        "PCL sums rewards itself, but PERBuffer sums 3 of them; give it n_step=1",
+        "PCL sums rewards itself, but PERBuffer has n_step=3; give it n_step=1",
     ),
     "the newest steps of episodes on disk": (
         prl.ACER, ON, prl.PersistentEpisodicBuffer.create_factory(8, "episodes", sequences=prl.Sequences(4)), {},
-        "ACER learns from the newest steps as well as from older ones, and PersistentEpisodicBuffer cannot say which",
+        "ACER learns from the newest steps in addition to replayed ones, and PersistentEpisodicBuffer does not",
     ),
     "the newest steps without environments": (
         prl.PCL, ON, SEQUENCES, {"collects": False},
-        "PCL learns from what its own policy does; give the scheme train_envs_factory",
+        "PCL learns from steps of its own policy; give the scheme train_envs_factory",
     ),
     "environments for data alone": (
         FromData, OFF, REPLAY, {},
-        "FromData learns from data alone, and its own steps are not to be inserted there; leave out train_envs_factory",
+        "FromData learns from a data set, into which no collected steps may be inserted; leave out train_envs_factory",
     ),
 }  # fmt: skip
 
