@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers_and_nothing_is_stored(mon
     sample = stream.step()
     with monkeypatch.context() as patched:
         patched.setattr(on_device, "free_bytes", lambda device: 1000)
-        with pytest.raises(on_device.DeviceMemoryError, match=r"needs 1,024 bytes .* on cpu, of which 1,000 are free"):
+        with pytest.raises(on_device.DeviceMemoryError, match=r"needs 1,024 bytes .* on cpu, where 1,000 are free"):
             storage.insert_transition(sample)
         assert len(storage) == 0
     storage.insert_transition(sample)

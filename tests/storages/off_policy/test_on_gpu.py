@@ -154,6 +154,6 @@ def test_what_does_not_fit_is_refused_and_what_fits_is_counted(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
-    with pytest.raises(DeviceMemoryError, match=r"on cuda:0, of which 0 are free"):
+    with pytest.raises(DeviceMemoryError, match=r"on cuda:0, where 0 are free"):
         on_gpu.insert_transition(sample)
     assert len(on_gpu) == 0

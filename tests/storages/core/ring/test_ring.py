@@ -33,7 +33,7 @@ operations = st.lists(
     st.sampled_from(
         ["insert"] * 6
         + ["insert many", "insert slice", "batch", "slice", "copy", "continue elsewhere", "keep state", "go back"]
-        + ["refuse", "replace", "reset", "break off", "end episode"]
+        + ["refuse", "replace", "reset", "interrupt", "end episode"]
     ),
     min_size=5,
     max_size=40,
