@@ -34,11 +34,14 @@ _SETTINGS = (
     "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours "
     "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and "
     "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
-    "scaled. OLD_RUNS On the same batches and without noise, updates of TD3 and SAC equal stable-baselines3's up to "
-    "rounding, those of TD3 after 90,000 updates too. TD3 in HalfCheetah and SAC in Hopper have more seeds, because "
-    "stable-baselines3 was ahead in the first three; the added ones alone are an unbiased comparison, in which means and "
-    "standard errors are 5,174 ± 209 and 5,567 ± 257 (TD3, seeds 4 to 7), 442 ± 116 and 510 ± 67 (SAC, seeds 4 to 9). "
-    "Means in nnabla-rl's published results after 100,000 steps, with its own settings: "
+    "scaled. Our runs of SAC and DDPG in HalfCheetah with seeds 2 and 3, and of DDPG in Hopper with seed 3, were made"
+    " when policies were still updated before the critics; they are shown until they are repeated. Those of both with"
+    " seed 1, and the others of TD3 and DDPG in Hopper, were made on a slower machine, which lowers steps/s. On the "
+    "same batches and without noise, updates of TD3 and SAC equal stable-baselines3's up to rounding, those of TD3 "
+    "after 90,000 updates too. TD3 in HalfCheetah and SAC in Hopper have more seeds, because stable-baselines3 was "
+    "ahead in the first three; the added ones alone are an unbiased comparison, in which means and standard errors "
+    "are 5,174 ± 209 and 5,567 ± 257 (TD3, seeds 4 to 7), 442 ± 116 and 510 ± 67 (SAC, seeds 4 to 9). Means in "
+    "nnabla-rl's published results after 100,000 steps, with its own settings: "
 )
 
 
@@ -151,7 +154,7 @@ MUJOCO = Page(
             settings=(
                 "The settings of ours and of sb3-contrib are the same: its defaults, but for CrossQ's critics, which "
                 "have two layers of 256 units as its policy, with 10,000 random steps before they learn. Our runs "
-                "were made before policies learnt from critics after their step; they are shown until made again."
+                "were made when policies were still updated before the critics; they are shown until repeated."
             ),
             package="mujoco",
         ),
