@@ -4,8 +4,8 @@ Prioritised replay of transitions of 17 numbers. A learner that computes nothing
 
 - "in process": one storage, in this process.
 - "one shard": the same transitions in a process of Ray, which serves them through Ray's object store.
-- "shared memory": the same shard in a plain process, which writes batches into shared memory, and is told by a pipe
-  which pieces are free; a lower bound for Ray's object store.
+- "shared memory": the same shard in a plain process, which writes batches into shared memory, and is sent the
+  numbers of free pieces through a pipe; a lower bound for Ray's object store.
 - "all shards": several such shards of Ray, each as large, behind one source.
 
 All take turns, so that the machine's load affects all alike; medians are shown, and the median of the ratios of

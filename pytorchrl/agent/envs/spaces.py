@@ -115,8 +115,8 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
         UnsupportedSpaceError: the data do not describe such a space, or one of too many numbers.
     """
     if _size(data) > _MOST_NUMBERS:
-        told = {name: data[name] for name in ("type", "shape", "n") if name in data}
-        raise UnsupportedSpaceError(f"a space may have at most {_MOST_NUMBERS:,} numbers, got {told}")
+        size = {name: data[name] for name in ("type", "shape", "n") if name in data}
+        raise UnsupportedSpaceError(f"a space may have at most {_MOST_NUMBERS:,} numbers, got {size}")
     match data.get("type"):
         case "Box":
             shape = tuple(data.get("shape", ()))

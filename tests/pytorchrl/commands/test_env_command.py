@@ -53,6 +53,7 @@ def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: py
         "steps/s; a million take ",
         "deterministic yes",
         "compatible A2C, ",
+        ", ACER, ",
         "incompatible ACERContinuous, ",
         "TQC: needs a Box action space;",
         "gymnasium's checker warns: - A Box observation space minimum value is -infinity.",
@@ -132,6 +133,7 @@ def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, caps
         "reward from 1 to 1",
         "steps/s; a million take ",
         "compatible A2C, ",
+        ", ACER, ",
     ):
         assert expected in said, expected
 

@@ -86,6 +86,7 @@ def test_so_many_seeds_find_a_difference_four_times_of_five() -> None:
         (1.0, 1.0, 1.0, 3, 6, "open: 3 more seeds"),
         (1.0, 1.0, 1.0, 5, 6, "open: 1 more seed"),
         (0.75, 0.4, 1.0, 30, 21, "open: more seeds"),
+        (0.75, 0.4, 1.0, 21, 21, "open: more seeds"),
         (0.5, 0.2, 0.8, 30, None, "open: no difference"),
         (1.0, math.nan, math.nan, 1, 6, "open: 5 more seeds"),
     ],

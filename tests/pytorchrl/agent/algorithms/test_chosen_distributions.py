@@ -123,17 +123,18 @@ def test_each_environment_keeps_its_matrix_of_noise_for_so_many_steps() -> None:
     again.close()
 
 
-def test_an_evaluation_that_explores_keeps_matrices_for_as_many_steps_as_training_does() -> None:
+@pytest.mark.parametrize("stride", [0, 4], ids=["an evaluation", "one of two collectors"])
+def test_matrices_are_kept_for_as_many_steps_however_the_steps_of_the_run_are_counted(stride: int) -> None:
     scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
     algorithm = scheme.algorithm
     exploration = Exploration(algorithm.codec, 2, "cpu", seed=1)
-    # As an evaluation does: the steps of training, throughout.
     exploration.steps, exploration.target_steps = 4 * 2, 100
     exploration.starts = torch.zeros(2, 1)
     matrices = []
     for _ in range(12):
         algorithm.acting_step(torch.ones(2, 3), None, exploration.starts, exploration)
         matrices.append(exploration.state["SampleByMatrix"])
+        exploration.steps += stride
     for step in range(1, 12):
         assert torch.equal(matrices[step], matrices[step - 1]) == (step % 4 != 0)
     scheme.close()
