@@ -67,8 +67,6 @@ class Storage(Component, ABC):
     """With a directory, how many of the newest states returned by :meth:`state_dict` stay loadable."""
     stores_slices_whole: ClassVar[bool] = True
     """Whether one call may store many steps of a slice, instead of :meth:`insert_transition` for each."""
-    stores_steps_in_part: ClassVar[bool] = True
-    """Whether :meth:`insert_transition` takes ``envs``."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
     """Entries that a state must have to be loaded."""
 
@@ -90,12 +88,6 @@ class Storage(Component, ABC):
             algorithm: provides ``gamma``, which is read at each use, so that it may change.
             envs: provide the number of environments; where None, it is that of the first sample.
         """
-        if getattr(envs, "skips_steps", False) and not (self.on_policy or self.stores_steps_in_part):
-            raise ValueError(
-                f"{type(self).__name__}: an environment makes no transition in the step that begins its next episode "
-                f"(gymnasium's autoreset mode NEXT_STEP), but each step is stored as a whole here; make the "
-                f"environments with the mode SAME_STEP or DISABLED, or copies of one, without vectorization_mode"
-            )
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm
@@ -108,6 +100,8 @@ class Storage(Component, ABC):
         """Transitions inserted so far."""
         self._staging: Staging | None = None
         """Buffer of incomplete steps, which some environments have not delivered yet; None where there are none."""
+        self._errors_of_slice: list[NDArray[np.float32]] | None = None
+        """TD errors (E,) of the steps that the slice being inserted has completed; None outside of such insertions."""
         self._log: StorageLog | None = None
         self._observers: list[RingObserver] = []
         self._find_overridden()
@@ -150,7 +144,7 @@ class Storage(Component, ABC):
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
         if envs is not None:
-            self._insert_in_part(sample, envs)
+            self._insert_in_part(self._ring, sample, envs, lambda step: Storage.insert_transition(self, step))
             return
         ring = self._ring
         for before_insert in self._before_insert:
@@ -160,7 +154,7 @@ class Storage(Component, ABC):
         for after_insert in self._after_insert:
             after_insert(ring, 1)
 
-    def insert_made(self, sample: Sample, made: NDArray[np.bool_]) -> None:
+    def insert_masked(self, sample: Sample, mask: NDArray[np.bool_]) -> None:
         """Store the transitions of those environments that made one, as :meth:`insert_transition` with ``envs``.
 
         Where an environment is ahead of another by as many transitions as the storage holds steps, its episode is
@@ -168,14 +162,14 @@ class Storage(Component, ABC):
 
         Args:
             sample: a step of all environments, (E, ...).
-            made: (E,), whether each environment made a transition.
+            mask: (E,), whether each environment made a transition.
         """
         if self._staging is not None:
-            too_far = self._staging.ahead >= self._ring.size
-            if (made & too_far).any():
-                self.end_episode(np.flatnonzero(made & too_far).tolist())
-                made = made & ~too_far
-        envs = np.flatnonzero(made)
+            too_far = mask & self._staging.too_far
+            if too_far.any():
+                self.end_episode(np.flatnonzero(too_far).tolist())
+                mask = mask & ~too_far
+        envs = np.flatnonzero(mask)
         if len(envs):
             self.insert_transition(nest({path: leaf[envs] for path, leaf in leaves(sample)}), envs.tolist())
 
@@ -191,11 +185,8 @@ class Storage(Component, ABC):
         Raises:
             IndexError: there is no such environment; nothing was changed.
         """
-        numbers = None if envs is None else checked_environments(envs, self.num_envs, self._ring.owner)
         self._tell_of_change(rows=True)
-        if self._staging is not None:
-            given = range(self.num_envs) if numbers is None else numbers.tolist()
-            numbers = np.array(self._staging.end_episodes(given), np.int64)
+        numbers = self._end_staged_episodes(envs)
         ended = self._ring.interrupt(numbers, truncate=True)
         if len(ended):
             for observer in self._observers:
@@ -359,8 +350,8 @@ class Storage(Component, ABC):
         """Store consecutive steps (steps, E, ...), as returned by :meth:`get_data_slice`.
 
         Fields that this storage computes are dropped and computed again. Off-policy storages store a slice with SKIPPED
-        (steps, E, 1) as :meth:`insert_made` does, and ignore its ERRORS. Where the slice does not continue the stored
-        steps, no episode spans the two.
+        (steps, E, 1) as :meth:`insert_masked` does. Where the slice does not continue the stored steps, no episode
+        spans the two.
 
         A slice may have ERRORS (steps, E, 1), TD errors computed by its collector: a prioritised storage uses them
         instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay", arXiv 1803.00933,
@@ -383,9 +374,7 @@ class Storage(Component, ABC):
             raise ValueError(f"{type(self).__name__}: fields of a slice must be equally long, got {lengths}")
         errors, first_step = slice_errors(data, arrays, type(self).__name__), self._ring.steps
         if not self.on_policy and (SKIPPED,) in arrays:
-            made = ~arrays.pop((SKIPPED,))[..., 0].astype(bool)
-            for step, made_then in enumerate(made):
-                self.insert_made(nest({path: array[step] for path, array in arrays.items()}), made_then)
+            self._insert_masked_steps(arrays, errors)
             return
         try:
             self._insert_steps(arrays, next(iter(lengths.values()), 0))
@@ -460,7 +449,7 @@ class Storage(Component, ABC):
             self.roll_back(state["position"])
             if not state["position"]["commit"]:
                 self.load_extra_state(state)
-            self._load_staged(state)
+            self._load_staged(self._ring, state)
             return
         refuse_incomplete(state, self.state_names, type(self).__name__)
         if self._log is not None and not state["ring"]["leaves"]:
@@ -471,7 +460,7 @@ class Storage(Component, ABC):
             self._log.refuse_other_fields(saved_layout(state["ring"]))
         self._ring.load_state_dict(state["ring"])
         self.load_extra_state(state)
-        self._load_staged(state)
+        self._load_staged(self._ring, state)
         self._tell_of_changed_rows()
         self.flush()
 
@@ -538,14 +527,42 @@ class Storage(Component, ABC):
 
     # Internals
 
-    def _insert_in_part(self, sample: Sample, envs: Sequence[int]) -> None:
-        """Store the transitions of some environments once every environment has delivered as many."""
-        staging = self._staging or Staging(self._ring.envs)
+    def _insert_in_part(self, ring: Ring, sample: Sample, envs: Sequence[int], store: Callable[[Sample], None]) -> None:
+        """Store the transitions of some environments once every environment has delivered as many.
+
+        Args:
+            ring: receives the steps.
+            sample: (N, ...), with or without ERRORS (N, 1).
+            envs: (N,), indices of the environments.
+            store: stores a step of all environments.
+        """
+        staging, first = self._staging or Staging(ring), ring.steps * ring.envs
         self._stage(None)
         try:
-            staging.insert(self._ring, sample, list(envs), lambda step: Storage.insert_transition(self, step))
+            errors = staging.insert(sample, list(envs), store)
         finally:
             self._stage(staging if len(staging) else None)
+        if errors is None:
+            return
+        if self._errors_of_slice is not None:
+            self._errors_of_slice.append(errors)
+        elif np.isfinite(errors).any():
+            self._take_errors(first, errors)
+
+    def _insert_masked_steps(self, arrays: dict[FieldKey, Array], errors: NDArray[np.floating] | None) -> None:
+        """Store the steps of a slice with SKIPPED, and use its errors as those of one slice."""
+        made, first = ~arrays.pop((SKIPPED,))[..., 0].astype(bool), self._ring.steps * self._ring.envs
+        if errors is not None:
+            arrays[(ERRORS,)] = errors.reshape(*made.shape, 1)
+        stored: list[NDArray[np.float32]] = []
+        self._errors_of_slice = stored
+        try:
+            for step, mask in enumerate(made):
+                self.insert_masked(nest({path: array[step] for path, array in arrays.items()}), mask)
+        finally:
+            self._errors_of_slice = None
+            if stored and np.isfinite(of_slice := np.concatenate(stored)).any():
+                self._take_errors(first, of_slice)
 
     def _insert_steps(self, arrays: Mapping[FieldKey, Array], steps: int) -> None:
         """Store the steps of a slice, as many per call as the observers allow."""
@@ -571,12 +588,25 @@ class Storage(Component, ABC):
             step += stored
 
     def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Use TD errors (N,) that came with the newest transitions, from number ``first`` on; for subclasses."""
+        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on; for subclasses."""
 
-    def _load_staged(self, state: Mapping[str, Any]) -> None:
+    def _end_staged_episodes(self, envs: Sequence[int] | None) -> NDArray[np.int64] | None:
+        """Truncate the episodes of environments with buffered transitions there; return the other environments.
+
+        Raises:
+            IndexError: there is no such environment; nothing was changed.
+        """
+        numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
+        if self._staging is None:
+            return numbers
+        given = range(self.num_envs) if numbers is None else numbers.tolist()
+        return np.array(self._staging.end_episodes(given), np.int64)
+
+    def _load_staged(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore the incomplete steps of a state; ``ring`` receives the complete ones."""
         staging = None
         if "staged" in state:
-            staging = Staging(self.num_envs)
+            staging = Staging(ring)
             staging.load_state_dict(state["staged"])
         self._stage(staging)
 

@@ -179,7 +179,7 @@ class Collector:
             sample[TRUNC2] = step.truncated | skipped
         try:
             if self._stores_in_part:
-                self.storage.insert_made(sample, ~skipped[:, 0])
+                self.storage.insert_masked(sample, ~skipped[:, 0])
             elif self.envs.skips_steps:
                 self.storage.insert_transition(sample | {SKIPPED: skipped})
             else:

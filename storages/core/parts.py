@@ -217,7 +217,7 @@ class Sampler(RingObserver, Protocol):
         return Mass(rows, float(rows))
 
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Use TD errors (N,) that came with the newest transitions, from number ``first`` on."""
+        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on."""
         return
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:

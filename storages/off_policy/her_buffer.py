@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from storages.component.generated_init import parameter, with_hyper_parameters
@@ -101,7 +100,4 @@ class HERBuffer(EREBuffer):
         Transitions that wait for those of other environments end with TRUNC2, as by :meth:`end_episode`.
         """
         self._tell_of_change(rows=True)
-        numbers = None
-        if self._staging is not None:
-            numbers = np.array(self._staging.end_episodes(range(self.num_envs)), np.int64)
-        self._ring.interrupt(numbers)
+        self._ring.interrupt(self._end_staged_episodes(None))

@@ -13,7 +13,6 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
-from storages.core.ring.validation import checked_environments
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.episode import Episode
 from storages.off_policy.per_buffer import PERBuffer
@@ -77,7 +76,6 @@ class PersistentEpisodicBuffer(PERBuffer):
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
     knows_newest_steps = False
     stores_slices_whole = False
-    stores_steps_in_part = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of episodes on disk, the cache in memory, and the log of both."""
@@ -134,18 +132,28 @@ class PersistentEpisodicBuffer(PERBuffer):
     def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
         """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
 
+        Transitions of a subset of the environments are buffered, not yet in the directory, until every environment has
+        delivered its own; :meth:`add_episode` stores an episode of one environment at once.
+
+        Args:
+            sample: arrays or tensors (E, ...).
+            envs: indices (N,) of the environments of a sample (N, ...); where None, it is of all, in their order.
+
         Raises:
-            ValueError: ``envs`` is given; use :meth:`add_episode` for episodes of single environments.
+            IndexError: there is no such environment, or it is named twice.
+            RuntimeError: ``envs`` is None while incomplete steps are buffered, or an environment is too far ahead.
             SampleError: the sample does not fit; nothing of it was stored.
             RateLimitError: ``rate_limit`` allows no insertion now.
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
                 one was stored.
         """
         if envs is not None:
-            raise ValueError(
-                f"{type(self).__name__}: a step is one of all environments, got envs={envs!r}; add_episode() stores an "
-                f"episode of one of them"
-            )
+            ring = self._directory.writable().ring
+            insert = PersistentEpisodicBuffer.insert_transition
+            self._insert_in_part(ring, sample, envs, lambda step: insert(self, step))
+            return
+        if self._staging is not None:
+            self._staging.refuse(self._ring, sample)
         if self.rate_limiter is not None:
             self.rate_limiter.before_insert(self._ring, sample)
         self._prioritized.settle()
@@ -170,7 +178,7 @@ class PersistentEpisodicBuffer(PERBuffer):
             IndexError: there is no such environment; nothing was changed.
             PersistenceError: the buffer is read only.
         """
-        numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
+        numbers = self._end_staged_episodes(envs)
         self._prioritized.settle()
         self._directory.end_episodes(numbers)
 
@@ -189,6 +197,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def reset(self) -> None:
         """Drop all episodes, also on disk; keep the allocated memory."""
+        self._stage(None)
         self._prioritized.settle()
         self._directory.reset(self.extra_state)
         self.flush()
@@ -266,6 +275,8 @@ class PersistentEpisodicBuffer(PERBuffer):
                 f"kind, use insert_data_slice(get_all_buffer_data())"
             )
         self.roll_back(state)
+        if self._directory.memtable is not None:
+            self._load_staged(self._directory.memtable.ring, state)
 
     # Hyper-parameters and size
 

@@ -1,4 +1,4 @@
-"""Environments that deliver at their own pace: the same steps in any order of arrival."""
+"""Transitions of some environments at a time: the storage is the same for every order of arrival."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,17 +51,17 @@ def made(way: str, num_envs: int, kind: str = "vector", size: int | None = 12, *
     return storage
 
 
-def of(sample: Any, envs: list[int]) -> Any:
+def select_envs(sample: Any, envs: list[int]) -> Any:
     return map_leaves(sample, lambda leaf: leaf[envs])
 
 
 def deliveries(samples: list[Any], num_envs: int, random: np.random.Generator) -> Iterator[tuple[Any, list[int]]]:
-    """The transitions of each environment in their order, some environments at a time, each at its own pace."""
+    """Random parts of the samples: some environments at a time, each environment in the order of its transitions."""
     done = [0] * num_envs
     while min(done) < len(samples):
         left = [env for env in range(num_envs) if done[env] < min(len(samples), min(done) + 9)]
         envs = random.permutation(left)[: random.integers(1, len(left) + 1)].tolist()
-        parts = [of(samples[done[env]], [env]) for env in envs]
+        parts = [select_envs(samples[done[env]], [env]) for env in envs]
         yield joined(parts), envs
         for env in envs:
             done[env] += 1
@@ -81,7 +81,7 @@ def joined(parts: list[Any]) -> Any:
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=examples(40), deadline=None)
-def test_what_comes_in_any_order_is_stored_step_by_step(
+def test_partial_insertions_in_any_order_equal_insertions_of_complete_steps(
     way: str, kind: str, num_envs: int, size: int | None, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_what_comes_in_any_order_is_stored_step_by_step(
     for number, (part, envs) in enumerate(deliveries(samples, num_envs, random)):
         given = map_leaves(part, np.array)
         in_part.insert_transition(part, envs)
-        # What was handed in may be used for something else afterwards.
+        # The caller may overwrite the inserted arrays afterwards.
         map_leaves(part, lambda leaf: leaf.fill(0))
         if number % 11 == 10:
             state = through_a_file(in_part.state_dict())
@@ -111,7 +111,7 @@ def test_what_comes_in_any_order_is_stored_step_by_step(
 
 @given(way=st.sampled_from(list(WAYS)), kind=st.sampled_from(KINDS), seed=st.integers(0, 1000))
 @settings(max_examples=examples(20), deadline=None)
-def test_slices_that_say_which_steps_were_skipped_store_the_others(way: str, kind: str, seed: int) -> None:
+def test_slices_with_a_skipped_field_equal_insertions_of_complete_steps(way: str, kind: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     stream = Stream(3, kind, True, random)
     samples = [map_leaves(stream.step(), np.array) for _ in range(20)]
@@ -120,11 +120,11 @@ def test_slices_that_say_which_steps_were_skipped_store_the_others(way: str, kin
         at_once.insert_transition(sample)
     steps = []
     for part, envs in deliveries(samples, 3, random):
-        # What stands in the rows of the others counts for nothing.
+        # The values in the rows of the other environments are ignored.
         rows = [envs.index(env) if env in envs else 0 for env in range(3)]
         there = np.isin(np.arange(3), envs)
-        steps.append(of(part, rows) | {SKIPPED: ~there[:, None]})
-        in_part.insert_made(of(part, rows), there)
+        steps.append(select_envs(part, rows) | {SKIPPED: ~there[:, None]})
+        in_part.insert_masked(select_envs(part, rows), there)
     for first in range(0, len(steps), 7):
         in_slices.insert_data_slice(stacked(steps[first : first + 7]))
     assert contents(in_part) == contents(in_slices) == contents(at_once)
@@ -136,17 +136,17 @@ def stacked(steps: list[Any]) -> Any:
     return np.stack(steps)
 
 
-def test_a_step_can_be_drawn_when_every_environment_has_delivered_its_part(tmp_path: Path) -> None:
+def test_a_step_is_stored_once_every_environment_has_delivered_its_transition(tmp_path: Path) -> None:
     storage, stream = made("priority", 3, directory=tmp_path), Stream(3, "vector", False, np.random.default_rng(0))
     first, second, third = (map_leaves(stream.step(), np.array) for _ in range(3))
-    storage.insert_transition(of(first, [2, 0]), [2, 0])
-    storage.insert_transition(of(second, [0]), [0])
+    storage.insert_transition(select_envs(first, [2, 0]), [2, 0])
+    storage.insert_transition(select_envs(second, [0]), [0])
     assert len(storage) == 0
     assert storage.nbytes > storage.ring.columns.nbytes
     state = through_a_file(storage.state_dict())
-    storage.insert_transition(of(first, [1]), [1])
+    storage.insert_transition(select_envs(first, [1]), [1])
     assert len(storage) == 3
-    whole = joined([of(third, [0]), of(second, [1]), of(second, [2])])
+    whole = joined([select_envs(third, [0]), select_envs(second, [1]), select_envs(second, [2])])
     slice_of_one = map_leaves(whole, lambda leaf: leaf[None])
     for refused in (lambda: storage.insert_transition(whole), lambda: storage.insert_data_slice(slice_of_one)):
         with pytest.raises(
@@ -155,77 +155,72 @@ def test_a_step_can_be_drawn_when_every_environment_has_delivered_its_part(tmp_p
             refused()
     storage.insert_transition(whole, [0, 1, 2])
     assert len(storage) == 6
-    storage.insert_transition(of(third, [1, 2]), [1, 2])
+    storage.insert_transition(select_envs(third, [1, 2]), [1, 2])
     assert_slice_is(storage.get_all_buffer_data(), [first, second, third])
     storage.insert_data_slice(map_leaves(map_leaves(stream.step(), np.array), lambda leaf: leaf[None]))
     assert len(storage) == 12
     storage.load_state_dict(state)
     assert len(storage) == 0
-    storage.insert_transition(of(first, [1]), [1])
-    storage.insert_transition(of(second, [2, 1]), [2, 1])
+    storage.insert_transition(select_envs(first, [1]), [1])
+    storage.insert_transition(select_envs(second, [2, 1]), [2, 1])
     assert_slice_is(storage.get_all_buffer_data(), [first, second])
-    storage.insert_transition(of(third, [0]), [0])
+    storage.insert_transition(select_envs(third, [0]), [0])
     storage.reset()
-    storage.insert_transition(of(third, [1, 2]), [1, 2])
+    storage.insert_transition(select_envs(third, [1, 2]), [1, 2])
     assert len(storage) == 0
     storage.close()
 
 
-def test_an_episode_is_ended_with_the_newest_transition_that_was_delivered() -> None:
+def test_end_episode_truncates_the_newest_transition_of_each_environment() -> None:
     storage, stream = made("uniform", 2), Stream(2, "vector", False, np.random.default_rng(0))
     samples = [stream.step() | {key: np.zeros((2, 1), np.bool_) for key in (DONE2, TRUNC2)} for _ in range(3)]
     storage.insert_transition(samples[0])
-    storage.insert_transition(of(samples[1], [1]), [1])
+    storage.insert_transition(select_envs(samples[1], [1]), [1])
     storage.end_episode()
-    storage.insert_transition(of(samples[1], [0]), [0])
+    storage.insert_transition(select_envs(samples[1], [0]), [0])
     truncated = storage.get_all_buffer_data()[TRUNC2][..., 0].tolist()
     assert truncated == [[1, 0], [0, 1]]
 
 
-def test_rollouts_are_filled_in_part_too() -> None:
+def test_rollouts_accept_transitions_of_some_environments() -> None:
     factory = storages.GAEBuffer.create_factory(size=4)
     rollout = factory("cpu", SummingActor(), SimpleNamespace(gamma=0.9), SimpleNamespace(num_envs=2))
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     samples = [(sample := stream.step()) | {VAL: sample[REW]} for _ in range(5)]
     for sample in samples[:4]:
-        rollout.insert_transition(of(sample, [1]), [1])
+        rollout.insert_transition(select_envs(sample, [1]), [1])
     for sample in samples[:4]:
-        rollout.insert_transition(of(sample, [0]), [0])
-    rollout.insert_transition(of(samples[4], [0]), [0])
+        rollout.insert_transition(select_envs(sample, [0]), [0])
+    rollout.insert_transition(select_envs(samples[4], [0]), [0])
     with pytest.raises(RuntimeError, match="the rollout of 4 steps is full"):
-        rollout.insert_transition(of(samples[4], [1]), [1])
+        rollout.insert_transition(select_envs(samples[4], [1]), [1])
     rollout.before_gradients()
     assert_slice_is(
         {key: value for key, value in rollout.get_all_buffer_data().items() if key in samples[0]}, samples[:4]
     )
 
 
-def test_what_does_not_fit_is_refused_by_name_and_nothing_of_it_waits(tmp_path: Path) -> None:
+def test_invalid_partial_insertions_raise_errors_that_name_the_cause_and_store_no_data() -> None:
     storage, stream = made("uniform", 3, size=2), Stream(3, "vector", False, np.random.default_rng(0))
     sample = stream.step()
     with pytest.raises(IndexError, match=r"envs must lie in \[0, 3\), got 3"):
-        storage.insert_transition(of(sample, [0, 1]), [0, 3])
+        storage.insert_transition(select_envs(sample, [0, 1]), [0, 3])
     with pytest.raises(IndexError, match=r"envs must name each environment at most once, got \[1, 1\]"):
-        storage.insert_transition(of(sample, [0, 1]), [1, 1])
-    bad = of(sample, [0, 1])
+        storage.insert_transition(select_envs(sample, [0, 1]), [1, 1])
+    bad = select_envs(sample, [0, 1])
     with pytest.raises(SampleError, match="Reward of environment 2 is nan"):
         storage.insert_transition(bad | {REW: np.array([[0], [np.nan]], np.float32)}, [0, 2])
     with pytest.raises(SampleError, match="the first axis of every field must be the environments"):
-        storage.insert_transition(of(sample, [0]) | {DONE: sample[DONE]}, [0])
+        storage.insert_transition(select_envs(sample, [0]) | {DONE: sample[DONE]}, [0])
     with pytest.raises(SampleError, match="must have the shape and dtype of Observation"):
-        storage.insert_transition(of(sample, [0]) | {OBS2: np.zeros((1, 7))}, [0])
+        storage.insert_transition(select_envs(sample, [0]) | {OBS2: np.zeros((1, 7))}, [0])
     assert storage.nbytes == storage.ring.columns.nbytes
     for _ in range(2):
-        storage.insert_transition(of(sample, [0, 2]), [0, 2])
-    with pytest.raises(RuntimeError, match="environment 2 is 2 transitions ahead of environment 1, as many as size"):
-        storage.insert_transition(of(sample, [2]), [2])
-    storage.insert_transition(of(sample, [1]), [1])
+        storage.insert_transition(select_envs(sample, [0, 2]), [0, 2])
+    with pytest.raises(RuntimeError, match="environment 2 is 2 transitions ahead of environment 1, and no more"):
+        storage.insert_transition(select_envs(sample, [2]), [2])
+    storage.insert_transition(select_envs(sample, [1]), [1])
     assert len(storage) == 3
     alone = storages.ReplayBuffer.create_factory(size=3)("cpu", None, ALGORITHM, None)
     with pytest.raises(ValueError, match=r"ReplayBuffer: envs=\[0\] needs a known number of environments"):
-        alone.insert_transition(of(sample, [0]), [0])
-    factory = storages.PersistentEpisodicBuffer.create_factory(10, tmp_path)
-    episodes = factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=3))
-    with pytest.raises(ValueError, match=r"a step is one of all environments, got envs=\[0\]; add_episode\(\) stores"):
-        episodes.insert_transition(of(sample, [0]), [0])
-    episodes.close()
+        alone.insert_transition(select_envs(sample, [0]), [0])

@@ -34,9 +34,8 @@ class VecEnv(Component):
     Copies are reset in the step in which their episode ends. A native vector environment steps all its environments
     itself: that of a gymnasium id with a ``vector_entry_point``, EnvPool's, ALE's, or one that a callable with a
     parameter ``num_envs`` makes. It may have any of gymnasium's autoreset modes. With NEXT_STEP, the step after the end
-    of an episode makes no transition, and none is stored; ``PersistentEpisodicBuffer`` refuses the mode. With
-    SAME_STEP, final observations must be reported as ``infos["final_obs"]``. Observations that are tensors stay on
-    their device, and actions are then given as tensors.
+    of an episode makes no transition, and none is stored. With SAME_STEP, final observations must be reported as
+    ``infos["final_obs"]``. Observations that are tensors stay on their device, and actions are then given as tensors.
 
     Saved copies are restored by replay: each is reset with its last seed and repeats its actions since, while state
     that lasts over episodes is saved (the statistics of ``NormalizeReward``; the ``state_dict()`` of an environment or

@@ -79,12 +79,6 @@ class Overlapped(Setting):
             CompositionError: a single step makes more update phases due than ``max_policy_lag``, or the storage is a
                 replay buffer and the environments skip steps.
         """
-        if envs.skips_steps and not storage.on_policy:
-            raise CompositionError(
-                f"Scheme: Overlapped gives {type(storage).__name__} steps of all environments, and {envs.env_name} "
-                f"makes no transition in the step that begins its next episode (gymnasium's autoreset mode NEXT_STEP); "
-                f"leave out Overlapped, or make the environments with the mode SAME_STEP or DISABLED"
-            )
         lead = algorithm.plan.steps_within(self.max_policy_lag, envs.num_envs, storage.size or 1)
         if self.max_policy_lag and not lead:
             raise CompositionError(

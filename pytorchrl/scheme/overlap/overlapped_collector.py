@@ -182,7 +182,7 @@ class OverlappedCollector:
         while self._cuts and self._cuts[0][0] == self._position:
             _, envs = self._cuts.pop(0)
             self._begin_episodes(envs)
-        skipped = sample.get(SKIPPED)
+        skipped = sample.get(SKIPPED) if self.storage.on_policy else sample.pop(SKIPPED, None)
         made = None if skipped is None else ~skipped
         count_observations(sample[OBS], made, self.algorithm, self.storage)
         ended = sample[DONE2] | sample[TRUNC2]
@@ -192,7 +192,10 @@ class OverlappedCollector:
             self._skipped += int(np.count_nonzero(~made))
         if self._rewards is not None:
             sample[REW] = self._rewards(sample[REW], ended, made)
-        self.storage.insert_transition(sample)
+        if made is None or self.storage.on_policy:
+            self.storage.insert_transition(sample)
+        else:
+            self.storage.insert_masked(sample, made[:, 0])
         if self._shaped is not None:
             self._shaped.add(sample[REW], ended)
         self.episodes += int(np.count_nonzero(ended))
@@ -244,10 +247,10 @@ class OverlappedCollector:
         progress = Progress(self.algorithm.steps, self._target_steps, self.algorithm.updates)
         if progress.updates != self._updates_published:
             self._version += 1
-            self._weights.publish(self._version, self._position, progress)
+            self._weights.publish(self._version, self._position, self._skipped, progress)
             self._updates_published = progress.updates
         else:
-            self._weights.name(self._version, self._position)
+            self._weights.name(self._version, self._position, self._skipped)
         self._settled = self._position
         to_target = self._position - (self.steps - self._target_steps) // self.envs.num_envs
         allowed = max(self._position + 1, min(self._position + 1 + self._lead, to_target))
@@ -355,9 +358,9 @@ class OverlappedCollector:
         self._allowed = self._settled = position
         self._version, self._updates_published = self._version + 1, self.algorithm.updates
         progress = Progress(self.algorithm.steps, self._target_steps, self._updates_published)
-        self._weights.publish(self._version, position, progress)
+        self._weights.publish(self._version, position, self._skipped, progress)
         for after in range(max(0, position - self._lead), position):
-            self._weights.name(self._version, after)
+            self._weights.name(self._version, after, self._skipped)
         every = list(range(self.envs.num_envs))
         self._begin_episodes(every)
         return every if position else []

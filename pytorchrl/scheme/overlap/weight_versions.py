@@ -43,6 +43,8 @@ class WeightVersions:
             self._tensors.setdefault(tensor.dtype, []).append(tensor)
         self._newest_after: NDArray[np.int64]
         """The newest version after n steps, at index n modulo the length."""
+        self._skipped_after: NDArray[np.int64]
+        """The number of single environments' steps without a transition among n steps, at the same index."""
         self._progress: NDArray[np.int64]
         """(versions, 3)."""
         self._slots: dict[torch.dtype, list[Tensor]]
@@ -56,8 +58,14 @@ class WeightVersions:
         """Map the memory that another process allocated."""
         self._use(memory.map(self._kinds()))
 
-    def publish(self, version: int, after: int, progress: Progress) -> None:
+    def publish(self, version: int, after: int, skipped: int, progress: Progress) -> None:
         """Copy the actor's weights over the oldest version, as the newest version after a number of steps.
+
+        Args:
+            version: number of the version.
+            after: number of steps of all environments.
+            skipped: number of single environments' steps among these that made no transition.
+            progress: of the run.
 
         Raises:
             RuntimeError: the oldest version may still be needed, because updates were made that were not due.
@@ -78,7 +86,7 @@ class WeightVersions:
                 else:
                     # Concatenated on the device, to synchronise with it only once.
                     vector.copy_(torch.cat(flat))
-        self.name(version, after)
+        self.name(version, after, skipped)
 
     def load(self, version: int) -> Progress:
         """Load the weights of a version into the actor; returns the progress at that version."""
@@ -98,19 +106,26 @@ class WeightVersions:
         """Set the run's target in all versions."""
         self._progress[:, 1] = target_steps
 
-    def name(self, version: int, after: int) -> None:
-        """Record the newest version after a number of steps."""
-        self._newest_after[after % len(self._newest_after)] = version
+    def name(self, version: int, after: int, skipped: int) -> None:
+        """Record the newest version after a number of steps, of which ``skipped`` made no transition."""
+        index = after % len(self._newest_after)
+        self._newest_after[index], self._skipped_after[index] = version, skipped
 
     def version_for(self, step: int) -> int:
         """Return the version that a step, counted from 0, is made with."""
         return self._at(max(0, step - self._lead))
 
+    def skipped_before(self, step: int) -> int:
+        """Return how many environments' steps without a transition are known when a step is made."""
+        return int(self._skipped_after[max(0, step - self._lead) % len(self._skipped_after)])
+
     def state_dict(self, first: int, after: int) -> dict[str, Any]:
         """Return the versions for the steps from ``first`` on that are known after ``after`` steps, and the newest."""
-        known = {n: self._at(n) for n in range(min(max(0, first - self._lead), after), after + 1)}
+        steps = range(min(max(0, first - self._lead), after), after + 1)
+        known = {n: self._at(n) for n in steps}
         return {
             "newest_after": known,
+            "skipped_after": {n: int(self._skipped_after[n % len(self._skipped_after)]) for n in steps},
             "versions": {
                 version: {
                     "progress": list(self.progress_of(version)),
@@ -129,7 +144,7 @@ class WeightVersions:
                 slots[slot].copy_(vector)
         self._newest_after.fill(_UNKNOWN)
         for after, version in state["newest_after"].items():
-            self.name(version, after)
+            self.name(version, after, state["skipped_after"][after])
 
     def _at(self, after: int) -> int:
         return int(self._newest_after[after % len(self._newest_after)])
@@ -137,14 +152,15 @@ class WeightVersions:
     def _kinds(self) -> list[ArrayKind]:
         sizes = {dtype: sum(tensor.numel() for tensor in tensors) for dtype, tensors in self._tensors.items()}
         return [
-            # One entry more than `lead + 1`, as the next is recorded while the others may be read.
+            # One entry each more than `lead + 1`, as the next is recorded while the others may be read.
+            ArrayKind("int64", (self._lead + 2,)),
             ArrayKind("int64", (self._lead + 2,)),
             ArrayKind("int64", (self.versions, len(Progress._fields))),
             *(ArrayKind("uint8", (self.versions, size * dtype.itemsize)) for dtype, size in sizes.items()),
         ]
 
     def _use(self, arrays: list[NDArray[Any]]) -> None:
-        self._newest_after, self._progress, *vectors = arrays
+        self._newest_after, self._skipped_after, self._progress, *vectors = arrays
         self._slots = {
             dtype: [torch.from_numpy(row).view(dtype) for row in rows]
             for dtype, rows in zip(self._tensors, vectors, strict=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -20,7 +21,7 @@ from pytorchrl.scheme.overlap.step_slots import StepLayout, StepSlots, arrays_of
 from pytorchrl.scheme.overlap.weight_versions import WeightVersions
 from storages.component.factory import Factory
 from storages.storage import Storage
-from storages.transition import Sample
+from storages.transition import SKIPPED, Sample
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,9 @@ class _Worker:
     def _make_step(self) -> None:
         link, collector, position = self._link, self._collector, self._position
         self._follow_weights(position)
-        # Schedules count the steps of all collector processes.
-        collector.steps = position * self._beginning.num_envs
+        # Schedules count the transitions of all collector processes. Those of the steps ahead are taken as complete, so
+        # that the count does not depend on how quick the other processes are.
+        collector.steps = position * self._beginning.num_envs - self._weights.skipped_before(position)
         self._writer.position = position
         try:
             finished = collector.step()
@@ -252,6 +254,10 @@ class _StepWriter:
         if self.slots is None:
             self.slots = self._agree_on(layout_of(arrays))
         self.slots.write(self.position, self._rows, arrays)
+
+    def insert_masked(self, sample: Sample, mask: NDArray[np.bool_]) -> None:
+        """Write a step of this process's environments, and which of them made a transition."""
+        self.insert_transition({**sample, SKIPPED: ~mask[:, None]})
 
     def count_finished(self, worker: int, episodes: int) -> None:
         """Record how many episodes ended with the step that was written."""

@@ -10,20 +10,23 @@ from numpy.typing import NDArray
 from storages.core.ring.layout import FieldKey, as_array, leaves, nest
 from storages.core.ring.ring import Ring
 from storages.core.ring.validation import checked_environments
-from storages.transition import DONE2, TRUNC2, Array, Sample
+from storages.transition import DONE2, ERRORS, TRUNC2, Array, Sample
 
 _STEPS_AT_FIRST = 8
+_ERRORS: FieldKey = (ERRORS,)
+_UNKNOWN: dict[FieldKey, Array] = {_ERRORS: np.full((1, 1), np.nan, np.float32)}
 
 
 class Staging:
     """Buffers the transitions of environments that are ahead of others, in a growing circular buffer of steps.
 
     Args:
-        num_envs: environments in a step.
+        ring: stores the complete steps; an environment can be ahead of another by as many transitions as it has steps.
     """
 
-    def __init__(self, num_envs: int) -> None:
-        self.ahead: NDArray[np.int64] = np.zeros(num_envs, np.int64)
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self.ahead: NDArray[np.int64] = np.zeros(ring.envs, np.int64)
         """(E,): number of buffered transitions of each environment."""
         self._steps: dict[FieldKey, Array] = {}
         """(steps, E, ...), circular; the oldest incomplete step is at ``_first``."""
@@ -33,14 +36,16 @@ class Staging:
         """Number of buffered transitions."""
         return int(self.ahead.sum())
 
-    def insert(self, ring: Ring, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> None:
+    def insert(self, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> NDArray[np.float32] | None:
         """Add the newest transitions of environments, and store the step that they complete, if any.
 
         Args:
-            ring: the storage's.
-            sample: (N, ...).
+            sample: (N, ...), with or without ERRORS (N, 1).
             envs: (N,), indices of the environments.
             store: stores a step; if it raises an error, the sample is not added either.
+
+        Returns:
+            (E,): the TD errors of the step, NaN where they are not known; None if no step was completed.
 
         Raises:
             ValueError: the number of environments is not known.
@@ -48,6 +53,7 @@ class Staging:
             SampleError: the sample does not fit.
             RuntimeError: an environment is too far ahead of another.
         """
+        ring = self._ring
         if not ring.envs:
             raise ValueError(
                 f"{ring.owner}: envs={envs!r} needs a known number of environments; make the storage for "
@@ -55,23 +61,28 @@ class Staging:
             )
         if len(checked_environments(envs, ring.envs, ring.owner)) < len(envs):
             raise IndexError(f"{ring.owner}: envs must name each environment at most once, got {envs!r}")
-        arrays = ring.checked(sample, envs)
-        too_far = [env for env in envs if self.ahead[env] == ring.size]
-        if too_far:
+        arrays = ring.checked({key: leaf for key, leaf in sample.items() if key != ERRORS}, envs)
+        errors = {_ERRORS: as_array(sample[ERRORS], _ERRORS, ring.owner)} if ERRORS in sample else _UNKNOWN
+        too_far = self.too_far
+        if too_far[envs].any():
             raise RuntimeError(
-                f"{ring.owner}: environment {too_far[0]} is {ring.size} transitions ahead of environment "
-                f"{self.ahead.argmin()}, as many as size; a step is stored once every environment has delivered its "
-                f"transition"
+                f"{ring.owner}: environment {next(env for env in envs if too_far[env])} is {ring.size} transitions "
+                f"ahead of environment {self.ahead.argmin()}, and no more are buffered; a step is stored once every "
+                f"environment has delivered its transition"
             )
-        self._put(arrays, envs)
+        self._put(arrays | errors, envs)
+        if not self.ahead.all():
+            return None
+        step = {key: array[self._first] for key, array in self._steps.items()}
+        of_step: NDArray[np.float32] = step.pop(_ERRORS)[:, 0].copy()
         try:
-            if self.ahead.all():
-                store(nest({key: array[self._first] for key, array in self._steps.items()}))
-                self._first = (self._first + 1) % self._room
-                self.ahead -= 1
+            store(nest(step))
         except BaseException:
             self.ahead[envs] -= 1
             raise
+        self._first = (self._first + 1) % self._room
+        self.ahead -= 1
+        return of_step
 
     def end_episodes(self, envs: Sequence[int]) -> list[int]:
         """Truncate episodes at the newest buffered transitions; return the environments without any."""
@@ -81,11 +92,17 @@ class Staging:
             self._steps[(TRUNC2,)][newest] |= ~self._steps[(DONE2,)][newest]
         return [env for env in envs if not self.ahead[env]]
 
+    @property
+    def too_far(self) -> NDArray[np.bool_]:
+        """(E,): whether each environment is so far ahead of another that no more of its transitions are buffered."""
+        return self.ahead >= self._ring.size
+
     def refuse(self, ring: Ring, sample: Sample) -> None:
         """Refuse a step of all environments, before it is inserted."""
         raise RuntimeError(
-            f"{ring.owner}: {len(self)} transitions of incomplete steps wait for environment {self.ahead.argmin()}; "
-            f"give envs= with every insertion, as list(range(num_envs)) for a step of all environments"
+            f"{self._ring.owner}: {len(self)} transitions of incomplete steps wait for environment "
+            f"{self.ahead.argmin()}; give envs= with every insertion, as list(range(num_envs)) for a step of all "
+            f"environments"
         )
 
     @property
@@ -105,7 +122,7 @@ class Staging:
         self.ahead.fill(0)
         for env, transitions in enumerate(state):
             for one in transitions:
-                self._put({key: as_array(leaf, key, "") for key, leaf in leaves(one)}, [env])
+                self._put(_UNKNOWN | {key: as_array(leaf, key, "") for key, leaf in leaves(one)}, [env])
 
     @property
     def _room(self) -> int:
@@ -132,6 +149,7 @@ class Staging:
         self.ahead[list(envs)] += 1
 
     def _transition(self, position: int, env: int) -> dict[str, Any]:
-        return nest(
-            {key: torch.from_numpy(array[position, env : env + 1].copy()) for key, array in self._steps.items()}
-        )
+        columns = dict(self._steps)
+        if np.isnan(columns[_ERRORS][position, env]).all():
+            del columns[_ERRORS]
+        return nest({key: torch.from_numpy(array[position, env : env + 1].copy()) for key, array in columns.items()})

@@ -115,10 +115,11 @@ class PrioritizedSampler(Sampler):
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
         """Set the errors (N,) of the newest transitions, from number ``first`` on, or those of sequences and episodes.
 
+        Where an error is NaN, the transition, or the sequence or episode that it belongs to, keeps its initial error.
         Where a sequence or an episode is not stored as a whole yet, the errors of its stored steps are used.
 
         Raises:
-            ValueError: an error is not finite as float32; no priority was changed.
+            ValueError: an error is infinite as float32; no priority was changed.
         """
         if self._settings.alpha == 0:
             return
@@ -126,7 +127,8 @@ class PrioritizedSampler(Sampler):
         transitions = np.arange(first, first + len(errors))
         if self._sequences is not None:
             transitions, errors = self._errors_of_starts(priorities, transitions, errors)
-        priorities.update(transitions, errors)
+        known = ~np.isnan(errors)
+        priorities.update(transitions[known], errors[known])
 
     def _mixed(self, priorities: Priorities, chosen: Chosen, request: Request) -> Rows:
         """Add uniform rows to the batch; importance weights are those of the mixture distribution."""

@@ -17,6 +17,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.transition import ACT, DONE, DONE2, LOGP, OBS, REW
+from tests.support.clocks import RememberedClocks
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.data_sets import recorded
@@ -70,6 +71,18 @@ def ppo_in_part(**changes: Any) -> prl.Scheme:
     )
 
 
+def dqn_in_part(**changes: Any) -> prl.Scheme:
+    """A replay storage of environments that make no transition in the step after the end of an episode."""
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.PERBuffer.create_factory(size=60, n_step=3, alpha=0.6),
+        prl.VecEnv.create_factory(RememberedClocks, 2),
+        normalize_rewards="returns",
+        **changes,
+    )
+
+
 TARGET = 160
 
 
@@ -87,7 +100,7 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
 
 
 @pytest.mark.parametrize(
-    "make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, ppo_in_part]
+    "make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, ppo_in_part, dqn_in_part]
 )
 def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
     alone, other = train(make(), TARGET), train(make(collection=prl.Overlapped(0)), TARGET)
@@ -101,7 +114,7 @@ def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, goals_in_frames])
+@pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, dqn_in_part])
 def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: Make, processes: int) -> None:
     collection = prl.Overlapped(4, processes)
     whole = train(make(collection=collection), TARGET)
@@ -388,17 +401,6 @@ def test_what_cannot_overlap_is_refused_by_name(changes: dict[str, Any], message
     envs = prl.VecEnv.create_factory("CartPole-v1", 8)
     with pytest.raises(prl.CompositionError, match=message):
         dqn_scheme(envs=envs, **({"collection": prl.Overlapped(8)} | changes))
-
-
-def test_environments_that_make_no_transition_in_some_steps_are_refused_where_these_are_replayed() -> None:
-    with pytest.raises(prl.CompositionError, match=r"Overlapped gives ReplayBuffer steps of all .* NEXT_STEP"):
-        prl.Scheme(
-            prl.DQN.create_factory(),
-            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-            prl.ReplayBuffer.create_factory(100),
-            prl.VecEnv.create_factory("CartPole-v1", 2, vectorization_mode="vector_entry_point"),
-            collection=prl.Overlapped(1),
-        )
 
 
 def test_a_scheme_that_collects_nothing_has_nothing_to_overlap(tmp_path: Path) -> None:

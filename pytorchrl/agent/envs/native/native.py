@@ -152,6 +152,8 @@ class Native(Vector):
         observation = self._begin(int(self._seeds.integers(2**31)))
         if not self._says_state or "envs" not in state:
             return Resumption(observation, np.zeros((self._num_envs, 1), np.bool_))
+        # The seed of that reset is not used.
+        self._seeds.bit_generator.state = state["seeds"]
         self._made.load_state_dict(as_arrays(state["envs"]))  # type: ignore[attr-defined]
         sums = as_arrays(state["sums"])
         self._sums.load_state_dict(sums)

@@ -1,4 +1,4 @@
-"""Vector environments that step many of themselves: the same transitions in each of gymnasium's autoreset modes."""
+"""Native vector environments: the same transitions in each of gymnasium's autoreset modes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,29 +26,29 @@ def clocks(num_envs: int = 3, **settings: Any) -> prl.VecEnv:
     return prl.VecEnv.create_factory(Clocks, num_envs, env_kwargs=settings)()
 
 
-def numbers(observation: Any) -> Any:
+def as_numpy(observation: Any) -> Any:
     if isinstance(observation, torch.Tensor):
         return observation.numpy().copy()
     return np.array(observation["clock"] if isinstance(observation, dict) else observation)
 
 
 def transitions(envs: prl.VecEnv, steps: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The environment of each transition, and what it was."""
-    seen = numbers(envs.reset(seed=0))
+    """Yield the index of the environment and the transition, for each transition."""
+    seen = as_numpy(envs.reset(seed=0))
     random = np.random.default_rng(0)
     drawn = [iter(random.integers(0, 3, 1000)) for _ in range(envs.num_envs)]
     for _ in range(steps):
-        # The action that a step without a transition is given counts for nothing.
+        # The action of a step without a transition is ignored.
         skipped = np.zeros(envs.num_envs, bool) if envs.skips_next is None else envs.skips_next
         actions = np.array([[0 if skipped[env] else next(drawn[env])] for env in range(envs.num_envs)])
         step = envs.step(torch.from_numpy(actions) if envs.takes_tensors else actions)
         made = np.ones((envs.num_envs, 1), bool) if step.made is None else step.made
-        following = numbers(step.next_observation)
+        following = as_numpy(step.next_observation)
         assert step.reward.shape == step.terminated.shape == step.truncated.shape == made.shape == (envs.num_envs, 1)
         for env in np.flatnonzero(made):
             ends = step.terminated[env, 0], step.truncated[env, 0]
             yield int(env), (*seen[env].tolist(), *following[env].tolist(), step.reward[env, 0], *ends)
-        seen = numbers(step.observation)
+        seen = as_numpy(step.observation)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,13 +67,13 @@ def test_every_autoreset_mode_makes_the_same_transitions(mode: AutoresetMode, en
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_transition_is_made_of_two_episodes(mode: AutoresetMode) -> None:
+def test_no_transition_spans_two_episodes(mode: AutoresetMode) -> None:
     for _, (episode, time, next_episode, next_time, *_) in transitions(clocks(mode=mode), 40):
         assert (next_episode, next_time) == (episode, time + 1)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_returns_lengths_and_what_is_reported_are_those_of_whole_episodes(mode: AutoresetMode) -> None:
+def test_returns_lengths_and_reported_infos_cover_whole_episodes(mode: AutoresetMode) -> None:
     envs = clocks(2, mode=mode)
     envs.reset(seed=0)
     found: list[tuple[Any, ...]] = []
@@ -88,7 +88,7 @@ def test_returns_lengths_and_what_is_reported_are_those_of_whole_episodes(mode: 
     assert running == ([(0, 0), (1, 2)] if skips else [(0, 0), (1, 0)])
 
 
-def test_observations_on_a_device_come_through_without_a_copy() -> None:
+def test_tensor_observations_are_passed_on_without_a_copy() -> None:
     envs = clocks(2, kind="tensor", mode=AutoresetMode.NEXT_STEP)
     envs.reset(seed=0)
     raw: list[Any] = []
@@ -97,14 +97,14 @@ def test_observations_on_a_device_come_through_without_a_copy() -> None:
     made._observation = lambda: raw.append(observe()) or raw[-1]
     for number in range(8):
         step = envs.step(torch.zeros((2, 1), dtype=torch.int64))
-        # The first steps are checked, and copied in case that the environment writes into them again.
+        # The first steps are checked and copied, in case the environment overwrites its arrays.
         if number >= 3:
             assert step.observation is raw[-1]
             assert step.next_observation is raw[-1]
     assert all(isinstance(given, torch.Tensor) and given.shape == (2,) for given in made.given)
 
 
-def test_a_vector_environment_without_final_observations_is_refused_where_an_episode_ends() -> None:
+def test_a_vector_environment_without_final_observations_is_refused_at_an_episode_end() -> None:
     envs = clocks(2, mode=AutoresetMode.SAME_STEP, says_final=False)
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1), np.int64))
@@ -112,7 +112,7 @@ def test_a_vector_environment_without_final_observations_is_refused_where_an_epi
         envs.step(np.zeros((2, 1), np.int64))
 
 
-def test_what_breaks_the_interface_is_named() -> None:
+def test_vector_environments_that_break_the_interface_are_refused() -> None:
     class Few(Clocks):
         def step(self, actions: Any) -> Any:
             observation, reward, *rest = super().step(actions)
@@ -147,7 +147,7 @@ def test_what_breaks_the_interface_is_named() -> None:
         ({"env": Clocks, "wrappers": ["NormalizeObservation"]}, "normalize_observations=True"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_where_they_are_written(settings: dict[str, Any], message: str) -> None:
+def test_incompatible_settings_are_refused_when_the_factory_is_created(settings: dict[str, Any], message: str) -> None:
     if settings.get("backend") == "envpool":
         pytest.importorskip("envpool")
     if settings.get("backend") == "ale":
@@ -156,7 +156,7 @@ def test_settings_that_do_not_fit_are_refused_where_they_are_written(settings: d
         prl.VecEnv.create_factory(num_envs=2, **settings)
 
 
-def test_wrappers_of_vector_environments_change_rewards_and_not_what_is_reported() -> None:
+def test_vector_wrappers_change_rewards_but_not_reported_returns() -> None:
     clip = ("ClipReward", {"max_reward": 1.0})
     envs = prl.VecEnv.create_factory(Clocks, 2, wrappers=[clip], env_kwargs={"mode": AutoresetMode.DISABLED})()
     envs.reset(seed=0)
@@ -176,7 +176,7 @@ def scheme_of(envs: Any, seed: int = 0, size: int = 16, **settings: Any) -> prl.
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_a_rollout_learns_from_transitions_alone(memory: Any) -> None:
+def test_skipped_steps_of_a_rollout_are_not_learnt_from(memory: Any) -> None:
     scheme = scheme_of(prl.VecEnv.create_factory(Clocks, 3), memory=memory)
     scheme.collect(10**9)
     storage = scheme.storage
@@ -198,7 +198,7 @@ def test_a_rollout_learns_from_transitions_alone(memory: Any) -> None:
     scheme.close()
 
 
-def test_advantages_are_those_of_the_same_episodes_without_skipped_steps() -> None:
+def test_skipped_steps_do_not_change_advantages() -> None:
     random = np.random.default_rng(0)
     lengths, rows, skips = [3, 2, 4], [], []
     for episode, length in enumerate(lengths):
@@ -234,7 +234,7 @@ def test_advantages_are_those_of_the_same_episodes_without_skipped_steps() -> No
     np.testing.assert_array_equal(advantages(rows, True), advantages(without, False))
 
 
-def test_observations_and_rewards_of_skipped_steps_are_in_no_statistics() -> None:
+def test_skipped_steps_enter_no_statistics_of_observations_and_rewards() -> None:
     envs = prl.VecEnv.create_factory(Clocks, 2)
     scheme = prl.Scheme(
         algo_factory=prl.PPO.create_factory(num_mini_batch=1, test_every=0),
@@ -250,7 +250,7 @@ def test_observations_and_rewards_of_skipped_steps_are_in_no_statistics() -> Non
     scheme.close()
 
 
-def replayed(storage: prl.Factory[Any], num_envs: int = 3, **settings: Any) -> prl.Scheme:
+def replay_scheme(storage: prl.Factory[Any], num_envs: int = 3, **settings: Any) -> prl.Scheme:
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=10, update_every=5, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -261,9 +261,10 @@ def replayed(storage: prl.Factory[Any], num_envs: int = 3, **settings: Any) -> p
 
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
 @pytest.mark.parametrize("mode", MODES)
-def test_storages_that_replay_hold_the_same_transitions_in_every_mode(mode: AutoresetMode, end: str) -> None:
+def test_replay_buffers_hold_the_same_transitions_in_every_mode(mode: AutoresetMode, end: str) -> None:
     scheme, expected = (
-        replayed(prl.ReplayBuffer.create_factory(300), mode=one, end=end) for one in (mode, AutoresetMode.SAME_STEP)
+        replay_scheme(prl.ReplayBuffer.create_factory(300), mode=one, end=end)
+        for one in (mode, AutoresetMode.SAME_STEP)
     )
     for one in (scheme, expected):
         for _ in range(60):
@@ -281,8 +282,8 @@ def test_storages_that_replay_hold_the_same_transitions_in_every_mode(mode: Auto
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_storages_that_replay_make_batches_of_transitions_alone(mode: AutoresetMode, tmp_path: Path) -> None:
-    scheme = replayed(prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5), mode=mode)
+def test_replay_batches_contain_no_skipped_steps(mode: AutoresetMode, tmp_path: Path) -> None:
+    scheme = replay_scheme(prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5), mode=mode)
     learner = prl.Learner(scheme, 600, log_dir=tmp_path)
     assert learner.run()
     newest = scheme.storage.get_all_buffer_data()[OBS][-1]
@@ -294,9 +295,9 @@ def test_storages_that_replay_make_batches_of_transitions_alone(mode: AutoresetM
     learner.close()
 
 
-def test_an_environment_that_is_too_far_ahead_is_left_out_until_the_others_have_caught_up() -> None:
-    # The first makes 2 of 3 steps, the last 6 of 7.
-    scheme = replayed(prl.ReplayBuffer.create_factory(10), num_envs=5, end="truncated")
+def test_an_environment_too_far_ahead_is_left_out_until_the_others_catch_up() -> None:
+    # The first environment makes transitions in 2 of 3 steps, the last in 6 of 7.
+    scheme = replay_scheme(prl.ReplayBuffer.create_factory(10), num_envs=5, end="truncated")
     for _ in range(400):
         scheme.collector.step()
     storage, lengths = scheme.storage, 2 + np.arange(5)
@@ -306,16 +307,29 @@ def test_an_environment_that_is_too_far_ahead_is_left_out_until_the_others_have_
     assert torch.equal(held[OBS2][:-1][joined], held[OBS][1:][joined])
     assert (held[OBS2][..., 1] == held[OBS][..., 1] + 1).all()
     assert (held[OBS][..., 1] < torch.from_numpy(lengths)).all()
-    assert (held[OBS][-1, :, 0] > 400 / (lengths.max() + 1) - 4).all(), "all go on"
+    assert (held[OBS][-1, :, 0] > 400 / (lengths.max() + 1) - 4).all(), "every environment continues"
     scheme.close()
 
 
-def test_a_storage_of_whole_steps_refuses_environments_that_make_no_transition_in_some(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"PersistentEpisodicBuffer: .*NEXT_STEP.*SAME_STEP or DISABLED"):
-        replayed(prl.PersistentEpisodicBuffer.create_factory(100, directory=tmp_path))
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_a_storage_of_episodes_holds_the_episodes_of_every_autoreset_mode(end: str, tmp_path: Path) -> None:
+    held = {}
+    for mode in MODES:
+        factory = prl.PersistentEpisodicBuffer.create_factory(300, directory=tmp_path / mode.name)
+        scheme = replay_scheme(factory, mode=mode, end=end)
+        for _ in range(60 if mode is AutoresetMode.NEXT_STEP else 40):
+            scheme.collector.step()
+        held[mode] = sorted(
+            (episode.observations.tolist(), episode.terminated, episode.truncated)
+            for episode in scheme.storage.episodes()
+        )
+        scheme.close()
+    # Of 60 steps, the first environment makes 40 transitions; the others are as far once it has delivered them.
+    assert held[AutoresetMode.NEXT_STEP] == held[AutoresetMode.SAME_STEP] == held[AutoresetMode.DISABLED]
+    assert len(held[AutoresetMode.SAME_STEP]) == 20 + 13 + 10
 
 
-def test_an_evaluation_plays_whole_episodes_in_one_copy() -> None:
+def test_an_evaluation_plays_whole_episodes_in_a_single_environment() -> None:
     scheme = scheme_of(prl.VecEnv.create_factory(Clocks, 3))
     result = scheme.evaluate(4)
     assert result.lengths == (2,) * 4
@@ -323,7 +337,7 @@ def test_an_evaluation_plays_whole_episodes_in_one_copy() -> None:
     scheme.close()
 
 
-def trained(learner: prl.Learner) -> Any:
+def trained_weights(learner: prl.Learner) -> Any:
     while not learner.done():
         learner.step()
     weights = learner.scheme.algorithm.get_weights()
@@ -332,20 +346,20 @@ def trained(learner: prl.Learner) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_environments_that_say_their_state_go_on_where_they_were(tmp_path: Path, mode: AutoresetMode) -> None:
+def test_environments_with_a_state_dict_resume_exactly(tmp_path: Path, mode: AutoresetMode) -> None:
     envs = prl.VecEnv.create_factory(RememberedClocks, 3, env_kwargs={"mode": mode})
-    whole = trained(prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "whole"))
+    whole = trained_weights(prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "whole"))
     halted = prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "halted")
     for _ in range(3):
         halted.step()
     halted.save_checkpoint()
     halted.close()
-    resumed = trained(prl.Learner.resume(tmp_path / "halted", scheme=scheme_of(envs)))
+    resumed = trained_weights(prl.Learner.resume(tmp_path / "halted", scheme=scheme_of(envs)))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 @pytest.mark.parametrize("directory", [None, "replay"])
-def test_transitions_that_wait_for_those_of_others_are_resumed_too(tmp_path: Path, directory: str | None) -> None:
+def test_transitions_waiting_for_other_environments_are_resumed(tmp_path: Path, directory: str | None) -> None:
     def composed(run: str) -> prl.Scheme:
         return prl.Scheme(
             prl.DQN.create_factory(start_steps=10, update_every=5, mini_batch_size=8, test_every=0),
@@ -355,18 +369,18 @@ def test_transitions_that_wait_for_those_of_others_are_resumed_too(tmp_path: Pat
             seed=0,
         )
 
-    whole = trained(prl.Learner(composed("whole"), 400, log_dir=tmp_path / "whole"))
+    whole = trained_weights(prl.Learner(composed("whole"), 400, log_dir=tmp_path / "whole"))
     halted = prl.Learner(composed("halted"), 400, log_dir=tmp_path / "halted")
     while halted.scheme.steps < 200:
         halted.step()
-    assert halted.scheme.steps > halted.scheme.storage.ring.steps * 3, "some wait"
+    assert halted.scheme.steps > halted.scheme.storage.ring.steps * 3, "some transitions wait"
     halted.save_checkpoint()
     halted.close()
-    resumed = trained(prl.Learner.resume(tmp_path / "halted", scheme=composed("halted")))
+    resumed = trained_weights(prl.Learner.resume(tmp_path / "halted", scheme=composed("halted")))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
-def test_environments_that_do_not_begin_new_episodes_and_that_is_said_once(
+def test_environments_without_a_state_dict_start_new_episodes_with_one_notice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     envs = prl.VecEnv.create_factory(Clocks, 3)
@@ -377,11 +391,11 @@ def test_environments_that_do_not_begin_new_episodes_and_that_is_said_once(
     capsys.readouterr()
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme_of(envs))
     assert capsys.readouterr().out.count("new ones begin") == 1
-    trained(resumed)
+    trained_weights(resumed)
     assert resumed.scheme.steps >= 400
 
 
-def test_a_run_of_ids_alone_is_resumed_from_its_folder(tmp_path: Path) -> None:
+def test_a_run_with_an_environment_id_is_resumed_from_its_directory(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1", 4, vectorization_mode="vector_entry_point")
     halted = prl.Learner(scheme_of(envs), 300, log_dir=tmp_path / "run")
     halted.step()
@@ -390,12 +404,12 @@ def test_a_run_of_ids_alone_is_resumed_from_its_folder(tmp_path: Path) -> None:
     resumed = prl.Learner.resume(tmp_path / "run")
     assert resumed.scheme.envs is not None
     assert resumed.scheme.envs.is_native
-    trained(resumed)
+    trained_weights(resumed)
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("mode", MODES)
-def test_recorded_episodes_are_whole_in_every_mode(tmp_path: Path, mode: AutoresetMode, kind: str) -> None:
+def test_recorded_episodes_are_complete_in_every_mode(tmp_path: Path, mode: AutoresetMode, kind: str) -> None:
     envs = prl.VecEnv.create_factory(Clocks, 3, env_kwargs={"mode": mode, "kind": kind})
     collect_demonstrations(lambda seen: np.ones((3, 1), np.int64), envs, path=tmp_path / "data.npz", episodes=7)
     lengths = []
@@ -406,7 +420,7 @@ def test_recorded_episodes_are_whole_in_every_mode(tmp_path: Path, mode: Autores
     assert sorted(lengths) == [2, 2, 3, 3, 4, 4, 4]
 
 
-def test_a_film_needs_a_single_environment() -> None:
+def test_a_video_needs_a_single_environment() -> None:
     stage = stage_of(prl.VecEnv.create_factory(Clocks, 3), "rgb_array")
     with pytest.raises(ValueError, match=r"steps many environments at once.*test_envs_factory"), stage:
         pass

@@ -1,0 +1,151 @@
+"""Slices in which environments skip steps: their TD errors, and storages of whole episodes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storages import Episodes, PERBuffer, PersistentEpisodicBuffer
+from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, SKIPPED, TRUNC2
+from tests.support.episodic import EpisodesModel
+from tests.support.model import ALGORITHM, contents, map_leaves, through_a_file
+from tests.support.profiles import examples
+
+ENVS = 3
+
+
+def complete_steps(random: np.random.Generator, steps: int) -> dict[str, Any]:
+    """Fields (steps, E, ...) of environments that make a transition in every step."""
+    seen = np.broadcast_to(np.arange(steps + 1, dtype=np.float32)[:, None, None], (steps + 1, ENVS, 1))
+    ended = random.random((steps, ENVS, 1)) < 0.2
+    return {
+        OBS: seen[:-1],
+        DONE: np.concatenate([np.ones((1, ENVS, 1), bool), ended[:-1]]),
+        ACT: random.integers(0, 4, (steps, ENVS, 1)),
+        REW: random.normal(size=(steps, ENVS, 1)).astype(np.float32),
+        OBS2: seen[1:],
+        DONE2: ended & (random.random(ended.shape) < 0.5),
+        TRUNC2: ended,
+        ERRORS: random.normal(size=(steps, ENVS, 1)),
+    }
+
+
+def with_skipped_steps(data: dict[str, Any], random: np.random.Generator) -> dict[str, Any]:
+    """The same transitions of each environment, between which it skips steps."""
+    made = [random.permutation(np.repeat([True, False], [len(data[REW]), 5])) for _ in range(ENVS)]
+    spread = {}
+    for name, values in data.items():
+        spread[name] = np.zeros((len(values) + 5, *values.shape[1:]), values.dtype)
+        for env, where in enumerate(made):
+            spread[name][where, env] = values[:, env]
+    return spread | {SKIPPED: ~np.stack(made, axis=1)[..., None]}
+
+
+def pieces(data: dict[str, Any], length: int) -> Iterator[dict[str, Any]]:
+    for first in range(0, len(data[REW]), length):
+        yield {name: values[first : first + length] for name, values in data.items()}
+
+
+def prioritised(**given: Any) -> Any:
+    factory = PERBuffer.create_factory(size=40, alpha=0.7, epsilon=0.01, **given)
+    return factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=ENVS))
+
+
+def episodes_in(directory: Path) -> Any:
+    factory = PersistentEpisodicBuffer.create_factory(40, directory)
+    return factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=ENVS))
+
+
+def errors_of(storage: Any) -> list[float]:
+    priorities = storage.priorities
+    return [float(priorities.errors_of(number, number + 1)[0]) for number in priorities.drawn]
+
+
+@given(seed=st.integers(0, 1000), length=st.integers(1, 25))
+@settings(max_examples=examples(30), deadline=None)
+def test_transitions_have_the_errors_that_came_with_them_after_skipped_steps_and_a_restart(
+    seed: int, length: int
+) -> None:
+    random = np.random.default_rng(seed)
+    data = complete_steps(random, 20)
+    storage, expected = prioritised(), prioritised()
+    expected.insert_data_slice(data)
+    for piece in pieces(with_skipped_steps(data, random), length):
+        storage.insert_data_slice(piece)
+        state, storage = through_a_file(storage.state_dict()), prioritised()
+        storage.load_state_dict(state)
+    assert contents(storage) == contents(expected)
+    assert errors_of(storage) == errors_of(expected)
+
+
+def test_transitions_without_errors_keep_the_initial_error_beside_others_with_errors() -> None:
+    random = np.random.default_rng(0)
+    data = complete_steps(random, 4)
+    storage = prioritised()
+    first, second = ({name: values[steps] for name, values in data.items()} for steps in (slice(2), slice(2, 4)))
+    skipped = np.zeros((2, ENVS, 1), bool)
+    skipped[:, 0] = True
+    without = {name: values for name, values in first.items() if name != ERRORS}
+    storage.insert_data_slice(without | {SKIPPED: skipped})
+    storage.insert_data_slice(first | {SKIPPED: ~skipped})
+    storage.insert_data_slice(second | {SKIPPED: np.zeros((2, ENVS, 1), bool)})
+    errors = np.abs(data[ERRORS][..., 0])
+    errors[:2, 1:] = errors[:2, 0].max()  # the largest error when they were stored
+    np.testing.assert_allclose(errors_of(storage), errors.ravel(), rtol=1e-6)
+
+
+def test_an_episode_has_the_errors_of_all_its_steps_in_the_slice() -> None:
+    random = np.random.default_rng(1)
+    data = complete_steps(random, 20)
+    storage, expected = prioritised(sequences=Episodes()), prioritised(sequences=Episodes())
+    expected.insert_data_slice(data)
+    storage.insert_data_slice(with_skipped_steps(data, random))
+    assert errors_of(storage) == errors_of(expected)
+
+
+@given(seed=st.integers(0, 1000), length=st.integers(1, 25))
+@settings(max_examples=examples(10), deadline=None)
+def test_a_storage_of_episodes_holds_the_same_episodes_with_skipped_steps(
+    seed: int, length: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    random = np.random.default_rng(seed)
+    data = complete_steps(random, 20)
+    storage, model = episodes_in(tmp_path_factory.mktemp("episodes")), EpisodesModel(40)
+    for piece in pieces({name: values for name, values in data.items() if name != ERRORS}, 1):
+        model.insert({name: values[0] for name, values in piece.items()})
+    for piece in pieces(with_skipped_steps(data, random), length):
+        storage.insert_data_slice(piece)
+    model.assert_holds(storage)
+    storage.close()
+
+
+def test_a_storage_of_episodes_restores_incomplete_steps_from_its_state(tmp_path: Path) -> None:
+    data = complete_steps(np.random.default_rng(0), 3)
+    flags = {DONE2: np.zeros((3, ENVS, 1), bool), TRUNC2: np.zeros((3, ENVS, 1), bool)}
+    del data[ERRORS]
+    first, second, third = ({name: values[step] for name, values in (data | flags).items()} for step in range(3))
+    storage = episodes_in(tmp_path)
+    storage.insert_transition(map_leaves(first, lambda leaf: leaf[[2, 0]]), [2, 0])
+    with pytest.raises(RuntimeError, match="PersistentEpisodicBuffer: 2 transitions of incomplete steps wait for "):
+        storage.insert_transition(second)
+    state = through_a_file(storage.state_dict())
+    storage.close()
+    storage = episodes_in(tmp_path)
+    storage.load_state_dict(state)
+    storage.insert_transition(map_leaves(first, lambda leaf: leaf[[1]]), [1])
+    storage.insert_transition(map_leaves(second, lambda leaf: leaf[[1]]), [1])
+    storage.end_episode()
+    assert [len(episode) for episode in storage.episodes()] == [1, 1], "the episode of environment 1 goes on"
+    storage.insert_transition(map_leaves(second, lambda leaf: leaf[[0, 2]]), [0, 2])
+    assert [len(episode) for episode in storage.episodes()] == [1, 1, 2]
+    storage.insert_transition(map_leaves(third, lambda leaf: leaf[[1]]), [1])
+    storage.reset()
+    storage.insert_transition(third)
+    storage.end_episode()
+    assert [len(episode) for episode in storage.episodes()] == [1, 1, 1]
+    storage.close()
