@@ -55,8 +55,7 @@ def values(annotation: Any, limits: str = "") -> str:
     """What an annotation admits, in words."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        within = " ".join(_limit(limit) for limit in arguments[1:] if isinstance(limit, Within))
-        return values(arguments[0], within)
+        return values(arguments[0], _interval([limit for limit in arguments[1:] if isinstance(limit, Within)]))
     if origin in (typing.Union, types.UnionType):
         return ", or ".join(dict.fromkeys(values(option, limits) for option in arguments))
     if origin is Literal:
@@ -71,13 +70,18 @@ def values(annotation: Any, limits: str = "") -> str:
     return f"`{getattr(annotation, '__name__', annotation)}`"
 
 
-def _limit(limit: Within) -> str:
-    if limit.low == -math.inf:
-        return f"{'<' if limit.open else '≤'} {limit.high:g}"
-    if limit.high == math.inf:
-        return f"{'>' if limit.open else '≥'} {limit.low:g}"
-    left, right = "()" if limit.open else "[]"
-    return f"in {left}{limit.low:g}, {limit.high:g}{right}"
+def _interval(limits: Sequence[Within]) -> str:
+    """The numbers that lie in all of some intervals."""
+    # Of two equal bounds, the open one is the tighter.
+    low, low_open = max(((limit.low, limit.open) for limit in limits), default=(-math.inf, True))
+    high, high_closed = min(((limit.high, not limit.open) for limit in limits), default=(math.inf, False))
+    if low == -math.inf and high == math.inf:
+        return ""
+    if low == -math.inf:
+        return f"{'≤' if high_closed else '<'} {high:g}"
+    if high == math.inf:
+        return f"{'>' if low_open else '≥'} {low:g}"
+    return f"in {'(' if low_open else '['}{low:g}, {high:g}{']' if high_closed else ')'}"
 
 
 def plain_text(text: str) -> str:

@@ -100,11 +100,11 @@ def documented(page: Path) -> list[str]:
 
 def _generated(kind: str, names: str | None) -> str:
     if kind == "index":
-        return _table(["algorithm", "what it is", "family", "actions", "learns from", "memory"], _index())
+        return _table(["algorithm", "description", "family", "actions", "learns from", "memory"], _index())
     if kind == "algorithms":
         return _table(["algorithm", "family", "actions", "memory", "learns from", "curve"], _overview())
     if kind == "presets":
-        return _table(["preset", "what it is"], _presets())
+        return _table(["preset", "description"], _presets())
     if kind == "settings":
         return _settings(_named(names)) or "None."
     if kind == "reference":
@@ -143,7 +143,7 @@ def _section(name: str) -> str:
 def _learners(storage: str) -> str:
     """Links to the algorithms that learn from a storage."""
     names = [name for name, cls in _by_family() if any(storage in _storages(cls, source) for source in cls.sources)]
-    return ", ".join(_link(name, "../algorithms/") for name in names) or "Those of your own."
+    return ", ".join(_link(name, "../algorithms/") for name in names) or "Only algorithms of your own."
 
 
 # The index

@@ -28,24 +28,24 @@ def path(axes: Axes) -> None:
     """From a step of the environments to a batch on the device."""
     box(axes, 0, 2.6, 1.6, 0.8, "envs.step", WHITE)
     box(axes, 2.2, 2.6, 1.9, 0.8, "insert_transition", BLUE)
-    box(axes, 4.7, 2.6, 1.6, 0.8, "ring", BLUE)
+    box(axes, 4.7, 2.6, 1.6, 0.8, "ring buffer", BLUE)
     box(axes, 6.9, 2.6, 2.1, 0.8, "observers:\nlog, device cache", ORANGE)
     arrow(axes, (1.6, 3.0), (2.2, 3.0))
     arrow(axes, (4.1, 3.0), (4.7, 3.0))
     arrow(axes, (6.3, 3.0), (6.9, 3.0))
-    box(axes, 0, 0.6, 1.6, 0.8, "sampler\nwhich rows?", GREEN)
-    box(axes, 2.2, 0.6, 1.9, 0.8, "window\nwhich steps?", GREEN)
+    box(axes, 0, 0.6, 1.6, 0.8, "sampler:\nchooses rows", GREEN)
+    box(axes, 2.2, 0.6, 1.9, 0.8, "window:\nchooses steps", GREEN)
     box(axes, 4.7, 0.6, 1.6, 0.8, "gather\n(compiled)", BLUE)
     box(axes, 6.9, 0.6, 1.2, 0.8, "relabeler\n(HER)", GREEN)
     box(axes, 8.6, 0.6, 1.4, 0.8, "transfer to\nthe device", GREY)
     for left, right in ((1.6, 2.2), (4.1, 4.7), (6.3, 6.9), (8.1, 8.6)):
         arrow(axes, (left, 1.0), (right, 1.0))
     arrow(axes, (5.5, 2.6), (5.5, 1.4))
-    note(axes, 5.6, 2.0, "rows are copied out")
+    note(axes, 5.6, 2.0, "copy of the rows")
     axes.plot([9.3, 9.3, 0.8, 0.8], [0.6, 0.15, 0.15, 0.15], color="black", linewidth=0.8)
     arrow(axes, (0.8, 0.15), (0.8, 0.6))
-    note(axes, 3.1, 0.27, "after_gradients: errors of the update become priorities")
-    note(axes, 0, 3.55, "collecting", bold=True)
+    note(axes, 3.1, 0.27, "after_gradients: errors of the update set the priorities")
+    note(axes, 0, 3.55, "collection", bold=True)
     note(axes, 0, 1.55, "generate_batches", bold=True)
 
 
@@ -67,18 +67,18 @@ def record(axes: Axes) -> None:
 
 
 def ring(axes: Axes) -> None:
-    """The ring, and the side table of final observations."""
+    """The ring buffer, and the side table of final observations."""
     labels = ("24", "25", "18", "19", "20", "21", "22", "23")
     colours = (BLUE, BLUE, WHITE, ORANGE, BLUE, BLUE, BLUE, BLUE)
     for place, (label, colour) in enumerate(zip(labels, colours, strict=True)):
         box(axes, place * 1.1, 2.5, 1.1, 0.7, label, colour)
         note(axes, place * 1.1 + 0.46, 3.35, str(place))
-    note(axes, 0, 3.75, "Step t lies in row t % rows. There is one row more than the size, which the next step takes.")
+    note(axes, 0, 3.75, "Step t is in row t % rows. The ring buffer has size + 1 rows; one is for the next step.")
     arrow(axes, (2.75, 1.8), (2.75, 2.45))
     note(axes, 2.0, 1.65, "next step: 26")
     arrow(axes, (4.9, 1.8), (3.9, 2.45))
-    note(axes, 4.5, 1.65, "oldest live step: 19")
-    note(axes, 0, 0.75, "final observations of ended episodes: a side table, which is a queue and grows")
+    note(axes, 4.5, 1.65, "oldest stored step: 19")
+    note(axes, 0, 0.75, "side table of the final observations of episodes: a queue that grows as required")
     for place, label in enumerate(("", "after 22", "after 24", "")):
         box(axes, 4.9 + place * 1.0, 0.1, 1.0, 0.5, label, ORANGE)
 
@@ -97,31 +97,31 @@ def log(axes: Axes) -> None:
     note(axes, 2.8, 1.85, "each box is a commit: one record of steps,")
     note(axes, 2.8, 1.45, "and of errors where there are priorities")
     arrow(axes, (4.3, 4.0), (4.3, 3.12))
-    note(axes, 2.8, 4.15, "a checkpoint holds the position of commit 3: what it needs is kept")
+    note(axes, 2.8, 4.15, "a checkpoint refers to commit 3: the log files that it needs are kept")
     arrow(axes, (8.6, 1.0), (7.85, 2.4))
-    note(axes, 7.6, 0.85, "torn by a kill: cut off")
+    note(axes, 7.6, 0.85, "incomplete after a kill: truncated")
     note(
         axes,
         0,
         0.4,
-        "A commit holds the steps since the one before it, and the random generator and counters as they are then.",
+        "A commit holds the steps since the previous commit, the state of the random generator, and the counters.",
     )
 
 
 def recovery(axes: Axes) -> None:
-    """What opening a directory does."""
+    """The steps of opening a directory."""
     steps = (
-        ("take the lock", "a second writer is refused", WHITE),
-        ("read the manifest", "another format, other fields: refused by name", WHITE),
+        ("acquire the lock", "a second writer raises an error", WHITE),
+        ("read the manifest", "another format or other fields raise an error", WHITE),
         ("read log files in order", "each record: header, JSON, arrays, checksum", BLUE),
-        ("an incomplete record at the end?", "cut off: it was never acknowledged", ORANGE),
-        ("a damaged record before it?", "DamageError names file and steps; repair() drops it", RED),
-        ("fill the ring, set the generator", "the next batch is the batch that would have been", GREEN),
+        ("incomplete record at the end", "truncated: its commit was not completed", ORANGE),
+        ("damaged record elsewhere", "DamageError names the file and the steps; repair() drops the record", RED),
+        ("fill the ring buffer, set the generator", "the next batch is that of an uninterrupted process", GREEN),
     )
-    for number, (what, why, colour) in enumerate(steps):
+    for number, (step, outcome, colour) in enumerate(steps):
         bottom = 3.9 - number * 0.75
-        box(axes, 0, bottom, 3.2, 0.55, what, colour)
-        note(axes, 3.5, bottom + 0.27, why)
+        box(axes, 0, bottom, 3.2, 0.55, step, colour)
+        note(axes, 3.5, bottom + 0.27, outcome)
         if number:
             arrow(axes, (1.6, bottom + 0.75), (1.6, bottom + 0.55))
 

@@ -101,7 +101,7 @@ _QUESTION = (
 
 COLLECTORS = StagedPage(
     "collectors",
-    "What is learnt with collectors in other processes",
+    "Results with collectors in other processes",
     "learning_collectors.py",
     "collectors_tasks.py",
     {

@@ -90,7 +90,7 @@ def _page(rows: list[list[str]], arguments: Arguments) -> str:
     header += ["mean", "measured"]
     rule = ["---", "---", "---:", "---", *["---:"] * (len(arguments.seeds) + 1), "---"]
     lines = [
-        "# What hindsight is worth",
+        "# Effect of hindsight experience replay",
         "",
         "Written by `benchmarks/learning/hindsight.py`.",
         "",

@@ -192,7 +192,7 @@ _RANDOM, _CONTROLLED = -1_210.0, -145.5
 
 _TASKS: Mapping[str, StagedTask] = {
     "maze": StagedTask(
-        title="A sparse maze",
+        title="Maze with sparse rewards",
         env=_MAZE,
         question="Does `PPOD` solve from three demonstrations what `PPO` does not? Returns are shares of successes.",
         stages=(
@@ -203,7 +203,7 @@ _TASKS: Mapping[str, StagedTask] = {
         expert_return=1.0,
     ),
     "pendulum": StagedTask(
-        title="Labels on Pendulum-v1",
+        title="DAgger on Pendulum-v1",
         env="Pendulum-v1",
         question=(
             "Does `DAgger` beat `BehaviourCloning` at equal labels? The expert is a controller of energy; both make "
@@ -225,7 +225,7 @@ _TASKS: Mapping[str, StagedTask] = {
         episodes=50,
     ),
     "reward": StagedTask(
-        title="A reward for Pendulum-v1",
+        title="Reward learning on Pendulum-v1",
         env="Pendulum-v1",
         question=(
             "Does another policy come to 80% of the expert on the reward that `AIRL` has learnt, of the state alone, "
@@ -265,5 +265,5 @@ _TASKS: Mapping[str, StagedTask] = {
 }
 
 IMITATION = StagedPage(
-    "imitation", "What is learnt from experts", "learning_imitation.py", "imitation_tasks.py", _TASKS
+    "imitation", "Results of imitation learning", "learning_imitation.py", "imitation_tasks.py", _TASKS
 )

@@ -146,7 +146,7 @@ def _page(by_entry: dict[Entry, list[Result]], arguments: Arguments) -> str:
     header = ["example", "environment", "steps", "threshold", *(f"seed {seed}" for seed in arguments.seeds)]
     header += ["mean", "reached", "seconds", "steps/s"]
     lines = [
-        "# What the examples learn",
+        "# Results of the examples",
         "",
         "Written by `benchmarks/learning/learning.py`; `make learning` trains everything anew and writes it again.",
         "",

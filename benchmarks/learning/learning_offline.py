@@ -78,7 +78,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
     begun = {name: of_task for name, of_task in by_task.items() if _begun(of_task)}
     missing = [name for name in by_task if name not in begun]
     lines = [
-        "# Learning from data",
+        "# Results of offline learning",
         "",
         *paragraphs(
             "What algorithms learn from data that `python -m pytorchrl data make` makes, beside d3rlpy's with the same "

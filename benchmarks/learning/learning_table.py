@@ -150,7 +150,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         seeds = list(dict.fromkeys(run.seed for run in by_task[task_name]))
         steps = by_task[task_name][0].target_steps
         what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
-        lines += [f"## {task.env}", "", *paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
+        lines += [f"## {task.title}", "", *paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
         curves = {
             algorithm: [Measured(run.folder, {}, run.records).training() for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
@@ -209,6 +209,7 @@ def _shown(value: float | None) -> str:
 
 def _how(page: Page, runs: Sequence[Run]) -> str:
     results = [result for result in (run.result for run in runs) if result is not None]
+    missing = "; the tables say which are missing" if len(results) < len(runs) else ""
     hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
     return (
         "The columns of the seeds hold mean returns over episodes of the greedy policy that a run ended with, in "
@@ -217,5 +218,5 @@ def _how(page: Page, runs: Sequence[Run]) -> str:
         "each second of processor time, of one thread; they depend on the machine. Pictures show the smoothed returns "
         "of training episodes. Settings that are not named here are those of "
         f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults. {len(results)} of {len(runs)} "
-        f"runs have finished, after {hours:.1f} hours of processor time; the tables say which are missing."
+        f"runs have finished, after {hours:.1f} hours of processor time{missing}."
     )

@@ -48,6 +48,13 @@ class Task:
     """Package that the environment needs."""
     wrappers: tuple[Any, ...] = ()
     """Wrappers of rewards; returns are of the unwrapped environment."""
+    about: str = ""
+    """What distinguishes it from other tasks of the page with the same environment."""
+
+    @property
+    def title(self) -> str:
+        """Heading of its section."""
+        return f"{self.env}: {self.about}" if self.about else self.env
 
     @property
     def algorithms(self) -> tuple[str, ...]:

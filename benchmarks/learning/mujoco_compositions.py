@@ -135,7 +135,7 @@ def _task(env: str, action_size: int, target_steps: int, published: str) -> Task
 
 
 MUJOCO = Page(
-    title="What the policy gradients and actor-critics learn in MuJoCo",
+    title="Results of policy gradients and actor-critics in MuJoCo",
     script="learning_mujoco.py",
     target="learning-mujoco",
     compositions="mujoco_compositions.py",
@@ -157,6 +157,7 @@ MUJOCO = Page(
                 "were made when policies were still updated before the critics; they are shown until repeated."
             ),
             package="mujoco",
+            about="TQC and CrossQ",
         ),
     },
 )

@@ -146,7 +146,7 @@ _HOPPER = _Halves(
 
 ONLINE = StagedPage(
     "offline-to-online",
-    "What is gained by going on online",
+    "Results of offline-to-online fine-tuning",
     "learning_online.py",
     "online_tasks.py",
     {

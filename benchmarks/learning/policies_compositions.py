@@ -129,7 +129,7 @@ _PENDULUM: Mapping[str, Composition] = {
 }
 
 POLICIES = Page(
-    title="What the policy gradients and actor-critics learn",
+    title="Results of policy gradients and actor-critics",
     script="learning_policies.py",
     target="learning-policies",
     compositions="policies_compositions.py",

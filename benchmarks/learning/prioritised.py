@@ -119,7 +119,7 @@ def _page(steps: dict[str, list[int | None]], arguments: Arguments) -> str:
         for name, found in steps.items()
     ]
     lines = [
-        "# How soon prioritised replay learns",
+        "# Sample efficiency of prioritised replay",
         "",
         "Written by `benchmarks/learning/prioritised.py`.",
         "",

@@ -223,7 +223,7 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
 }
 
 VALUES = Page(
-    title="What the value-based algorithms learn",
+    title="Results of the value-based algorithms",
     script="learning_values.py",
     target="learning-values",
     compositions="values_compositions.py",

@@ -31,6 +31,8 @@ class Within:
     def __str__(self) -> str:
         if self.high == float("inf"):
             return f"must be greater than {self.low:g}" if self.open else f"must be at least {self.low:g}"
+        if self.low == -float("inf"):
+            return f"must be less than {self.high:g}" if self.open else f"must be at most {self.high:g}"
         left, right = "()" if self.open else "[]"
         return f"must lie in {left}{self.low:g}, {self.high:g}{right}"
 

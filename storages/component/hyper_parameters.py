@@ -11,6 +11,7 @@ from storages.component.schedule import Schedule
 __all__ = [
     "Count",
     "CountOrZero",
+    "HalfOpenUnitInterval",
     "InitialError",
     "MisfitError",
     "NonNegative",
@@ -28,6 +29,8 @@ CountOrZero = Annotated[int, Within(0)]
 """An integer of at least 0."""
 UnitInterval = Annotated[float, Within(0, 1)]
 """A number in [0, 1]."""
+HalfOpenUnitInterval = Annotated[UnitInterval, Within(-float("inf"), 1, open=True)]
+"""A number in [0, 1)."""
 Positive = Annotated[float, Within(0, open=True)]
 """A number greater than 0."""
 NonNegative = Annotated[float, Within(0)]

@@ -231,12 +231,18 @@ class _Lanes:
                 lane.popleft()
         if any(one.keys() != taken[0].keys() for one in taken):
             named = (sorted({text(path) for path in one}) for one in taken)
-            raise DatasetError("episodes have different fields: " + ", beside ".join(map(str, named)))
+            raise DatasetError(
+                f"episodes have different fields: {', beside '.join(map(str, named))}; store the same fields in all "
+                f"episodes, or fill storages of their own"
+            )
         block = {}
         for path in taken[0]:
             arrays = [one[path] for one in taken]
             if len(shapes := {array.shape[1:] for array in arrays}) > 1:
-                raise DatasetError(f"{text(path)} has different shapes in different episodes: {sorted(shapes)}")
+                raise DatasetError(
+                    f"{text(path)} has different shapes in different episodes: {sorted(shapes)}; fill a storage with "
+                    f"the episodes of one shape"
+                )
             block[path] = arrays[0][:, None] if len(arrays) == 1 else np.stack(arrays, axis=1)
         return block
 

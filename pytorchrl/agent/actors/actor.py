@@ -23,7 +23,7 @@ from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.component.factory import FieldComponent
-from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
+from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, RHS
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -77,7 +77,7 @@ class Actor(FieldComponent, nn.Module):
         late_action: hidden layers of a Q(s, a) network before the action is concatenated; if there are any,
             ``batch_norm`` applies to these only (Lillicrap et al., arXiv 1509.02971, sections 3 and 7). With a memory,
             the action is concatenated to its output.
-        dropout: dropout probability of each layer's features in updates.
+        dropout: dropout probability of each layer's features in updates, below 1.
         initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
 
     Raises:
@@ -103,7 +103,7 @@ class Actor(FieldComponent, nn.Module):
     layer_norm: bool = False
     batch_norm: bool = False
     late_action: CountOrZero = 0
-    dropout: UnitInterval = 0.0
+    dropout: HalfOpenUnitInterval = 0.0
     initial_log_std: float = 0.0
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:

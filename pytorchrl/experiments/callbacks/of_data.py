@@ -47,6 +47,14 @@ class EvaluateOnData(Callback):
         self._evaluated_at = 0
         self._storage: Storage | None = None
 
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Open the data set, so that a missing one is reported before training.
+
+        Raises:
+            CompositionError: neither the callback nor the run names one.
+        """
+        self.data(learner.scheme)
+
     def on_step(self, learner: "Learner") -> None:
         """Evaluate if it is due."""
         if is_due(self.every, self._evaluated_at, learner.scheme.steps):

@@ -1,7 +1,9 @@
 """Evaluations of a policy without an environment, each logged as a metric of the run."""
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +18,11 @@ from pytorchrl.experiments.policies.fitted_q import FittedQ
 from pytorchrl.scheme.collector import to_device
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
-from storages.datasets import Dataset
 from storages.episode import Episode, Observations
 from storages.transition import ACT
 
 if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
     from pytorchrl.scheme.scheme import Scheme
 
 
@@ -55,7 +57,8 @@ class TDError(EvaluateOnData):
                 errors = algorithm.losses(rows).errors
                 if errors is None:
                     raise CompositionError(
-                        f"TDError: {type(algorithm).__name__} returns no TD errors; use ActionDifference instead"
+                        f"TDError: {type(algorithm).__name__} returns no TD errors; use ActionDifference instead, or "
+                        f"give its Losses errors"
                     )
                 means.append(float(rows.mean(errors.detach().abs().reshape(-1, 1))))
         finally:
@@ -70,13 +73,24 @@ class InitialValue(EvaluateOnData):
     The minimum over several critics is used. Compared with actual returns, it shows overestimation.
     """
 
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Evaluate one observation, so that an algorithm without a Q-function is refused before training.
+
+        Raises:
+            CompositionError: the algorithm has no Q-function, or there is no data set.
+        """
+        super().on_run_begin(learner)
+        scheme = learner.scheme
+        first = first_observations(islice(episodes_with_steps(self.data(scheme)), 1))
+        values_of_policy(scheme.algorithm, to_device(first, scheme.device), self.seed(scheme))
+
     def evaluate(self, scheme: "Scheme") -> dict[str, float]:
         """Return the mean value.
 
         Raises:
             CompositionError: the algorithm has no Q-function.
         """
-        starts = to_device(first_observations(self.data(scheme)), scheme.device)
+        starts = to_device(first_observations(episodes_with_steps(self.data(scheme))), scheme.device)
         values = values_of_policy(scheme.algorithm, starts, self.seed(scheme))
         return {"initial_value": float(values.mean())}
 
@@ -126,13 +140,13 @@ class FittedQEvaluation(EvaluateOnData):
         seed = self.seed(scheme)
         q = FittedQ(scheme.algorithm, scheme.factories[1], spaces_of(scheme), seed, self.lr, self.polyak)
         loss = q.fit(self.storage(scheme, like_the_run=False).generate_batches(self.updates, self.mini_batch_size))
-        starts = to_device(first_observations(self.data(scheme)), scheme.device)
+        starts = to_device(first_observations(episodes_with_steps(self.data(scheme))), scheme.device)
         return {"fitted_q_value": float(q.at(starts).mean()), "fitted_q_loss": loss}
 
 
-def first_observations(dataset: Dataset) -> Observations:
+def first_observations(episodes: Iterable[Episode]) -> Observations:
     """Return the first observations of episodes, (episodes, *obs), or a dict of such."""
-    firsts = [_rows(episode.observations, slice(0, 1)) for episode in episodes_with_steps(dataset)]
+    firsts = [_rows(episode.observations, slice(0, 1)) for episode in episodes]
     if isinstance(firsts[0], dict):
         return {name: np.concatenate([one[name] for one in firsts]) for name in firsts[0]}
     return np.concatenate(firsts)

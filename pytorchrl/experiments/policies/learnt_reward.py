@@ -74,7 +74,10 @@ class _Paid(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any], reward: RewardFunction) -> None:
         super().__init__(env)
         if env.has_wrapper_attr("compute_reward"):
-            raise ValueError("LearntReward: the environment has goals, and its compute_reward would not be replaced")
+            raise ValueError(
+                "LearntReward: the environment has goals, and its compute_reward, by which hindsight computes rewards, "
+                "would not be replaced; take an environment without compute_reward"
+            )
         self._reward = reward
         self._seen: Any = None
 

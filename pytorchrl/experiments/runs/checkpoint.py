@@ -93,7 +93,9 @@ def load(path: Path) -> dict[str, Any]:
     if reason is not None:
         raise DamagedCheckpointError(path, reason)
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-        raise CheckpointError(f"{path} is not a checkpoint of this toolkit")
+        raise CheckpointError(
+            f"{path} is not a checkpoint of this toolkit; name a checkpoint.pt that a Learner has written"
+        )
     if state["format"] > FORMAT:
         raise CheckpointError(
             f"{path} has format {state['format']}, this version reads up to {FORMAT}; upgrade pytorchrl to resume it"

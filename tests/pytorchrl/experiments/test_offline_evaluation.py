@@ -1,4 +1,4 @@
-"""A policy is judged by data alone: what is logged, and that the run goes on as if it had not been judged."""
+"""Offline evaluation of a policy: its estimates from data alone are logged, and do not change training."""
 
 import dataclasses
 from pathlib import Path
@@ -48,37 +48,43 @@ def dqn(data: Path, **changes: Any) -> prl.Scheme:
     return scheme_of(prl.DQN.create_factory(mini_batch_size=16, test_every=0, gamma=0.9), data, CARTPOLE, **changes)
 
 
-def steady(path: Path, episodes: int = 20, steps: int = 10, terminated: bool = False, reward: Any = None) -> Path:
-    """Episodes of random observations and actions, each step of which pays 1 or what a function of actions says."""
+def write_random_episodes(
+    path: Path, episodes: int = 20, steps: int = 10, terminated: bool = False, reward: Any = None
+) -> Path:
+    """Write episodes of random observations and actions, with rewards of 1 or of a function of the actions."""
     random = np.random.default_rng(0)
 
     def episode() -> Episode:
         actions = random.integers(2, size=(steps, 1))
         rewards = np.ones((steps, 1)) if reward is None else reward(actions)
-        seen = random.normal(size=(steps + 1, 4)).astype(np.float32)
-        return Episode(seen, {ACT: actions, REW: rewards}, terminated, not terminated)
+        observations = random.normal(size=(steps + 1, 4)).astype(np.float32)
+        return Episode(observations, {ACT: actions, REW: rewards}, terminated, not terminated)
 
     write_dataset(path, [episode() for _ in range(episodes)])
     return path
 
 
-def test_a_policy_that_always_earns_one_is_worth_the_sum_of_all_discounted_ones(tmp_path: Path) -> None:
-    scheme = dqn(steady(tmp_path / "ones.npz"))
-    judged = prl.FittedQEvaluation(updates=1_000, mini_batch_size=32, lr=5e-3, polyak=0.9).evaluate(scheme)
-    assert judged["fitted_q_value"] == pytest.approx(10.0, rel=0.05)
-    assert judged["fitted_q_loss"] < 0.1
+def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(tmp_path: Path) -> None:
+    scheme = dqn(write_random_episodes(tmp_path / "ones.npz"))
+    evaluated = prl.FittedQEvaluation(updates=1_000, mini_batch_size=32, lr=5e-3, polyak=0.9).evaluate(scheme)
+    assert evaluated["fitted_q_value"] == pytest.approx(10.0, rel=0.05)
+    assert evaluated["fitted_q_loss"] < 0.1
 
 
 def test_fitted_values_are_those_of_the_policy_and_not_of_the_data(tmp_path: Path) -> None:
-    scheme = dqn(steady(tmp_path / "bandit.npz", 300, steps=1, terminated=True, reward=lambda actions: 2.0 * actions))
+    scheme = dqn(
+        write_random_episodes(
+            tmp_path / "bandit.npz", 300, steps=1, terminated=True, reward=lambda actions: 2.0 * actions
+        )
+    )
     starts = first_observations(open_dataset(tmp_path / "bandit.npz"))
     actions = TrainedPolicy(scheme.algorithm)(starts)
-    judged = prl.FittedQEvaluation(updates=800, mini_batch_size=64, lr=1e-2, polyak=0.9).evaluate(scheme)
-    assert 0 < actions.mean() < 1, "a policy that chooses both says more"
-    assert judged["fitted_q_value"] == pytest.approx(2 * actions.mean(), abs=0.1)
+    evaluated = prl.FittedQEvaluation(updates=800, mini_batch_size=64, lr=1e-2, polyak=0.9).evaluate(scheme)
+    assert 0 < actions.mean() < 1, "the policy must choose both actions"
+    assert evaluated["fitted_q_value"] == pytest.approx(2 * actions.mean(), abs=0.1)
 
 
-def test_the_initial_value_is_the_smallest_critics_of_the_best_actions_where_episodes_begin(pendulum: Path) -> None:
+def test_the_initial_value_is_the_minimum_over_critics_of_the_policys_first_actions(pendulum: Path) -> None:
     scheme = sac(pendulum)
     starts = torch.from_numpy(np.stack([np.asarray(one.observations)[0] for one in open_dataset(pendulum)]))
     view = scheme.actor.view(starts)
@@ -90,7 +96,7 @@ def test_the_initial_value_is_the_smallest_critics_of_the_best_actions_where_epi
     assert prl.InitialValue().evaluate(scheme)["initial_value"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_initial_value_of_action_values_is_that_of_the_greedy_actions(cartpole: Path) -> None:
+def test_the_initial_value_of_dqn_is_that_of_the_greedy_actions(cartpole: Path) -> None:
     scheme = dqn(cartpole)
     starts = torch.from_numpy(np.stack([np.asarray(one.observations)[0] for one in open_dataset(cartpole)]))
     algorithm: Any = scheme.algorithm
@@ -108,12 +114,12 @@ def test_the_action_difference_of_discrete_actions_is_the_share_that_differs(
     policy, differ = TrainedPolicy(scheme.algorithm), []
     for episode in open_dataset(cartpole):
         policy.reset()
-        for seen, action in zip(np.asarray(episode.observations)[:-1], episode.fields[ACT][:, 0], strict=True):
-            differ.append(policy(seen) != action)
+        for observation, action in zip(np.asarray(episode.observations)[:-1], episode.fields[ACT][:, 0], strict=True):
+            differ.append(policy(observation) != action)
     assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(differ))
 
 
-def test_the_action_difference_of_a_box_is_the_squared_distance_on_the_networks_scale(pendulum: Path) -> None:
+def test_the_action_difference_of_box_actions_is_the_squared_distance_on_the_networks_scale(pendulum: Path) -> None:
     scheme = sac(pendulum)
     policy, distances = TrainedPolicy(scheme.algorithm), []
     for episode in open_dataset(pendulum):
@@ -122,7 +128,7 @@ def test_the_action_difference_of_a_box_is_the_squared_distance_on_the_networks_
     assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(distances), rel=1e-4)
 
 
-def test_the_td_error_is_that_of_the_data(cartpole: Path) -> None:
+def test_the_td_error_is_the_mean_absolute_error_on_the_data(cartpole: Path) -> None:
     scheme = dqn(cartpole)
     error = prl.TDError(batches=40, mini_batch_size=200).evaluate(scheme)["td_error"]
     algorithm: Any = scheme.algorithm
@@ -131,7 +137,7 @@ def test_the_td_error_is_that_of_the_data(cartpole: Path) -> None:
     assert error == pytest.approx(float(expected), rel=0.05)
 
 
-def test_episodes_that_the_run_holds_out_are_judged(cartpole: Path, tmp_path: Path) -> None:
+def test_episodes_that_the_run_holds_out_are_used_for_evaluation(cartpole: Path, tmp_path: Path) -> None:
     train = prl.SelectEpisodes(part="train", validation_share=0.3, seed=4)
     scheme = dqn(cartpole, select=train)
     held_out = SelectedDataset(
@@ -141,11 +147,11 @@ def test_episodes_that_the_run_holds_out_are_judged(cartpole: Path, tmp_path: Pa
         assert [one.facts for one in callback.data(scheme)] == [one.facts for one in held_out]
         assert callback.data(scheme).steps == held_out.steps
     assert len(prl.TDError().storage(scheme, like_the_run=True)) == held_out.steps
-    other = prl.TDError(dataset=str(steady(tmp_path / "other.npz", 3)))
+    other = prl.TDError(dataset=str(write_random_episodes(tmp_path / "other.npz", 3)))
     assert other.data(scheme).steps == 30
 
 
-def judges() -> list[prl.Callback]:
+def offline_callbacks() -> list[prl.Callback]:
     return [
         prl.TDError(every=4, batches=2, mini_batch_size=8),
         prl.InitialValue(every=4),
@@ -155,7 +161,7 @@ def judges() -> list[prl.Callback]:
 
 
 @pytest.mark.parametrize("make", ["sac", "crossq", "dqn with priorities"])
-def test_a_run_that_is_judged_is_the_run_that_is_not(
+def test_offline_evaluation_does_not_change_a_run(
     make: str, pendulum: Path, cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -167,26 +173,26 @@ def test_a_run_that_is_judged_is_the_run_that_is_not(
 
     plain = prl.Learner(scheme(), 12, tmp_path / "plain")
     assert plain.run()
-    judged = prl.Learner(scheme(), 12, tmp_path / "judged", callbacks=judges(), log_every=4)
-    judged = prl.Learner.resume(stopped(judged, 6, monkeypatch), scheme=scheme(), callbacks=judges())
-    assert judged.run()
-    assert_equal(judged.scheme.state_dict(), plain.scheme.state_dict())
+    evaluated = prl.Learner(scheme(), 12, tmp_path / "judged", callbacks=offline_callbacks(), log_every=4)
+    evaluated = prl.Learner.resume(stopped(evaluated, 6, monkeypatch), scheme=scheme(), callbacks=offline_callbacks())
+    assert evaluated.run()
+    assert_equal(evaluated.scheme.state_dict(), plain.scheme.state_dict())
     records = prl.read_metrics(tmp_path / "judged" / "metrics.jsonl")
     for name in ("td_error", "initial_value", "action_difference", "fitted_q_value"):
         found = {record["steps"]: record[f"offline/{name}"] for record in records if f"offline/{name}" in record}
         assert list(found) == [4, 8, 12], name
-        # Which actions are best need not change within so few updates, and an equal policy is worth the same.
+        # The greedy actions need not change within so few updates, and an unchanged policy has unchanged values.
         assert len(set(found.values())) == 3 or name != "td_error", name
 
 
 class Errorless(prl.BehaviourCloning):
-    """An algorithm that tells no errors of rows."""
+    """An algorithm that returns no TD errors."""
 
     def losses(self, rows: prl.Rows) -> prl.Losses:
         return dataclasses.replace(super().losses(rows), errors=None)
 
 
-def test_what_cannot_be_judged_is_refused_by_name(cartpole: Path) -> None:
+def test_algorithms_and_runs_that_cannot_be_evaluated_are_refused_by_name(cartpole: Path) -> None:
     cloning = scheme_of(Errorless.create_factory(test_every=0), cartpole, CARTPOLE)
     with pytest.raises(prl.CompositionError, match=r"TDError: Errorless returns no TD errors"):
         prl.TDError().evaluate(cloning)
@@ -203,7 +209,24 @@ def test_what_cannot_be_judged_is_refused_by_name(cartpole: Path) -> None:
         prl.TDError().evaluate(without)
 
 
-def test_values_of_a_policy_with_a_memory_are_those_of_the_first_step(cartpole: Path) -> None:
+def test_unsuitable_algorithms_and_missing_data_sets_are_reported_before_training(
+    cartpole: Path, tmp_path: Path
+) -> None:
+    cloning = scheme_of(prl.BehaviourCloning.create_factory(test_every=0), cartpole, CARTPOLE)
+    learner = prl.Learner(cloning, 100, tmp_path / "cloning", callbacks=[prl.InitialValue(50)])
+    with pytest.raises(prl.CompositionError, match="InitialValue: BehaviourCloning estimates no action values"):
+        learner.run()
+    assert cloning.steps == 0
+    collecting = prl.Scheme(
+        prl.DQN.create_factory(), prl.OffPolicyActor.create_factory(), prl.ReplayBuffer.create_factory(size=9), CARTPOLE
+    )
+    learner = prl.Learner(collecting, 100, tmp_path / "collecting", callbacks=[prl.TDError(50)])
+    with pytest.raises(prl.CompositionError, match="TDError: the run learns from no data set"):
+        learner.run()
+    assert collecting.steps == 0
+
+
+def test_a_recurrent_policy_has_one_value_for_each_first_observation(cartpole: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes())
     scheme = dqn(cartpole, storage=storage, memory="gru")
     starts = torch.from_numpy(np.asarray(first_observations(open_dataset(cartpole))))

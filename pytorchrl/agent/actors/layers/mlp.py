@@ -43,7 +43,7 @@ class Dropout(UsesGenerator):
     def __init__(self, probability: float, generator: torch.Generator | None = None) -> None:
         super().__init__(generator)
         if not 0 <= probability < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {probability}")
+            raise ValueError(f"Dropout: the probability must lie in [0, 1), got {probability}")
         self.probability = probability
 
     def forward(self, features: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
-from storages.component.hyper_parameters import Count, UnitInterval
+from storages.component.hyper_parameters import Count, HalfOpenUnitInterval
 
 
 class DroQ(REDQ):
@@ -18,7 +18,7 @@ class DroQ(REDQ):
     unchangeable = REDQ.unchangeable | {"dropout"}
 
     num_critics: Count = 2
-    dropout: UnitInterval = 0.01
+    dropout: HalfOpenUnitInterval = 0.01
 
     def critic_layers(self) -> Layers:
         """Return dropout and layer normalisation."""

@@ -82,7 +82,10 @@ class Histories:
         histories = [as_arrays(history) for history in state["histories"]]
         num_envs, space = self._envs.num_envs, self._envs.single_observation_space
         if len(histories) != num_envs:
-            raise ValueError(f"{self._owner}: made for {num_envs} environments, saved with {len(histories)}")
+            raise ValueError(
+                f"{self._owner}: made for {num_envs} environments, saved with {len(histories)}; make it with "
+                f"num_envs={len(histories)}"
+            )
         self._envs.set_attr("saved", histories)
         observations, replayed = zip(*self._envs.call("replay"), strict=True)
         came_back = np.array(replayed)

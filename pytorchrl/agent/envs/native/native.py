@@ -146,7 +146,10 @@ class Native(Vector):
             ValueError: it was saved with another number of environments.
         """
         if state["num_envs"] != self._num_envs:
-            raise ValueError(f"{self._owner}: made for {self._num_envs} environments, saved with {state['num_envs']}")
+            raise ValueError(
+                f"{self._owner}: made for {self._num_envs} environments, saved with {state['num_envs']}; make it with "
+                f"num_envs={state['num_envs']}"
+            )
         self._seeds = np.random.default_rng()
         self._seeds.bit_generator.state = state["seeds"]
         observation = self._begin(int(self._seeds.integers(2**31)))

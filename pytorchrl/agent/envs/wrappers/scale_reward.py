@@ -25,7 +25,10 @@ class ScaleReward(gym.RewardWrapper[Any, Any]):
         if not factor > 0:
             raise ValueError(f"ScaleReward: factor must be above 0, got {factor}")
         if env.has_wrapper_attr("compute_reward"):
-            raise ValueError("ScaleReward: the environment has goals, and its compute_reward would not be scaled")
+            raise ValueError(
+                "ScaleReward: the environment has goals, and its compute_reward, by which hindsight computes rewards, "
+                "would not be scaled; leave ScaleReward out, or scale the rewards in compute_reward"
+            )
         self._factor = factor
 
     def reward(self, reward: SupportsFloat) -> float:

@@ -21,7 +21,10 @@ class TerminalReward(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         if env.has_wrapper_attr("compute_reward"):
-            raise ValueError("TerminalReward: the environment has goals, and its compute_reward would not be replaced")
+            raise ValueError(
+                "TerminalReward: the environment has goals, and its compute_reward, by which hindsight computes "
+                "rewards, would not be replaced; leave TerminalReward out, or change compute_reward"
+            )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step, with the reward replaced."""

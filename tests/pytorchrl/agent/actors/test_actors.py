@@ -1,4 +1,4 @@
-"""Actors take every observation space, and heads fit every action space."""
+"""Actors accept every observation space, and heads every action space."""
 
 import math
 from types import SimpleNamespace
@@ -44,7 +44,7 @@ OBSERVATIONS = {
 
 
 @pytest.mark.parametrize("name", OBSERVATIONS)
-def test_every_observation_space_reaches_the_heads(name: str) -> None:
+def test_actors_and_heads_accept_every_observation_space(name: str) -> None:
     space = OBSERVATIONS[name]
     obs = batch_of(space, 3)
     on_policy = prl.OnPolicyActor.create_factory(hidden_sizes=(8,))("cpu", spaces_of(space, spaces.Discrete(4)))
@@ -64,7 +64,7 @@ def test_every_observation_space_reaches_the_heads(name: str) -> None:
     assert [value.mean.shape for value in critics(view, action)] == [(3, 1)] * 3
 
 
-def test_images_are_scaled_to_one_and_their_channels_found() -> None:
+def test_images_are_scaled_to_one_in_either_channel_layout() -> None:
     last = NatureCNN(OBSERVATIONS["channels last"])
     first = NatureCNN(spaces.Box(0, 255, (3, 50, 60), np.uint8))
     first.load_state_dict(last.state_dict())
@@ -76,7 +76,7 @@ def test_images_are_scaled_to_one_and_their_channels_found() -> None:
     assert seen[0].max() == 1
 
 
-def test_images_too_small_for_the_network_asked_for_are_refused() -> None:
+def test_images_too_small_for_the_chosen_network_are_refused() -> None:
     with pytest.raises(ValueError, match="NatureCNN: images must be at least 36 pixels"):
         features_of(spaces.Box(0, 255, (3, 20, 20), np.uint8), "uniform", "nature_cnn")
 
@@ -97,13 +97,13 @@ def test_every_activation_works(activation: Any) -> None:
     assert MLP(2, (4, 3), activation, "uniform")(torch.randn(5, 2)).shape == (5, 3)
 
 
-def test_a_policy_is_almost_indifferent_at_first() -> None:
+def test_an_untrained_policy_is_almost_uniform() -> None:
     actor = prl.OnPolicyActor.create_factory()("cpu", spaces_of(OBSERVATIONS["vector"], spaces.Discrete(4)))
     probabilities = actor.make("policy", Policy())(actor.view(torch.randn(100, 5))).log_probs.exp()
     assert (probabilities - 0.25).abs().max() < 0.05
 
 
-def test_a_gaussian_begins_with_the_deviation_asked_for() -> None:
+def test_a_gaussian_policy_starts_with_the_configured_standard_deviation() -> None:
     factory = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), initial_log_std=-1.0)
     actor = factory("cpu", spaces_of(OBSERVATIONS["vector"], spaces.Box(-1, 1, (2, 3), np.float32)))
     policy = actor.make("policy", Policy())(actor.view(torch.zeros(5, 5)))
@@ -132,7 +132,7 @@ def test_actions_are_scaled_to_any_box_and_back() -> None:
     torch.testing.assert_close(scale.from_env(action), unit)
 
 
-def test_module_paths_that_users_know_give_the_same_classes() -> None:
+def test_re_exporting_module_paths_give_the_same_storage_classes() -> None:
     from pytorchrl.agent.storages import GAEBuffer
     from pytorchrl.agent.storages.off_policy import ReplayBuffer as ByPackage
     from pytorchrl.agent.storages.off_policy.replay_buffer import ReplayBuffer

@@ -1,4 +1,4 @@
-"""Actions of every space as networks, storages and environments have them."""
+"""Codecs convert actions of every space between networks, storages and environments."""
 
 from typing import Any
 
@@ -16,32 +16,32 @@ CPU = torch.device("cpu")
 UNEVEN = spaces.Box(np.array([[-2, 0], [0.1, -5]], np.float32), np.array([[2, 1], [0.3, 7]], np.float32))
 BOUNDED: dict[str, Any] = {
     "one number": spaces.Box(-2, 2, (1,), np.float32),
-    "no axis": spaces.Box(-1, 3, (), np.float32),
-    "uneven table": UNEVEN,
+    "no axes": spaces.Box(-1, 3, (), np.float32),
+    "uneven matrix": UNEVEN,
     "unit": spaces.Box(-1, 1, (2,), np.float32),
     "double precision": spaces.Box(-0.3, 0.1, (2,), np.float64),
     "half precision": spaces.Box(-0.3, 0.1, (2,), np.float16),
 }
 OTHERS: dict[str, Any] = {
     "discrete": spaces.Discrete(4),
-    "discrete from a start": spaces.Discrete(4, start=-3),
-    "choices": spaces.MultiDiscrete([3, 4]),
-    "choices in a table": spaces.MultiDiscrete([[3, 2], [2, 2]]),
-    "bits": spaces.MultiBinary(3),
-    "bits in a table": spaces.MultiBinary((2, 2)),
-    "no bounds": spaces.Box(-np.inf, np.inf, (2,), np.float32),
-    "bound below": spaces.Box(np.array([0, -np.inf], np.float32), np.array([np.inf, np.inf], np.float32)),
+    "discrete with a start": spaces.Discrete(4, start=-3),
+    "multidiscrete": spaces.MultiDiscrete([3, 4]),
+    "multidiscrete matrix": spaces.MultiDiscrete([[3, 2], [2, 2]]),
+    "multibinary": spaces.MultiBinary(3),
+    "multibinary matrix": spaces.MultiBinary((2, 2)),
+    "unbounded": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    "bounded below": spaces.Box(np.array([0, -np.inf], np.float32), np.array([np.inf, np.inf], np.float32)),
 }
 ALL = BOUNDED | OTHERS
 
 
-def drawn(space: Any, number: int = 200) -> torch.Tensor:
+def uniform_actions(space: Any, number: int = 200) -> torch.Tensor:
     codec = make_codec(space, CPU, scaled=False)
     return codec.uniform(np.random.default_rng(0), number)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_networks_have_actions_of_a_bounded_box_within_one(name: str) -> None:
+def test_networks_get_actions_of_a_bounded_box_scaled_to_minus_one_to_one(name: str) -> None:
     space = BOUNDED[name]
     codec = make_codec(space, CPU, scaled=True)
     size = int(np.prod(space.shape))
@@ -65,7 +65,7 @@ def test_networks_have_actions_of_a_bounded_box_within_one(name: str) -> None:
 
 @pytest.mark.parametrize("end", [-1.0, 1.0])
 @pytest.mark.parametrize("name", BOUNDED)
-def test_the_ends_of_the_interval_are_the_bounds_of_the_box(name: str, end: float) -> None:
+def test_minus_one_and_one_map_to_the_bounds_of_the_box(name: str, end: float) -> None:
     space = BOUNDED[name]
     codec = make_codec(space, CPU, scaled=True)
     bound = codec.to_env(torch.full((1, codec.size), end)).numpy().reshape(space.shape)
@@ -74,11 +74,11 @@ def test_the_ends_of_the_interval_are_the_bounds_of_the_box(name: str, end: floa
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_random_actions_are_of_the_kind_that_a_policy_draws(name: str) -> None:
+def test_uniform_actions_have_the_dtype_and_shape_of_policy_samples(name: str) -> None:
     space = ALL[name]
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=())(CPU, envs_with(space))
     sampled = actor.make("policy", Policy())(actor.view(torch.randn(200, 3))).sample(torch.Generator())
-    random = drawn(space)
+    random = uniform_actions(space)
     assert random.dtype == sampled.dtype, "a storage keeps actions of one dtype"
     assert random.shape == sampled.shape
     codec = make_codec(space, CPU, scaled=False)
@@ -90,7 +90,7 @@ def test_random_actions_are_of_the_kind_that_a_policy_draws(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_random_actions_within_one_are_of_the_kind_that_a_policy_draws(name: str) -> None:
+def test_scaled_uniform_actions_have_the_dtype_and_shape_of_policy_samples(name: str) -> None:
     space = BOUNDED[name]
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())(CPU, envs_with(space))
     sampled = actor.make("policy", SquashedGaussianPolicy())(actor.view(torch.randn(200, 3))).sample(torch.Generator())
@@ -98,15 +98,17 @@ def test_random_actions_within_one_are_of_the_kind_that_a_policy_draws(name: str
     assert (random.dtype, random.shape) == (sampled.dtype, sampled.shape)
 
 
-@pytest.mark.parametrize("name", ["discrete", "discrete from a start", "choices", "choices in a table", "bits"])
-def test_choices_are_one_hot_side_by_side_where_networks_take_them(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["discrete", "discrete with a start", "multidiscrete", "multidiscrete matrix", "multibinary"]
+)
+def test_networks_get_discrete_actions_as_concatenated_one_hot_vectors(name: str) -> None:
     space = OTHERS[name]
     codec = make_codec(space, CPU, scaled=False)
-    action = drawn(space)
+    action = uniform_actions(space)
     features = codec.features(action).numpy()
     choices = {
-        "discrete": [4], "discrete from a start": [4], "choices": [3, 4], "choices in a table": [3, 2, 2, 2],
-        "bits": [2, 2, 2],
+        "discrete": [4], "discrete with a start": [4], "multidiscrete": [3, 4], "multidiscrete matrix": [3, 2, 2, 2],
+        "multibinary": [2, 2, 2],
     }[name]  # fmt: skip
     assert codec.size == sum(choices)
     parts = np.split(features, np.cumsum(choices)[:-1], axis=1)
@@ -114,8 +116,8 @@ def test_choices_are_one_hot_side_by_side_where_networks_take_them(name: str) ->
     np.testing.assert_array_equal(np.stack([part.sum(1) for part in parts]), 1)
 
 
-@pytest.mark.parametrize("name", ["one number", "uneven table", "bound below"])
-def test_actions_beyond_bounds_are_clipped_on_their_way_to_the_environment_alone(name: str) -> None:
+@pytest.mark.parametrize("name", ["one number", "uneven matrix", "bounded below"])
+def test_actions_beyond_bounds_are_clipped_for_the_environment_but_not_in_storage(name: str) -> None:
     space = ALL[name]
     codec = make_codec(space, CPU, scaled=False)
     action = 100 * torch.randn(200, *space.shape)
@@ -125,8 +127,8 @@ def test_actions_beyond_bounds_are_clipped_on_their_way_to_the_environment_alone
     assert codec.from_storage(action) is action
 
 
-def test_actions_without_bounds_stay_as_they_are() -> None:
-    codec = make_codec(OTHERS["no bounds"], CPU, scaled=False)
+def test_unbounded_actions_are_not_changed() -> None:
+    codec = make_codec(OTHERS["unbounded"], CPU, scaled=False)
     action = 100 * torch.randn(5, 2)
     assert codec.to_env(action) is action
     assert codec.clip(action) is action

@@ -1,4 +1,4 @@
-"""The feature extractors that have names: what they make of each kind of observation."""
+"""Built-in feature extractors compute the documented features of each kind of observation."""
 
 from typing import Any
 
@@ -21,16 +21,16 @@ from pytorchrl.agent.actors.encoders import (
 )
 
 IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
-CHOICES = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])
+MULTI_DISCRETE = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])
 
 
-def made(space: Any, extractor: Any) -> Any:
+def make_features(space: Any, extractor: Any) -> Any:
     torch.manual_seed(0)
     return features_of(space, "orthogonal", extractor)
 
 
 def test_the_impala_network_has_the_layers_of_its_paper() -> None:
-    features = made(IMAGE, "impala_cnn")
+    features = make_features(IMAGE, "impala_cnn")
     image = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
     out = image.float() / 255
     modules = iter(features.convolutions)
@@ -52,37 +52,37 @@ def test_the_impala_network_has_the_layers_of_its_paper() -> None:
 @pytest.mark.parametrize("extractor", ["small_cnn", "impala_cnn"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_, np.uint8])
 @pytest.mark.parametrize("shape", [(10, 10, 4), (4, 10, 10)])
-def test_images_of_ten_pixels_are_read_alike_in_every_dtype_and_layout(extractor: Any, dtype: Any, shape: Any) -> None:
-    reference = made(spaces.Box(0, 1, (4, 10, 10), np.float32), extractor)
+def test_small_images_give_equal_features_in_every_dtype_and_layout(extractor: Any, dtype: Any, shape: Any) -> None:
+    reference = make_features(spaces.Box(0, 1, (4, 10, 10), np.float32), extractor)
     image = torch.rand(3, 4, 10, 10, generator=torch.Generator().manual_seed(0)) < 0.3
-    features = made(spaces.Box(0, 1, shape, dtype), extractor)
+    features = make_features(spaces.Box(0, 1, shape, dtype), extractor)
     laid_out = image if shape[0] == 4 else image.movedim(1, -1)
     torch.testing.assert_close(features(laid_out.to(getattr(torch, np.dtype(dtype).name))), reference(image.float()))
 
 
-def test_bytes_are_scaled_by_their_bound() -> None:
-    full = made(spaces.Box(0, 255, (3, 8, 8), np.uint8), "small_cnn")
-    few = made(spaces.Box(0, 5, (3, 8, 8), np.uint8), "small_cnn")
+def test_byte_images_are_scaled_by_the_upper_bound_of_their_space() -> None:
+    full = make_features(spaces.Box(0, 255, (3, 8, 8), np.uint8), "small_cnn")
+    few = make_features(spaces.Box(0, 5, (3, 8, 8), np.uint8), "small_cnn")
     image = torch.randint(0, 6, (2, 3, 8, 8), dtype=torch.uint8)
     torch.testing.assert_close(few(image), full(image * 51))
 
 
-def test_several_choices_are_one_hot_side_by_side() -> None:
-    features = made(CHOICES, "mlp")
+def test_multidiscrete_observations_become_concatenated_one_hot_vectors() -> None:
+    features = make_features(MULTI_DISCRETE, "mlp")
     out = features(torch.tensor([[1, 1, -1], [3, 0, 2]]))
     expected = [[1, 0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0, 1]]
     assert out.tolist() == expected
     assert out.dtype == torch.float32
-    assert type(features) is type(made(CHOICES, "auto"))
+    assert type(features) is type(make_features(MULTI_DISCRETE, "auto"))
 
 
-def test_choices_of_any_shape_are_one_hot() -> None:
-    features = made(spaces.MultiDiscrete([[2, 3], [2, 2]]), "auto")
+def test_multidiscrete_observations_of_any_shape_become_one_hot_vectors() -> None:
+    features = make_features(spaces.MultiDiscrete([[2, 3], [2, 2]]), "auto")
     assert features(torch.tensor([[[1, 2], [0, 1]]])).tolist() == [[0, 1, 0, 0, 1, 1, 0, 0, 1]]
 
 
-def test_a_choice_has_an_embedding() -> None:
-    features = made(spaces.Discrete(5, start=-2), "embedding")
+def test_each_value_of_a_discrete_observation_has_an_embedding() -> None:
+    features = make_features(spaces.Discrete(5, start=-2), "embedding")
     observation = torch.tensor([[-2], [2]])
     assert torch.equal(features(observation), features.table.weight[[0, 4]])
     assert features.output_size == 16
@@ -90,8 +90,8 @@ def test_a_choice_has_an_embedding() -> None:
     assert features.table.weight.grad.any(dim=1).tolist() == [True, False, False, False, True]
 
 
-def test_each_of_several_choices_has_embeddings_of_its_own() -> None:
-    features = EmbeddingFeatures(CHOICES, size=2)
+def test_each_entry_of_a_multidiscrete_observation_has_its_own_embeddings() -> None:
+    features = EmbeddingFeatures(MULTI_DISCRETE, size=2)
     out = features(torch.tensor([[1, 1, -1], [3, 0, 2]]))
     weight = features.table.weight
     assert torch.equal(out, torch.stack([weight[[0, 4, 5]].flatten(), weight[[2, 3, 8]].flatten()]))
@@ -108,18 +108,20 @@ def test_the_size_of_an_embedding_can_be_chosen() -> None:
     [
         (spaces.Box(-1, 1, (), np.float64), torch.tensor([[0.5], [1.0]], dtype=torch.float64), [[0.5], [1.0]]),
         (spaces.Discrete(9), torch.tensor([[7], [2]]), [[7.0], [2.0]]),
-        (CHOICES, torch.tensor([[1, 1, -1]]), [[1.0, 1.0, -1.0]]),
+        (MULTI_DISCRETE, torch.tensor([[1, 1, -1]]), [[1.0, 1.0, -1.0]]),
         (spaces.MultiBinary((1, 2)), torch.tensor([[[1, 0]]], dtype=torch.int8), [[1.0, 0.0]]),
         (spaces.Box(0, 255, (2, 2), np.uint8), torch.tensor([[[9, 8], [7, 6]]], dtype=torch.uint8), [[9.0, 8, 7, 6]]),
     ],
 )
-def test_the_identity_gives_the_numbers_as_they_are(space: Any, observation: torch.Tensor, expected: Any) -> None:
-    out = made(space, "identity")(observation)
+def test_the_identity_extractor_returns_the_numbers_unchanged(
+    space: Any, observation: torch.Tensor, expected: Any
+) -> None:
+    out = make_features(space, "identity")(observation)
     assert out.tolist() == expected
     assert out.dtype == torch.float32
 
 
-def test_an_observation_without_shape_is_one_number() -> None:
+def test_a_box_observation_without_axes_is_one_number() -> None:
     body = Body(spaces.Box(-1, 1, (), np.float32), (4,), "relu", "uniform")
     assert body(torch.zeros(3, 1)).shape == (3, 4)
     assert described(spaces.Box(-1, 1, (), np.float32), "auto") == "vector of 1 number"
@@ -137,15 +139,15 @@ def test_an_observation_without_shape_is_one_number() -> None:
         (MLP, "mlp"),
     ],
 )
-def test_a_class_of_ours_is_its_name(extractor: Any, name: Any) -> None:
+def test_an_extractor_class_and_its_name_are_equivalent(extractor: Any, name: Any) -> None:
     space = spaces.Dict(view=IMAGE, gear=spaces.Discrete(5), speed=spaces.Box(-1, 1, (2,), np.float32))
-    by_class, by_name = made(space, extractor), made(space, name)
+    by_class, by_name = make_features(space, extractor), make_features(space, name)
     assert [type(part) for part in by_class.parts] == [type(part) for part in by_name.parts]
     assert described(space, extractor) == described(space, name)
 
 
-def test_the_convolutions_alone_are_those_of_natures_network() -> None:
-    alone, whole = made(IMAGE, "nature_convolutions"), made(IMAGE, "nature_cnn")
+def test_nature_convolutions_equal_those_of_nature_cnn() -> None:
+    alone, whole = make_features(IMAGE, "nature_convolutions"), make_features(IMAGE, "nature_cnn")
     alone.convolutions.load_state_dict(whole.convolutions.state_dict())
     image = torch.randint(0, 256, (2, *IMAGE.shape), dtype=torch.uint8)
     assert output_size_of(alone) == 3136
@@ -153,7 +155,7 @@ def test_the_convolutions_alone_are_those_of_natures_network() -> None:
     assert described(IMAGE, "nature_convolutions").startswith("NatureConvolutions of 84 x 84 pixels")
 
 
-def test_what_is_named_is_for_the_parts_it_suits() -> None:
+def test_a_named_extractor_is_used_for_the_parts_of_a_dict_that_it_fits() -> None:
     space = spaces.Dict(view=IMAGE, gear=spaces.Discrete(5), speed=spaces.Box(-1, 1, (2,), np.float32))
     assert described(space, "embedding") == (
         "'view': NatureCNN of 84 x 84 pixels in 4 channels, 'gear': embedding of one of 5, 'speed': vector of 2 numbers"
@@ -161,8 +163,8 @@ def test_what_is_named_is_for_the_parts_it_suits() -> None:
     assert "'view': ImpalaCNN of 84 x 84" in described(space, "impala_cnn")
     assert "'gear': one of 5" in described(space, "impala_cnn")
     assert "'gear': vector of 1 number" in described(space, "identity")
-    assert described(CHOICES, "auto") == "one of 3, 2, 4"
-    assert output_size_of(made(space, "embedding")) == 512 + 16 + 2
+    assert described(MULTI_DISCRETE, "auto") == "one of 3, 2, 4"
+    assert output_size_of(make_features(space, "embedding")) == 512 + 16 + 2
 
 
 @pytest.mark.parametrize(
@@ -179,9 +181,9 @@ def test_what_is_named_is_for_the_parts_it_suits() -> None:
         (spaces.Tuple([IMAGE]), "auto", "feature_extractor 'auto': observations must be arrays or dicts of arrays"),
     ],
 )
-def test_what_does_not_suit_a_space_is_refused(space: Any, extractor: Any, message: str) -> None:
+def test_an_extractor_that_does_not_fit_the_space_is_refused(space: Any, extractor: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made(space, extractor)
+        make_features(space, extractor)
 
 
 EVERY_KIND = [
@@ -190,8 +192,8 @@ EVERY_KIND = [
     (spaces.MultiBinary((6, 7, 2)), "auto"),
     (spaces.Discrete(5, start=2), "mlp"),
     (spaces.Discrete(5, start=2), "embedding"),
-    (CHOICES, "mlp"),
-    (CHOICES, "embedding"),
+    (MULTI_DISCRETE, "mlp"),
+    (MULTI_DISCRETE, "embedding"),
     (spaces.Box(-1, 1, (), np.float64), "identity"),
     (spaces.Dict(view=IMAGE, gear=spaces.Discrete(5)), "small_cnn"),
 ]
@@ -206,15 +208,15 @@ def observations_of(space: Any, device: str) -> Any:
 
 
 @pytest.mark.parametrize(("space", "extractor"), EVERY_KIND)
-def test_no_value_is_read_back_from_the_device(space: Any, extractor: Any) -> None:
-    features = made(space, extractor).to("meta")
+def test_features_are_computed_without_reading_values_back_from_the_device(space: Any, extractor: Any) -> None:
+    features = make_features(space, extractor).to("meta")
     assert features(observations_of(space, "meta")).shape == (3, output_size_of(features))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("space", "extractor"), EVERY_KIND)
-def test_a_gpu_gives_the_features_that_the_processor_does(space: Any, extractor: Any) -> None:
-    features = made(space, extractor)
+def test_features_on_a_gpu_match_those_on_the_cpu(space: Any, extractor: Any) -> None:
+    features = make_features(space, extractor)
     expected = features(observations_of(space, "cpu"))
     out = features.to("cuda")(observations_of(space, "cuda"))
     torch.testing.assert_close(out.cpu(), expected, atol=1e-2, rtol=1e-2)

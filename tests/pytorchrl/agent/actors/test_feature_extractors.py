@@ -1,4 +1,4 @@
-"""Images of every size and layout go through convolutions, unless asked otherwise, and the actor tells what it does."""
+"""Images of every size and layout are convolved by default, and the actor's repr names its feature extractors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,12 @@ from pytorchrl.agent.actors.heads import Policy
 from pytorchrl.agent.actors.network import Network
 
 IMAGES: dict[str, tuple[Any, type, int]] = {
-    "MinAtar, as numbers": (spaces.Box(0, 1, (10, 10, 4), np.float32), SmallCNN, 4),
-    "MinAtar, as bits": (spaces.Box(0, 1, (10, 10, 6), np.bool_), SmallCNN, 6),
+    "MinAtar, floats": (spaces.Box(0, 1, (10, 10, 4), np.float32), SmallCNN, 4),
+    "MinAtar, booleans": (spaces.Box(0, 1, (10, 10, 6), np.bool_), SmallCNN, 6),
     "MinAtar, channels first": (spaces.Box(0, 1, (4, 10, 10), np.float64), SmallCNN, 4),
-    "bits": (spaces.MultiBinary((6, 7, 2)), SmallCNN, 2),
+    "multibinary": (spaces.MultiBinary((6, 7, 2)), SmallCNN, 2),
     "MiniGrid": (spaces.Box(0, 255, (7, 7, 3), np.uint8), SmallCNN, 3),
-    "large numbers": (spaces.Box(0, 1, (40, 50, 3), np.float32), NatureCNN, 3),
+    "large floats": (spaces.Box(0, 1, (40, 50, 3), np.float32), NatureCNN, 3),
     "Atari": (spaces.Box(0, 255, (4, 84, 84), np.uint8), NatureCNN, 4),
     "one grey frame": (spaces.Box(0, 255, (84, 84), np.uint8), NatureCNN, 1),
     "stacked colours": (spaces.Box(0, 255, (4, 64, 64, 3), np.uint8), NatureCNN, 12),
@@ -28,9 +28,9 @@ IMAGES: dict[str, tuple[Any, type, int]] = {
 }
 NO_IMAGES = {
     "vector": spaces.Box(0, 1, (84,), np.float32),
-    "table": spaces.Box(-1, 1, (4, 10), np.float32),
-    "small table of bytes": spaces.Box(0, 255, (8, 8), np.uint8),
-    "no bounds": spaces.Box(-np.inf, np.inf, (10, 10, 4), np.float32),
+    "matrix": spaces.Box(-1, 1, (4, 10), np.float32),
+    "small matrix of bytes": spaces.Box(0, 255, (8, 8), np.uint8),
+    "unbounded": spaces.Box(-np.inf, np.inf, (10, 10, 4), np.float32),
     "too small to convolve": spaces.Box(0, 255, (2, 2, 3), np.uint8),
 }
 
@@ -52,7 +52,7 @@ def batch_of(space: Any, size: int = 3) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_are_convolved_with_the_network_that_fits(name: str) -> None:
+def test_images_are_convolved_by_the_network_for_their_size(name: str) -> None:
     space, network, channels = IMAGES[name]
     actor, policy = actor_of(space)
     assert type(features_of(policy)) is network
@@ -62,7 +62,7 @@ def test_images_are_convolved_with_the_network_that_fits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NO_IMAGES)
-def test_what_is_no_image_is_a_vector(name: str) -> None:
+def test_observations_that_are_not_images_are_read_as_vectors(name: str) -> None:
     space = NO_IMAGES[name]
     actor, policy = actor_of(space)
     assert isinstance(features_of(policy), VectorFeatures)
@@ -70,8 +70,8 @@ def test_what_is_no_image_is_a_vector(name: str) -> None:
     assert f"observations: vector of {np.prod(space.shape)} numbers" in repr(actor)
 
 
-@pytest.mark.parametrize("name", ["stacked colours", "MinAtar, as numbers"])
-def test_pixels_stay_beside_their_neighbours_in_every_layout(name: str) -> None:
+@pytest.mark.parametrize("name", ["stacked colours", "MinAtar, floats"])
+def test_each_channel_reaches_the_convolutions_as_a_plane_in_every_layout(name: str) -> None:
     space, network, channels = IMAGES[name]
     features = network(space)
     seen: list[torch.Tensor] = []
@@ -84,12 +84,12 @@ def test_pixels_stay_beside_their_neighbours_in_every_layout(name: str) -> None:
         torch.testing.assert_close(seen[0][:, channel], plane / scale)
 
 
-def test_images_of_bytes_that_come_as_floats_are_scaled_and_stay_as_they_were() -> None:
+def test_byte_images_given_as_floats_are_scaled_and_not_modified() -> None:
     space, network, _ = IMAGES["Atari"]
     features = network(space)
     observation = batch_of(space)
     floats = observation.float()
-    # Where gradients are wanted, images may be laid out anew in memory first, which is a copy already.
+    # With gradients, images may first be copied to another memory layout, which would hide a change in place.
     with torch.no_grad():
         torch.testing.assert_close(features(floats), features(observation))
     assert torch.equal(floats, observation.float())
@@ -99,7 +99,7 @@ def test_the_extractor_can_be_chosen() -> None:
     image = IMAGES["Atari"][0]
     assert isinstance(features_of(actor_of(image, feature_extractor="mlp")[1]), VectorFeatures)
     assert isinstance(features_of(actor_of(image, feature_extractor="small_cnn")[1]), SmallCNN)
-    assert isinstance(features_of(actor_of(NO_IMAGES["no bounds"], feature_extractor="small_cnn")[1]), SmallCNN)
+    assert isinstance(features_of(actor_of(NO_IMAGES["unbounded"], feature_extractor="small_cnn")[1]), SmallCNN)
     with pytest.raises(ValueError, match=r"NatureCNN: images must be at least 36 pixels .* the space is Box\(0, 255"):
         actor_of(IMAGES["MiniGrid"][0], feature_extractor="nature_cnn")
     with pytest.raises(ValueError, match="SmallCNN: images must be"):
@@ -108,7 +108,7 @@ def test_the_extractor_can_be_chosen() -> None:
         prl.OnPolicyActor.create_factory(feature_extractor="cnn")
 
 
-def test_a_network_that_is_chosen_is_for_those_parts_of_a_dict_that_are_images() -> None:
+def test_a_chosen_network_applies_only_to_the_images_of_a_dict() -> None:
     space = spaces.Dict(view=IMAGES["Atari"][0], speed=spaces.Box(-1, 1, (2,)), gear=spaces.Discrete(5))
     actor, _ = actor_of(space, feature_extractor="small_cnn")
     assert "'view': SmallCNN of 84 x 84 pixels in 4 channels" in actor.reads

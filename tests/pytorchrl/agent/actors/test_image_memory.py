@@ -1,4 +1,4 @@
-"""Large batches of images use the same memory again, and never that of a batch which somebody still has."""
+"""Large image batches reuse memory, but never that of a batch which is still referenced."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +16,14 @@ LARGE = torch.Size((64, 4, 84, 84))
 
 @pytest.mark.parametrize("channels_last", [True, False])
 @pytest.mark.parametrize("shape", [LARGE, torch.Size((64, 1, 160, 160)), torch.Size((2, 3, 8, 8))])
-def test_a_tensor_is_laid_out_as_torchs(shape: torch.Size, *, channels_last: bool) -> None:
+def test_a_tensor_has_the_layout_of_torch_empty(shape: torch.Size, *, channels_last: bool) -> None:
     order = torch.channels_last if channels_last else torch.contiguous_format
     numbers = ImageMemory().empty(shape, channels_last=channels_last)
     expected = torch.empty(shape, memory_format=order)
     assert (numbers.shape, numbers.dtype, numbers.stride()) == (expected.shape, expected.dtype, expected.stride())
 
 
-def test_memory_of_a_batch_that_is_gone_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_released_batch_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = ImageMemory()
     first = memory.empty(LARGE, channels_last=True)
     place = first.data_ptr()
@@ -33,7 +33,7 @@ def test_memory_of_a_batch_that_is_gone_is_used_again(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("kept", [lambda batch: batch, lambda batch: batch[:1], lambda batch: batch.numpy()])
-def test_memory_of_which_anything_is_held_is_left_alone(kept: Callable[[Tensor], Any]) -> None:
+def test_memory_that_is_still_referenced_is_not_reused(kept: Callable[[Tensor], Any]) -> None:
     memory = ImageMemory()
     part = kept(memory.empty(LARGE, channels_last=True).fill_(1))
     memory.empty(LARGE, channels_last=True).fill_(2)
@@ -48,7 +48,7 @@ def test_each_thread_has_memory_of_its_own() -> None:
     assert theirs != ours
 
 
-def test_gradients_of_two_batches_that_went_forward_are_those_of_each_alone() -> None:
+def test_two_forward_passes_before_backward_give_the_gradients_of_each_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     batches = [torch.randint(0, 256, LARGE, dtype=torch.uint8, generator=generator) for _ in range(2)]
     torch.manual_seed(0)

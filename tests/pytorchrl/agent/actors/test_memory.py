@@ -1,4 +1,4 @@
-"""Memory: what a step makes of it is the textbook's, and many steps are one step after the other."""
+"""Recurrent memory: one step follows the textbook, and an unrolled sequence equals single steps."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.view import ActingView
 KINDS: tuple[MemoryKind, ...] = ("gru", "lstm")
 
 
-def made(kind: MemoryKind, inputs: int = 3, size: int = 4) -> Memory:
+def make_memory(kind: MemoryKind, inputs: int = 3, size: int = 4) -> Memory:
     torch.manual_seed(0)
     memory = Memory(kind, inputs, size)
     with torch.no_grad():
@@ -28,62 +28,62 @@ def sigmoid(x: Any) -> Any:
 
 
 def by_hand(memory: Memory, features: Any, state: Any) -> Any:
-    """One step of Cho et al. or Hochreiter and Schmidhuber, as torch's documentation writes them."""
+    """Compute one step of a GRU or an LSTM by the equations of torch's documentation."""
     w_in, w_state, b_in, b_state = (parameter.detach().numpy() for parameter in memory.cells.parameters())
     size = memory.output_size
-    shown = state[:, :size]
-    gates_in, gates_state = features @ w_in.T + b_in, shown @ w_state.T + b_state
+    hidden = state[:, :size]
+    gates_in, gates_state = features @ w_in.T + b_in, hidden @ w_state.T + b_state
     if memory.state_size == size:
-        reset, keep = (sigmoid((gates_in + gates_state)[:, i * size : (i + 1) * size]) for i in (0, 1))
-        new = np.tanh(gates_in[:, 2 * size :] + reset * gates_state[:, 2 * size :])
-        return (1 - keep) * new + keep * shown
-    let_in, forget, new, show = np.split(gates_in + gates_state, 4, axis=1)
-    kept = sigmoid(forget) * state[:, size:] + sigmoid(let_in) * np.tanh(new)
-    return np.concatenate([sigmoid(show) * np.tanh(kept), kept], axis=1)
+        reset_gate, update_gate = (sigmoid((gates_in + gates_state)[:, i * size : (i + 1) * size]) for i in (0, 1))
+        new = np.tanh(gates_in[:, 2 * size :] + reset_gate * gates_state[:, 2 * size :])
+        return (1 - update_gate) * new + update_gate * hidden
+    input_gate, forget_gate, new, output_gate = np.split(gates_in + gates_state, 4, axis=1)
+    cell = sigmoid(forget_gate) * state[:, size:] + sigmoid(input_gate) * np.tanh(new)
+    return np.concatenate([sigmoid(output_gate) * np.tanh(cell), cell], axis=1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_is_the_textbooks_and_an_episodes_first_begins_with_nothing(kind: MemoryKind) -> None:
-    memory = made(kind)
+def test_a_step_follows_the_textbook_and_an_episode_begins_with_a_zero_state(kind: MemoryKind) -> None:
+    memory = make_memory(kind)
     features, state = torch.randn(5, 3), torch.randn(5, memory.state_size)
     done = torch.tensor([[0.0], [1], [0], [1], [0]])
     before = state.clone()
-    shown, after = memory(features, state, done)
+    hidden, after = memory(features, state, done)
     expected = by_hand(memory, features.numpy(), (state * (1 - done)).numpy())
     np.testing.assert_allclose(after.detach(), expected, atol=1e-5)
-    np.testing.assert_allclose(shown.detach(), expected[:, :4], atol=1e-5)
+    np.testing.assert_allclose(hidden.detach(), expected[:, :4], atol=1e-5)
     assert torch.equal(state, before)
 
 
 @pytest.mark.parametrize("states", [True, False])
 @pytest.mark.parametrize("ends", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_steps_are_one_after_the_other_with_the_same_gradients(
+def test_an_unrolled_sequence_equals_single_steps_with_equal_gradients(
     kind: MemoryKind, ends: float, states: bool
 ) -> None:
-    memory = made(kind)
+    memory = make_memory(kind)
     features, begin = torch.randn(9, 2, 3, requires_grad=True), torch.randn(2, memory.state_size)
     done = (torch.rand(9, 2, 1) < ends).float()
     state, steps, after = begin, [], []
     for t in range(9):
-        shown, state = memory(features[t], state, done[t])
-        steps.append(shown)
+        hidden, state = memory(features[t], state, done[t])
+        steps.append(hidden)
         after.append(state)
     weights = torch.randn(9, 2, 4)
     expected = torch.autograd.grad((torch.stack(steps) * weights).sum(), [features, *memory.parameters()])
-    shown, all_states = memory.unroll(features, begin, done, states=states)
-    torch.testing.assert_close(shown, torch.stack(steps))
+    hidden, all_states = memory.unroll(features, begin, done, states=states)
+    torch.testing.assert_close(hidden, torch.stack(steps))
     torch.testing.assert_close(all_states[-1], after[-1])
     if states:
         torch.testing.assert_close(all_states, torch.stack(after))
     for one, two in zip(
-        torch.autograd.grad((shown * weights).sum(), [features, *memory.parameters()]), expected, strict=True
+        torch.autograd.grad((hidden * weights).sum(), [features, *memory.parameters()]), expected, strict=True
     ):
         torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
 
 
 def test_sequences_that_are_not_time_first_are_refused() -> None:
-    memory = made("gru")
+    memory = make_memory("gru")
     with pytest.raises(AssertionError, match=r"sequences are \(T, B, features\), got \(5, 3\)"):
         memory.unroll(torch.zeros(5, 3), torch.zeros(5, 4), torch.zeros(5, 1))
     with pytest.raises(AssertionError, match=r"done must be \(T, B, 1\), got \(5, 2\)"):
@@ -92,7 +92,9 @@ def test_sequences_that_are_not_time_first_are_refused() -> None:
 
 @pytest.mark.parametrize("shared_body", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_policy_and_value_function_remember_apart_unless_they_share_a_body(kind: MemoryKind, shared_body: bool) -> None:
+def test_policy_and_value_function_have_separate_states_unless_they_share_a_body(
+    kind: MemoryKind, shared_body: bool
+) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1")()
     torch.manual_seed(0)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(5,), shared_body=shared_body, memory=kind, memory_size=4)(
@@ -112,11 +114,11 @@ def test_policy_and_value_function_remember_apart_unless_they_share_a_body(kind:
     after = view.rhs_after()
     assert after.shape == rhs.shape
     assert (after != rhs).all()
-    assert torch.equal(after_policy, after), "the value function has seen the step before it is asked"
+    assert torch.equal(after_policy, after), "the state of the value function advances before it is evaluated"
     envs.close()
 
 
-def test_an_actor_without_memory_has_none_to_begin_with() -> None:
+def test_an_actor_without_memory_has_no_initial_state_and_unknown_kinds_are_refused() -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1")()
     for actor in (prl.OnPolicyActor.create_factory(), prl.OffPolicyActor.create_factory()):
         assert actor("cpu", envs).initial_memory(2) is None

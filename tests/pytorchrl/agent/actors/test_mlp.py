@@ -29,14 +29,14 @@ def features(rows: int = 6) -> torch.Tensor:
     return torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))
 
 
-def made(seed: int = 0, **extras: Any) -> MLP:
+def make_mlp(seed: int = 0, **extras: Any) -> MLP:
     torch.manual_seed(seed)
     return MLP(3, (5, 4), generator=torch.Generator().manual_seed(seed), **extras)
 
 
 @pytest.mark.parametrize("name", EXTRAS)
-def test_equal_seeds_give_equal_features_and_every_parameter_learns(name: str) -> None:
-    one, two = made(**EXTRAS[name]), made(**EXTRAS[name])
+def test_equal_seeds_give_equal_features_and_every_parameter_gets_a_gradient(name: str) -> None:
+    one, two = make_mlp(**EXTRAS[name]), make_mlp(**EXTRAS[name])
     out = one(features())
     assert out.shape == (6, 4)
     assert torch.equal(out, two(features()))
@@ -46,8 +46,8 @@ def test_equal_seeds_give_equal_features_and_every_parameter_learns(name: str) -
 
 
 @pytest.mark.parametrize("name", EXTRAS)
-def test_evaluation_is_without_chance_and_changes_nothing(name: str) -> None:
-    mlp = made(**EXTRAS[name])
+def test_evaluation_is_deterministic_and_changes_no_state(name: str) -> None:
+    mlp = make_mlp(**EXTRAS[name])
     mlp(features())
     mlp.eval()
     before = copy.deepcopy(mlp.state_dict())
@@ -59,23 +59,23 @@ def test_evaluation_is_without_chance_and_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXTRAS)
-def test_all_of_it_is_saved(name: str) -> None:
-    one, two = made(0, **EXTRAS[name]), made(1, **EXTRAS[name])
+def test_a_loaded_state_dict_gives_equal_outputs(name: str) -> None:
+    one, two = make_mlp(0, **EXTRAS[name]), make_mlp(1, **EXTRAS[name])
     one(features())
     two.load_state_dict(one.state_dict())
     assert torch.equal(one.eval()(features()), two.eval()(features()))
 
 
-def test_layers_are_normalised_before_their_activation() -> None:
-    mlp = made(layer_norm=True)
+def test_layer_norm_is_applied_before_the_activation() -> None:
+    mlp = make_mlp(layer_norm=True)
     expected = features()
     for layer in mlp.layers:
         expected = torch.relu(F.layer_norm(layer(expected), (layer.out_features,)))  # type: ignore[arg-type]
     torch.testing.assert_close(mlp(features()), expected)
 
 
-def test_batches_are_normalised_as_by_torch() -> None:
-    mlp, norms = made(batch_norm=True), [nn.BatchNorm1d(5), nn.BatchNorm1d(4)]
+def test_batch_norm_matches_torch() -> None:
+    mlp, norms = make_mlp(batch_norm=True), [nn.BatchNorm1d(5), nn.BatchNorm1d(4)]
     expected = features()
     for layer, norm in zip(mlp.layers, norms, strict=True):
         expected = torch.relu(norm(layer(expected)))
@@ -86,7 +86,7 @@ def test_batches_are_normalised_as_by_torch() -> None:
     assert {"norms.0.running_mean", "norms.1.running_var"} <= set(dict(mlp.named_buffers()))
 
 
-def test_acting_in_training_uses_running_statistics_of_batch_norm() -> None:
+def test_batch_norm_uses_running_statistics_while_acting_in_training_mode() -> None:
     norm = BatchNorm(3)
     norm(features())
     statistics = copy.deepcopy(norm.state_dict())
@@ -97,7 +97,7 @@ def test_acting_in_training_uses_running_statistics_of_batch_norm() -> None:
         assert torch.equal(value, statistics[key])
 
 
-def test_batches_are_renormalised_by_hand() -> None:
+def test_batch_renormalisation_matches_the_algorithm_of_its_paper() -> None:
     """Ioffe (arXiv 1702.03275), algorithm 1, in double precision."""
     norm = BatchRenorm(3, warmup=2)
     with torch.no_grad():
@@ -106,7 +106,7 @@ def test_batches_are_renormalised_by_hand() -> None:
     mean, variance = np.zeros(3), np.ones(3)
     generator = np.random.default_rng(0)
     for number in range(6):
-        # From the third on, the features are so far off that one scale and one shift reach their limits.
+        # From the third batch on, the features are so far off that one scale and one shift are clipped.
         batch = generator.normal([0.0, 30.0, 1.0], [1.0, 2.0, 20.0 if number > 1 else 1.0], (8, 3))
         deviation, running = np.sqrt(batch.var(0) + 1e-3), np.sqrt(variance + 1e-3)
         scale, shift = np.ones(3), np.zeros(3)
@@ -128,8 +128,8 @@ def test_batches_are_renormalised_by_hand() -> None:
     np.testing.assert_allclose(alone.numpy(), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_inputs_and_activations_are_renormalised() -> None:
-    mlp = made(batch_renorm_warmup=0)
+def test_batch_renormalisation_is_applied_to_inputs_and_activations() -> None:
+    mlp = make_mlp(batch_renorm_warmup=0)
     norms = copy.deepcopy(list(mlp.renorms))
     assert [norm.num_features for norm in norms] == [3, 5, 4]
     expected = norms[0](features())
@@ -138,7 +138,7 @@ def test_inputs_and_activations_are_renormalised() -> None:
     torch.testing.assert_close(mlp(features()), expected)
 
 
-def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
+def test_dropout_zeroes_a_fraction_and_scales_the_rest() -> None:
     dropout = Dropout(0.25, torch.Generator().manual_seed(0))
     out = dropout(torch.ones(200, 200))
     assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
@@ -146,27 +146,27 @@ def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
 
 
 def test_random_numbers_come_from_the_generator_alone() -> None:
-    mlp = made(dropout=0.5, noisy=True)
+    mlp = make_mlp(dropout=0.5, noisy=True)
     before = torch.get_rng_state()
     mlp(features())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_dropout_draws_on_the_device_of_the_features() -> None:
-    mlp = made(dropout=0.5, batch_norm=True).to("meta")
+    mlp = make_mlp(dropout=0.5, batch_norm=True).to("meta")
     assert mlp(features().to("meta")).shape == (6, 4)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_conflicting_or_out_of_range_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="layer_norm and batch_norm exclude each other"):
         MLP(3, (4,), layer_norm=True, batch_norm=True)
     with pytest.raises(ValueError, match="batch_renorm_warmup already normalises batches; leave out batch_norm"):
         MLP(3, (4,), batch_norm=True, batch_renorm_warmup=10)
-    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0"):
+    with pytest.raises(ValueError, match=r"Dropout: the probability must lie in \[0, 1\), got 1.0"):
         MLP(3, (4,), dropout=1.0)
 
 
-def test_a_body_hands_everything_on() -> None:
+def test_a_body_passes_all_settings_to_its_layers() -> None:
     space = gym.spaces.Box(-1, 1, (3,), np.float32)
     generator = torch.Generator()
     body = Body(space, (4, 4), "relu", "uniform", 2, layer_norm=True, dropout=0.1, noisy=True, generator=generator)
@@ -179,7 +179,7 @@ def test_a_body_hands_everything_on() -> None:
 
 
 @pytest.mark.gpu
-def test_chance_on_a_gpu_comes_from_a_generator_there() -> None:
+def test_dropout_and_noise_on_a_gpu_draw_from_a_gpu_generator() -> None:
     mlps = [
         MLP(3, (5, 4), dropout=0.3, noisy=True, generator=torch.Generator("cuda").manual_seed(0)).to("cuda")
         for _ in range(2)

@@ -1,4 +1,4 @@
-"""Networks: frozen ones pass gradients on, targets are copies that follow, bodies are shared where it is wanted."""
+"""Networks: frozen ones pass gradients on, targets are Polyak averages, bodies are shared on request."""
 
 import copy
 from types import SimpleNamespace
@@ -32,8 +32,8 @@ def critics_of(actor: prl.Actor, count: int = 2) -> Any:
     return actor.make_ensemble("critics", ActionValue(), count, codec=codec)
 
 
-class Convolved(torch.nn.Module):
-    """An encoder with parameters in front of the action."""
+class LinearEncoder(torch.nn.Module):
+    """An encoder of the observation, with parameters."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class Convolved(torch.nn.Module):
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_a_frozen_network_passes_gradients_to_the_action_and_keeps_none(memory: Any) -> None:
-    actor = actor_of(BOX, feature_extractor=Convolved, memory=memory, memory_size=4)
+def test_a_frozen_network_passes_gradients_to_the_action_and_accumulates_none(memory: Any) -> None:
+    actor = actor_of(BOX, feature_extractor=LinearEncoder, memory=memory, memory_size=4)
     critics = critics_of(actor)
     action = torch.randn(5, 2, requires_grad=True)
     view = actor.view(torch.randn(5, 3), torch.zeros(5, 0), torch.zeros(5, 1))
@@ -61,7 +61,7 @@ def test_a_frozen_network_passes_gradients_to_the_action_and_keeps_none(memory: 
     assert all(parameter.grad is not None for parameter in critics[0].parameters())
 
 
-def test_a_frozen_network_normalises_by_running_statistics_and_changes_none() -> None:
+def test_a_frozen_network_normalises_by_running_statistics_without_updating_them() -> None:
     actor = actor_of(BOX, batch_norm=True)
     critic = critics_of(actor)[0]
     view, action = actor.view(torch.randn(5, 3)), torch.randn(5, 2, requires_grad=True)
@@ -77,7 +77,7 @@ def test_a_frozen_network_normalises_by_running_statistics_and_changes_none() ->
     assert not torch.allclose(critic(view, action).mean, expected)
 
 
-def test_actions_may_join_behind_some_layers_of_which_only_those_before_are_normalised_over_rows() -> None:
+def test_a_late_action_joins_after_the_first_layers_and_only_those_have_batch_norm() -> None:
     torch.manual_seed(0)
     hidden = {"hidden_sizes": (6, 5, 4), "late_action": 2, "batch_norm": True, "dropout": 0.1}
     actor = prl.OffPolicyActor.create_factory(**hidden)("cpu", envs_with(BOX))
@@ -95,14 +95,14 @@ def test_actions_may_join_behind_some_layers_of_which_only_those_before_are_norm
         actor_of(BOX, late_action=2)
 
 
-def test_rows_of_two_views_are_one_batch() -> None:
+def test_joined_views_are_evaluated_as_one_batch() -> None:
     critic = critics_of(actor := actor_of(BOX))[0]
     first, second, action = torch.randn(3, 3), torch.randn(2, 3), torch.randn(5, 2)
     joined = critic(Joined(actor.view(first), actor.view(second)), action).mean
     torch.testing.assert_close(joined, critic(actor.view(torch.cat([first, second])), action).mean)
 
 
-def test_an_algorithm_may_have_layers_that_are_not_as_the_user_chose_for_all_networks() -> None:
+def test_an_algorithm_may_override_the_layer_settings_of_a_network() -> None:
     actor = actor_of(BOX, layer_norm=True)
     codec = make_codec(BOX, torch.device("cpu"), scaled=True)
     critic = actor.make("q", ActionValue(), codec=codec, layers={"layer_norm": False, "dropout": 0.5})
@@ -113,7 +113,7 @@ def test_an_algorithm_may_have_layers_that_are_not_as_the_user_chose_for_all_net
     assert len(policy.body.hidden.renorms) == 2
 
 
-def test_a_network_stays_as_trainable_as_it_was_before_it_was_frozen() -> None:
+def test_unfreezing_restores_which_parameters_are_trainable() -> None:
     critics = critics_of(actor_of(BOX))
     with critics.frozen():
         pass
@@ -127,7 +127,7 @@ def test_a_network_stays_as_trainable_as_it_was_before_it_was_frozen() -> None:
     assert all(parameter.requires_grad for parameter in critics.parameters())
 
 
-def test_networks_of_an_ensemble_begin_with_weights_of_their_own() -> None:
+def test_networks_of_an_ensemble_start_with_different_weights() -> None:
     actor = actor_of(BOX)
     critics = critics_of(actor, 3)
     assert len(critics) == len(list(critics)) == 3
@@ -141,7 +141,7 @@ def target_of(network: Any) -> Target:
     return Target(network, None, "polyak", None)
 
 
-def test_a_target_begins_as_the_network_and_follows_it_by_one_less_polyak() -> None:
+def test_a_target_starts_as_a_copy_and_moves_by_one_minus_polyak() -> None:
     network = actor_of(spaces.Discrete(3)).make("q", Values())
     target = target_of(network)
     before = {name: weight.clone() for name, weight in target.network.state_dict().items()}
@@ -155,7 +155,7 @@ def test_a_target_begins_as_the_network_and_follows_it_by_one_less_polyak() -> N
     assert all(torch.equal(target.network.state_dict()[n], w) for n, w in network.state_dict().items())
 
 
-def test_buffers_of_a_target_are_copies_of_its_networks() -> None:
+def test_buffers_of_a_target_are_copied_from_its_network() -> None:
     actor = actor_of(spaces.Discrete(3), batch_norm=True)
     network = actor.make("q", Values())
     target = target_of(network)
@@ -170,7 +170,7 @@ def test_buffers_of_a_target_are_copies_of_its_networks() -> None:
     assert of_network is not of_target
 
 
-def test_a_target_normalises_with_the_statistics_of_its_network_and_draws_from_its_generator() -> None:
+def test_a_target_shares_the_normalisation_and_generator_of_its_network() -> None:
     actor = actor_of(spaces.Discrete(3), normalize_observations=True, noisy=True)
     network = actor.make("q", Values())
     target = network.target()
@@ -182,7 +182,7 @@ def test_a_target_normalises_with_the_statistics_of_its_network_and_draws_from_i
 
 
 @pytest.mark.parametrize("memory", [None, "lstm"])
-def test_networks_of_observations_share_their_body_where_it_is_wanted(memory: Any) -> None:
+def test_networks_of_observations_share_their_body_if_shared_body_is_set(memory: Any) -> None:
     for shared in (False, True):
         actor = actor_of(BOX, shared_body=shared, memory=memory)
         policy, value = actor.make("policy", Policy()), actor.make("value", StateValue())
@@ -202,7 +202,7 @@ def test_a_shared_body_is_computed_once_for_all_heads() -> None:
     assert len(calls) == 1
 
 
-def test_two_networks_of_one_name_are_refused() -> None:
+def test_a_second_network_of_the_same_name_is_refused() -> None:
     actor = actor_of(BOX)
     actor.make("policy", Policy())
     message = "the actor already has a network named 'policy'; give each its own name"
@@ -212,7 +212,7 @@ def test_two_networks_of_one_name_are_refused() -> None:
         actor.make_ensemble("policy", StateValue(), 2)
 
 
-def test_a_network_may_take_numbers_that_are_no_action() -> None:
+def test_a_network_may_take_additional_inputs_that_are_not_actions() -> None:
     actor = actor_of(spaces.Discrete(3))
     network = actor.make("decoder", StateValue(), beside=4)
     view, one, other = actor.view(torch.randn(5, 3)), torch.randn(5, 4), torch.randn(5, 4)
@@ -220,7 +220,7 @@ def test_a_network_may_take_numbers_that_are_no_action() -> None:
     assert not torch.equal(network(view, one), network(view, other))
 
 
-def test_a_network_of_discrete_actions_takes_them_one_hot() -> None:
+def test_a_network_gets_discrete_actions_as_one_hot_vectors() -> None:
     space = spaces.Discrete(3, start=4)
     actor = actor_of(space)
     network = actor.make("q", ActionValue(), codec=make_codec(space, actor.device, scaled=False))
@@ -231,7 +231,7 @@ def test_a_network_of_discrete_actions_takes_them_one_hot() -> None:
     assert seen[0][:, 3:].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
 
 
-def test_every_weight_of_every_network_is_the_actors() -> None:
+def test_the_state_dict_of_an_actor_holds_the_weights_of_every_network() -> None:
     actor = actor_of(BOX, shared_body=True, normalize_observations=True)
     actor.make("policy", Policy())
     actor.make("value", StateValue())
@@ -256,7 +256,7 @@ def test_noise_is_drawn_while_exploring_and_not_in_evaluation() -> None:
     assert network.training
 
 
-def test_layers_of_heads_are_noisy_where_it_is_wanted() -> None:
+def test_layers_of_heads_are_noisy_only_if_noisy_is_set() -> None:
     for noisy in (False, True):
         for dueling in (False, True):
             network = actor_of(spaces.Discrete(3), noisy=noisy, dueling=dueling).make("q", Values())
@@ -265,7 +265,7 @@ def test_layers_of_heads_are_noisy_where_it_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_the_mean(noisy: bool) -> None:
+def test_a_dueling_head_adds_centred_advantages_to_the_state_value(noisy: bool) -> None:
     actor = actor_of(spaces.Discrete(3), dueling=True, noisy=noisy)
     network = actor.make("q", Values())
     streams: Any = network.head.numbers
@@ -279,7 +279,7 @@ def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_th
     torch.testing.assert_close(values.mean(1, keepdim=True), value)
 
 
-def test_the_streams_of_a_dueling_head_have_as_many_units_as_the_actor_says() -> None:
+def test_dueling_size_sets_the_hidden_units_of_both_streams() -> None:
     actor = actor_of(spaces.Discrete(3), dueling=True, dueling_size=7)
     streams = actor.make("q", QuantileReturns(5)).head.numbers
     shapes = [streams.value_hidden, streams.advantage_hidden, streams.value, streams.advantage]
@@ -287,7 +287,7 @@ def test_the_streams_of_a_dueling_head_have_as_many_units_as_the_actor_says() ->
     assert [tuple(layer.weight.shape) for layer in shapes] == [(7, features), (7, features), (5, 7), (15, 7)]
 
 
-def test_every_quantile_has_a_dueling_head() -> None:
+def test_dueling_heads_work_with_quantiles_and_atoms() -> None:
     actor = actor_of(spaces.Discrete(3), dueling=True)
     view = actor.view(torch.randn(5, 3))
     quantiles = actor.make("quantiles", QuantileReturns(7))
@@ -300,7 +300,7 @@ def test_every_quantile_has_a_dueling_head() -> None:
     assert atoms(view).values.abs().max() <= 1
 
 
-def test_spaces_alone_are_enough_to_make_an_actor() -> None:
+def test_spaces_alone_are_enough_to_create_an_actor() -> None:
     envs: Any = SimpleNamespace(observation_space=spaces.Box(-1, 1, (), np.float32), action_space=spaces.Discrete(2))
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     assert actor.make("q", Values())(actor.view(torch.zeros(4, 1))).values.shape == (4, 2)

@@ -37,7 +37,7 @@ def test_a_noisy_layer_computes_equations_9_to_11(rows: int) -> None:
     torch.testing.assert_close(layer(features), features @ weight.T + bias)
 
 
-def test_noise_begins_as_the_paper_says() -> None:
+def test_means_and_noise_are_initialised_as_in_the_paper() -> None:
     layer = NoisyLinear(16, 500)
     assert torch.all(layer.weight_sigma == 0.5 / 4)
     assert torch.all(layer.bias_sigma == 0.5 / 4)
@@ -46,7 +46,7 @@ def test_noise_begins_as_the_paper_says() -> None:
         assert mean.std().item() == pytest.approx(2 / 4 / math.sqrt(12), rel=0.1)
 
 
-def test_the_size_of_the_noise_at_first_is_a_hyper_parameter_of_the_actor() -> None:
+def test_the_initial_noise_scale_is_a_hyper_parameter_of_the_actor() -> None:
     envs = prl.VecEnv("CartPole-v1")
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,), noisy=True, noisy_sigma=0.1)("cpu", envs)
     network = actor.make("q", Values())
@@ -57,7 +57,7 @@ def test_the_size_of_the_noise_at_first_is_a_hyper_parameter_of_the_actor() -> N
 
 
 @FEW_AND_MANY
-def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another(rows: int) -> None:
+def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_new_noise(rows: int) -> None:
     layer = NoisyLinear(3, 2, generator())
     features = torch.ones(rows, 3)
     first, second = layer(features), layer(features)
@@ -65,7 +65,7 @@ def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another(rows: i
     assert not torch.allclose(first, second)
 
 
-def test_there_is_no_noise_in_evaluation_and_nothing_is_drawn() -> None:
+def test_evaluation_has_no_noise_and_draws_no_random_numbers() -> None:
     drawing = generator()
     layer = NoisyLinear(3, 2, drawing).eval()
     before = drawing.get_state()
@@ -83,7 +83,7 @@ def test_gradients_reach_means_and_noise(rows: int) -> None:
         assert parameter.grad.any(), name
 
 
-def test_equal_seeds_give_equal_noise_and_a_saved_generator_repeats_it() -> None:
+def test_a_restored_generator_state_repeats_the_noise() -> None:
     drawing = generator(1)
     layer = NoisyLinear(3, 2, drawing)
     state, features = drawing.get_state(), torch.randn(4, 3)
@@ -112,7 +112,7 @@ def test_a_noisy_layer_can_be_pickled() -> None:
     assert torch.equal(other(features), layer(features))
 
 
-def test_a_layer_is_noisy_where_asked_for() -> None:
+def test_a_linear_layer_is_noisy_only_if_requested() -> None:
     drawing = generator()
     noisy = linear_layer(3, 2, noisy=True, generator=drawing)
     assert isinstance(noisy, NoisyLinear)
@@ -120,7 +120,7 @@ def test_a_layer_is_noisy_where_asked_for() -> None:
     assert type(linear_layer(3, 2)) is nn.Linear
 
 
-def test_a_quick_call_keeps_the_noise() -> None:
+def test_the_compiled_linear_call_keeps_the_noise() -> None:
     layer, features = NoisyLinear(3, 2, generator(3)), torch.randn(4, 3)
     assert torch.equal(linear(layer, features), NoisyLinear.forward(with_seed(layer, 3), features))
 
@@ -131,7 +131,7 @@ def with_seed(layer: NoisyLinear, seed: int) -> NoisyLinear:
     return layer
 
 
-def test_the_mean_can_begin_orthogonal() -> None:
+def test_the_mean_weights_can_be_initialised_orthogonally() -> None:
     layer = NoisyLinear(4, 4)
     orthogonal(layer, 2.0)
     torch.testing.assert_close(layer.weight @ layer.weight.T, 4 * torch.eye(4))

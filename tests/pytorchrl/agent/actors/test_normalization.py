@@ -19,7 +19,7 @@ from tests.support.training import saved_and_loaded, train
 
 
 class Uneven(gym.Env[Any, Any]):
-    """Observes numbers of very different sizes; as a dict, an image and a number too."""
+    """Observes numbers of very different magnitudes; as a dict, also an image and a discrete value."""
 
     def __init__(self, kind: str = "vector", actions: Any = None) -> None:
         self.vector = spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -97,7 +97,7 @@ def test_statistics_are_those_of_all_collected_observations_and_no_others(
     np.testing.assert_allclose(part.scale.numpy(), 1 / np.sqrt(seen.var(0) + 1e-8), rtol=1e-6)
 
 
-def test_networks_get_what_numpy_normalises_and_no_number_beyond_ten() -> None:
+def test_normalised_observations_match_numpy_and_are_clipped_to_ten() -> None:
     generator = np.random.default_rng(0)
     space = spaces.Dict(a=spaces.Box(-1, 1, (2, 2), np.float32), b=spaces.Box(0, 255, (3,), np.uint8))
     normalization = ObservationNormalization(space)
@@ -124,15 +124,16 @@ def test_evaluation_changes_no_statistics(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])
-def test_target_networks_normalise_as_the_networks_they_follow(algorithm: str) -> None:
+def test_target_networks_share_the_normalisation_of_their_networks(algorithm: str) -> None:
     scheme = scheme_of(algorithm)
     made: Any = scheme.algorithm
     target = made.q_target if algorithm == "dqn" else made.target_critics[0]
     assert target.body.normalization is scheme.actor.normalization
-    assert target.body.hidden is not scheme.actor.normalization
+    own = made.q if algorithm == "dqn" else made.critics[0]
+    assert target.body.hidden is not own.body.hidden
 
 
-def test_a_rollout_is_learnt_from_with_the_statistics_it_was_collected_with() -> None:
+def test_updates_use_the_statistics_with_which_the_rollout_was_collected() -> None:
     scheme = scheme_of("ppo")
     part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
     for _ in range(3):
@@ -143,7 +144,7 @@ def test_a_rollout_is_learnt_from_with_the_statistics_it_was_collected_with() ->
         assert not torch.equal(part.shift, in_use)
 
 
-def test_best_weights_hold_the_statistics(tmp_path: Path) -> None:
+def test_best_weights_include_the_statistics(tmp_path: Path) -> None:
     scheme = scheme_of("dqn")
     learner = prl.Learner(scheme, target_steps=90, log_dir=tmp_path / "run")
     learner.run()
@@ -160,7 +161,7 @@ def test_best_weights_hold_the_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
-def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any) -> None:
+def test_a_resumed_run_continues_with_the_saved_statistics(algorithm: str, memory: Any) -> None:
     whole = train(scheme_of(algorithm, "dict", memory), 60)
     resumed = scheme_of(algorithm, "dict", memory)
     resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
@@ -170,7 +171,7 @@ def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any) 
     assert whole.actor.normalization.parts[0].count == 120  # type: ignore[union-attr]
 
 
-def test_observations_without_real_numbers_are_refused() -> None:
+def test_observations_without_floating_point_numbers_are_refused() -> None:
     envs: Any = SimpleNamespace(observation_space=spaces.Box(0, 255, (84, 84), np.uint8), action_space=BOX)
     with pytest.raises(
         ValueError, match="normalize_observations: there are no floating-point numbers to normalise in Box"

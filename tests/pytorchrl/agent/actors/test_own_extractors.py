@@ -1,4 +1,4 @@
-"""A feature extractor may be any module that a user writes, tried before it is trained."""
+"""A feature extractor may be any module of the user, which is tried on a sample before training."""
 
 import functools
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ PARTS = spaces.Dict(speed=VECTOR, gear=spaces.Discrete(5, start=2), view=spaces.
 
 
 class MyEncoder(nn.Module):
-    """Says no size."""
+    """Declares no output_size."""
 
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class MyEncoder(nn.Module):
         return features
 
 
-class OfParts(nn.Module):
+class DictEncoder(nn.Module):
     def __init__(self, space: spaces.Dict, width: int = 2) -> None:
         super().__init__()
         self.gear = nn.Embedding(int(space["gear"].n), width)  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ def body_of(space: Any, extractor: Any) -> Body:
     return Body(space, (8,), "relu", "uniform", extractor=extractor)
 
 
-def returning(make: Any) -> Any:
+def extractor_returning(make: Any) -> Any:
     class Wrong(nn.Module):
         def forward(self, observation: Tensor) -> Any:
             return make(observation)
@@ -62,7 +62,7 @@ def returning(make: Any) -> Any:
     return lambda space: Wrong()
 
 
-def test_a_class_of_the_users_is_found_its_size() -> None:
+def test_the_output_size_of_a_users_class_is_inferred() -> None:
     body = body_of(VECTOR, MyEncoder)
     assert body.features.output_size == 7
     observation = torch.randn(4, 3)
@@ -71,7 +71,7 @@ def test_a_class_of_the_users_is_found_its_size() -> None:
     assert all(parameter.grad is not None for parameter in body.features.parameters())
 
 
-def test_an_actor_trains_with_it_and_says_so() -> None:
+def test_an_actor_uses_a_users_class_and_names_it_in_repr_and_config() -> None:
     envs = SimpleNamespace(observation_space=VECTOR, action_space=spaces.Discrete(2))
     factory = prl.OnPolicyActor.create_factory(feature_extractor=MyEncoder)
     actor = factory("cpu", envs)
@@ -82,9 +82,9 @@ def test_an_actor_trains_with_it_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "extractor", [OfParts, functools.partial(OfParts, width=6), lambda space: OfParts(space, width=4)]
+    "extractor", [DictEncoder, functools.partial(DictEncoder, width=6), lambda space: DictEncoder(space, width=4)]
 )
-def test_it_gets_a_whole_dict_as_storages_keep_it(extractor: Any) -> None:
+def test_a_users_extractor_gets_the_whole_dict_in_the_layout_of_storages(extractor: Any) -> None:
     body = body_of(PARTS, extractor)
     assert body.features.output_size in (5, 7, 9)
     observation = {
@@ -95,12 +95,12 @@ def test_it_gets_a_whole_dict_as_storages_keep_it(extractor: Any) -> None:
     assert body(observation).shape == (3, 8)
 
 
-def test_layers_that_take_their_shape_from_the_first_batch_have_it() -> None:
+def test_lazy_layers_are_initialised_before_training() -> None:
     body = body_of(VECTOR, lambda space: nn.LazyLinear(5))
     assert body.features.weight.shape == (5, 3)
 
 
-def test_the_trial_leaves_no_trace() -> None:
+def test_the_trial_run_changes_no_state() -> None:
     class Counting(nn.Module):
         def __init__(self, space: gym.Space[Any]) -> None:
             super().__init__()
@@ -123,22 +123,26 @@ def test_the_trial_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("extractor", "error", "message"),
     [
-        (returning(lambda obs: [obs]), TypeError, r"feature_extractor <lambda> must return .*it returned a list"),
-        (returning(lambda obs: (obs, obs)), TypeError, "it returned a tuple of 2"),
-        (returning(lambda obs: obs.sum(1)), ValueError, r"it returned \(2,\) of torch.float32"),
-        (returning(lambda obs: obs[:1]), ValueError, r"it returned \(1, 3\) of torch.float32"),
-        (returning(lambda obs: obs[..., None]), ValueError, r"it returned \(2, 3, 1\)"),
-        (returning(lambda obs: obs.double()), ValueError, r"it returned \(2, 3\) of torch.float64"),
+        (
+            extractor_returning(lambda obs: [obs]),
+            TypeError,
+            r"feature_extractor <lambda> must return .*it returned a list",
+        ),
+        (extractor_returning(lambda obs: (obs, obs)), TypeError, "it returned a tuple of 2"),
+        (extractor_returning(lambda obs: obs.sum(1)), ValueError, r"it returned \(2,\) of torch.float32"),
+        (extractor_returning(lambda obs: obs[:1]), ValueError, r"it returned \(1, 3\) of torch.float32"),
+        (extractor_returning(lambda obs: obs[..., None]), ValueError, r"it returned \(2, 3, 1\)"),
+        (extractor_returning(lambda obs: obs.double()), ValueError, r"it returned \(2, 3\) of torch.float64"),
         (lambda space: 3, TypeError, "feature_extractor <lambda> must make a torch.nn.Module .* got a int"),
         (nn.Linear(3, 2), TypeError, r"is an instance of Linear; .* lambda space: Linear\(\.\.\.\)"),
     ],
 )
-def test_what_it_may_not_return_is_named(extractor: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_extractor_or_return_value_is_refused(extractor: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         body_of(VECTOR, extractor)
 
 
-def test_a_wrong_size_is_named() -> None:
+def test_a_wrong_output_size_is_refused() -> None:
     class Lying(MyEncoder):
         output_size = 8
 
@@ -146,7 +150,7 @@ def test_a_wrong_size_is_named() -> None:
         body_of(VECTOR, Lying)
 
 
-def test_a_size_that_is_a_property_is_read() -> None:
+def test_output_size_may_be_a_property() -> None:
     class Sized(MyEncoder):
         @property
         def output_size(self) -> int:
@@ -155,8 +159,8 @@ def test_a_size_that_is_a_property_is_read() -> None:
     assert body_of(VECTOR, Sized)(torch.zeros(2, 3)).shape == (2, 8)
 
 
-class Moody(nn.Module):
-    """Learns otherwise than it acts."""
+class ModeDependent(nn.Module):
+    """Computes other features in training mode than in evaluation mode."""
 
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
@@ -169,9 +173,9 @@ class Moody(nn.Module):
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_acting_changes_no_statistics_and_drops_nothing(deterministic: bool) -> None:
+def test_acting_changes_no_statistics_and_applies_no_dropout(deterministic: bool) -> None:
     envs: Any = SimpleNamespace(observation_space=VECTOR, action_space=spaces.Discrete(2))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=Moody)("cpu", envs)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=ModeDependent)("cpu", envs)
     algorithm = prl.DQN.create_factory(epsilon=0.0, start_steps=0)("cpu", actor, envs)
     weights = algorithm.get_weights()
     obs, done = torch.randn(50, 3), torch.zeros(50, 1)
@@ -180,16 +184,16 @@ def test_acting_changes_no_statistics_and_drops_nothing(deterministic: bool) -> 
     assert torch.equal(actions[0], actions[1])
     assert torch.equal(actions[0], actions[2])
     assert_equal(algorithm.get_weights(), weights)
-    extractor: Any = next(module for module in actor.modules() if isinstance(module, Moody))
-    assert extractor.layers[1].training, "it learns by the statistics of its batches"
-    assert not extractor.fixed.training, "what its author fixed stays so"
+    extractor: Any = next(module for module in actor.modules() if isinstance(module, ModeDependent))
+    assert extractor.layers[1].training, "batch norm stays in training mode"
+    assert not extractor.fixed.training, "a layer that its author set to evaluation mode stays in it"
     one = Exploration(algorithm.codec, 1, "cpu", seed=0, deterministic=deterministic)
     assert torch.equal(algorithm.acting_step(obs[:1], None, done[:1], one).action, actions[0][:1])
 
 
-@pytest.mark.parametrize("actor", [{"feature_extractor": Moody}, {"dropout": 0.5}, {"batch_norm": True}])
+@pytest.mark.parametrize("actor", [{"feature_extractor": ModeDependent}, {"dropout": 0.5}, {"batch_norm": True}])
 @pytest.mark.parametrize("storage", [prl.GAEBuffer, prl.VTraceBuffer])
-def test_what_follows_a_rollout_is_valued_as_while_acting(storage: Any, actor: Any) -> None:
+def test_bootstrap_values_after_a_rollout_are_computed_as_while_acting(storage: Any, actor: Any) -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(num_epochs=2, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), **actor),

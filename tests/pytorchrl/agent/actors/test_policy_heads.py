@@ -1,4 +1,4 @@
-"""Heads of policies make the distributions that they say, within the bounds of the space, and refuse other spaces."""
+"""Policy heads give their distributions within the bounds of the space and refuse spaces that they do not fit."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ from pytorchrl.agent.actors.outputs import (
 from tests.support.by_hand import envs_with, layer_of, linear, numpy, perturb
 
 BOX = spaces.Box(np.array([[-3.0], [0.0]], np.float32), np.array([[1.0], [0.5]], np.float32))
-REAL = [
+CONTINUOUS = [
     prl.heads.GaussianPolicy(),
     prl.heads.GaussianPolicy("spherical"),
     prl.heads.GaussianPolicy("fixed", initial_log_std=-1.0),
@@ -33,7 +33,7 @@ REAL = [
     prl.heads.MixturePolicy(),
     prl.heads.MixturePolicy(num_components=3, bounded_mean=True),
 ]
-CHOOSING = [
+DISCRETE = [
     prl.heads.SoftmaxPolicy(),
     prl.heads.SoftmaxPolicy(temperature=0.5, min_probability=0.1),
     prl.heads.MellowmaxPolicy(omega=5.0),
@@ -41,7 +41,7 @@ CHOOSING = [
 
 
 def network(head: Any, space: Any, **actor: Any) -> Any:
-    """A policy right behind observations (N, 3), in the units of environments."""
+    """Make a policy without hidden layers for observations (N, 3), in the units of environments."""
     torch.manual_seed(0)
     made = prl.OnPolicyActor.create_factory(hidden_sizes=(), **actor)("cpu", envs_with(space))
     policy = made.make("policy", in_units_of_environments(head))
@@ -53,8 +53,8 @@ def observations(rows: int = 6) -> torch.Tensor:
     return torch.randn(rows, 3, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("head", REAL, ids=repr)
-def test_actions_have_the_shape_of_the_box_and_those_of_bounded_heads_lie_in_it(head: Any) -> None:
+@pytest.mark.parametrize("head", CONTINUOUS, ids=repr)
+def test_actions_have_the_shape_of_the_box_and_bounded_heads_stay_within_it(head: Any) -> None:
     policy, _ = network(head, BOX)
     distribution = policy(observations())
     many = distribution.sample(torch.Generator().manual_seed(0), 200)
@@ -70,8 +70,8 @@ def test_actions_have_the_shape_of_the_box_and_those_of_bounded_heads_lie_in_it(
         assert ((mode >= low - 1e-6) & (mode <= high + 1e-6)).all()
 
 
-@pytest.mark.parametrize("head", [*REAL[3:6], prl.heads.GSDEPolicy(squash=True), REAL[-1]], ids=repr)
-def test_densities_over_a_box_are_those_of_scaled_actions_over_its_volume(head: Any) -> None:
+@pytest.mark.parametrize("head", [*CONTINUOUS[3:6], prl.heads.GSDEPolicy(squash=True), CONTINUOUS[-1]], ids=repr)
+def test_densities_over_a_box_are_corrected_for_the_scaling_of_actions(head: Any) -> None:
     policy, _ = network(head, BOX)
     distribution = policy(observations())
     assert isinstance(distribution, Scaled)
@@ -82,7 +82,7 @@ def test_densities_over_a_box_are_those_of_scaled_actions_over_its_volume(head: 
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "spherical", "fixed", "state-dependent"])
-def test_standard_deviations_follow_from_what_the_covariance_says(covariance: Any) -> None:
+def test_each_covariance_type_gives_its_standard_deviations(covariance: Any) -> None:
     head = prl.heads.GaussianPolicy(covariance, initial_log_std=-1.0)
     policy, module = network(head, spaces.Box(-1, 1, (2,), np.float32))
     deviations = policy(observations()).log_std
@@ -99,7 +99,7 @@ def test_standard_deviations_follow_from_what_the_covariance_says(covariance: An
         assert torch.equal(deviations, learnt["log_std"].expand(6, 2))
 
 
-def test_a_standard_deviation_is_at_first_that_of_the_actor_unless_the_head_says_another() -> None:
+def test_initial_log_std_of_a_head_overrides_that_of_the_actor() -> None:
     for head, expected in ((prl.heads.GaussianPolicy(), -0.7), (prl.heads.GaussianPolicy(initial_log_std=0.0), 0.0)):
         actor = prl.OnPolicyActor.create_factory(initial_log_std=-0.7)("cpu", envs_with(BOX))
         module: Any = actor.make("policy", head)
@@ -107,7 +107,7 @@ def test_a_standard_deviation_is_at_first_that_of_the_actor_unless_the_head_says
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "state-dependent"])
-def test_the_mean_of_a_normal_begins_in_the_middle_of_bounds_that_are_finite(covariance: Any) -> None:
+def test_the_initial_mean_of_a_gaussian_is_the_centre_of_finite_bounds(covariance: Any) -> None:
     low, high = np.array([1.0, -np.inf, -np.inf, 0.0]), np.array([3.0, 4.0, np.inf, 0.5])
     actor = prl.OnPolicyActor.create_factory()("cpu", envs_with(spaces.Box(low, high, dtype=np.float64)))
     module: Any = actor.make("policy", prl.heads.GaussianPolicy(covariance))
@@ -122,7 +122,7 @@ def test_a_bounded_mean_is_a_tanh_stretched_to_the_box() -> None:
     np.testing.assert_allclose(numpy(policy(observations()).mode()).reshape(6, 2), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_concentrations_are_softpluses_above_the_smallest() -> None:
+def test_beta_concentrations_are_a_softplus_plus_the_smallest_concentration() -> None:
     policy, module = network(prl.heads.BetaPolicy(smallest_concentration=0.5), BOX)
     inner = policy(observations()).inner
     assert isinstance(inner, Beta)
@@ -153,7 +153,7 @@ def test_the_density_of_a_mixture_integrates_to_one(bounded_mean: bool) -> None:
     torch.testing.assert_close(torch.trapezoid(density, dx=160 / 40_000, dim=0), torch.ones(6), rtol=1e-3, atol=0)
 
 
-def test_noise_of_features_has_their_deviation_and_reaches_layers_before_only_where_wanted() -> None:
+def test_gsde_noise_scales_with_features_which_get_gradients_only_on_request() -> None:
     obs = observations().requires_grad_()
     for learns in (False, True):
         policy, module = network(prl.heads.GSDEPolicy(learns_features=learns), spaces.Box(-1, 1, (2,), np.float32))
@@ -166,8 +166,8 @@ def test_noise_of_features_has_their_deviation_and_reaches_layers_before_only_wh
         assert (gradient is not None) == learns
 
 
-def test_a_softmax_has_its_temperature_and_its_smallest_probability() -> None:
-    policy, module = network(CHOOSING[1], spaces.Discrete(4))
+def test_a_softmax_policy_applies_its_temperature_and_minimum_probability() -> None:
+    policy, module = network(DISCRETE[1], spaces.Discrete(4))
     output = linear(layer_of(module.head), numpy(observations()))
     weights = np.exp(2 * output)
     expected = 0.1 + 0.6 * weights / weights.sum(1, keepdims=True)
@@ -178,15 +178,15 @@ def test_a_softmax_has_its_temperature_and_its_smallest_probability() -> None:
     assert module.head.layer.weight.grad.isfinite().all()
 
 
-def test_a_mellowmax_policy_draws_by_the_mellowmax_of_its_numbers() -> None:
-    policy, module = network(CHOOSING[2], spaces.Discrete(4))
+def test_a_mellowmax_policy_has_the_probabilities_of_mellowmax_logits() -> None:
+    policy, module = network(DISCRETE[2], spaces.Discrete(4))
     numbers = module.head.layer(observations())
     torch.testing.assert_close(
         policy(observations()).probabilities, Categorical(mellowmax_logits(numbers, 5.0)).probabilities
     )
 
 
-@pytest.mark.parametrize("head", [*REAL, *CHOOSING], ids=repr)
+@pytest.mark.parametrize("head", [*CONTINUOUS, *DISCRETE], ids=repr)
 def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
     name = type(head).__name__
     space = spaces.MultiBinary(2)
@@ -214,6 +214,6 @@ def test_values_out_of_range_are_refused(cls: Any, given: Any, message: str) -> 
         cls(**given)
 
 
-def test_a_smallest_probability_that_leaves_nothing_to_learn_is_refused() -> None:
+def test_a_minimum_probability_that_fixes_the_policy_is_refused() -> None:
     with pytest.raises(ValueError, match=r"min_probability must be less than 1 / 4, .* got 0.25"):
         network(prl.heads.SoftmaxPolicy(min_probability=0.25), spaces.Discrete(4))

@@ -1,4 +1,4 @@
-"""Compiled layers compute what torch's do, for the few rows of acting and for what only looks like them."""
+"""Compiled layers for small batches compute what torch's layers do, and leave other inputs to torch."""
 
 import copy
 import math
@@ -36,11 +36,11 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def drawn(*shape: int) -> Tensor:
+def random_tensor(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def made(activation: PlainActivation = "tanh", sizes: tuple[int, ...] = (64, 64)) -> MLP:
+def make_mlp(activation: PlainActivation = "tanh", sizes: tuple[int, ...] = (64, 64)) -> MLP:
     torch.manual_seed(0)
     return MLP(5, sizes, activation, "uniform")
 
@@ -54,8 +54,8 @@ def in_torch(network: MLP, features: Tensor) -> Tensor:
 @pytest.mark.parametrize("activation", get_args(PlainActivation))
 @pytest.mark.parametrize("sizes", [(64, 64), (7, 3), (1,), (130, 61), (32, 5, 18)])
 @pytest.mark.parametrize("rows", [1, 2, 5, 16, 17, 32, 33, 50, 64, 65])
-def test_layers_are_torchs(activation: PlainActivation, sizes: tuple[int, ...], rows: int) -> None:
-    network, features = made(activation, sizes), drawn(rows, 5)
+def test_a_network_matches_torch(activation: PlainActivation, sizes: tuple[int, ...], rows: int) -> None:
+    network, features = make_mlp(activation, sizes), random_tensor(rows, 5)
     before = features.clone()
     with torch.inference_mode():
         output = network(features)
@@ -66,39 +66,39 @@ def test_layers_are_torchs(activation: PlainActivation, sizes: tuple[int, ...], 
 @pytest.mark.parametrize(
     ("rows", "kernel"), [(1, "apply_layers_by_rows"), (16, "apply_layers_by_rows"), (64, "apply_layers_by_columns")]
 )
-def test_few_rows_are_left_to_kernels(called: list[str], rows: int, kernel: str) -> None:
+def test_small_batches_are_computed_by_kernels(called: list[str], rows: int, kernel: str) -> None:
     with torch.inference_mode():
-        made()(drawn(rows, 5))
-        linear(nn.Linear(64, 4), drawn(rows, 64))
+        make_mlp()(random_tensor(rows, 5))
+        linear(nn.Linear(64, 4), random_tensor(rows, 64))
     assert called == [kernel, "apply_layer"]
 
 
-def test_gradients_and_many_rows_are_left_to_torch(called: list[str]) -> None:
-    network, layer = made(), nn.Linear(5, 2)
-    network(drawn(3, 5)).sum().backward()
-    linear(layer, drawn(3, 5)).sum().backward()
+def test_gradients_and_large_batches_are_computed_by_torch(called: list[str]) -> None:
+    network, layer = make_mlp(), nn.Linear(5, 2)
+    network(random_tensor(3, 5)).sum().backward()
+    linear(layer, random_tensor(3, 5)).sum().backward()
     with torch.inference_mode():
-        network(drawn(2_000, 5))
-        linear(layer, drawn(2_000, 5))
+        network(random_tensor(2_000, 5))
+        linear(layer, random_tensor(2_000, 5))
     assert not called
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
 @pytest.mark.parametrize("rows", [1, 3, 64, 2_000])
 @pytest.mark.parametrize("outputs", [1, 2, 8, 9])
-def test_a_layer_is_torchs(rows: int, outputs: int) -> None:
-    layer, features = nn.Linear(17, outputs), drawn(rows, 17)
+def test_a_single_layer_matches_torch(rows: int, outputs: int) -> None:
+    layer, features = nn.Linear(17, outputs), random_tensor(rows, 17)
     with torch.inference_mode():
         torch.testing.assert_close(linear(layer, features), layer(features), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("has_avx_512", [True, False])
 @pytest.mark.parametrize("rows", [1, 7, 8, 32, 33])
-def test_a_layer_of_many_weights_is_torchs_on_any_processor(
+def test_a_large_layer_matches_torch_with_and_without_avx_512(
     monkeypatch: pytest.MonkeyPatch, rows: int, *, has_avx_512: bool
 ) -> None:
     monkeypatch.setattr(quick_layers, "_READS_LARGE_ONCE", has_avx_512)
-    layer, features = nn.Linear(1_000, 1_000), drawn(rows, 1_000)
+    layer, features = nn.Linear(1_000, 1_000), random_tensor(rows, 1_000)
     with torch.inference_mode():
         output = linear(layer, features)
         torch.testing.assert_close(output, layer(features), rtol=1e-5, atol=1e-5)
@@ -107,10 +107,10 @@ def test_a_layer_of_many_weights_is_torchs_on_any_processor(
 
 @pytest.mark.parametrize("rows", [1, 64])
 @pytest.mark.parametrize("activation", get_args(PlainActivation))
-def test_what_is_no_number_and_infinity_are_as_torch_has_them(rows: int, activation: PlainActivation) -> None:
-    network, features = made(activation, (4,)), drawn(rows, 5)
+def test_nan_and_infinity_propagate_as_in_torch(rows: int, activation: PlainActivation) -> None:
+    network, features = make_mlp(activation, (4,)), random_tensor(rows, 5)
     with torch.inference_mode():
-        # Weights that add nothing else to it, so that infinity does not meet another.
+        # Identity weights: one unit gets the number itself, the others its product with zero.
         torch.nn.init.eye_(network.layers[0].weight)
         for column, number in enumerate((math.nan, math.inf, -math.inf)):
             features[:, :4] = 0
@@ -122,23 +122,23 @@ def changed_in_place(layer: nn.Linear) -> None:
     layer.weight.mul_(2)
 
 
-def moved(layer: nn.Linear) -> None:
+def data_replaced(layer: nn.Linear) -> None:
     layer.weight.data = layer.weight.data * 2
 
 
-def replaced(layer: nn.Linear) -> None:
+def parameter_replaced(layer: nn.Linear) -> None:
     layer.weight = nn.Parameter(layer.weight * 2)
 
 
-def in_doubles(layer: nn.Linear) -> None:
+def converted_to_double(layer: nn.Linear) -> None:
     layer.double()
 
 
-def by_columns(layer: nn.Linear) -> None:
+def laid_out_by_columns(layer: nn.Linear) -> None:
     layer.weight.data = layer.weight.data.t().contiguous().t()
 
 
-def turned_in_place(layer: nn.Linear) -> None:
+def data_transposed(layer: nn.Linear) -> None:
     if layer.in_features == layer.out_features:
         layer.weight.data = layer.weight.data.t()
 
@@ -148,10 +148,19 @@ def without_bias(layer: nn.Linear) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [changed_in_place, moved, replaced, in_doubles, by_columns, turned_in_place, without_bias]
+    "change",
+    [
+        changed_in_place,
+        data_replaced,
+        parameter_replaced,
+        converted_to_double,
+        laid_out_by_columns,
+        data_transposed,
+        without_bias,
+    ],
 )
-def test_weights_are_those_of_now(change: Callable[[nn.Linear], None]) -> None:
-    network, features = made(), drawn(3, 5)
+def test_changed_weights_take_effect(change: Callable[[nn.Linear], None]) -> None:
+    network, features = make_mlp(), random_tensor(3, 5)
     with torch.inference_mode():
         network(features)
     with torch.no_grad():
@@ -162,8 +171,8 @@ def test_weights_are_those_of_now(change: Callable[[nn.Linear], None]) -> None:
         torch.testing.assert_close(network(features), in_torch(network, features), rtol=1e-5, atol=1e-6)
 
 
-def test_units_that_are_cut_off_in_place_are_gone() -> None:
-    network, features = made(sizes=(64, 8)), drawn(3, 5)
+def test_removing_units_in_place_takes_effect() -> None:
+    network, features = make_mlp(sizes=(64, 8)), random_tensor(3, 5)
     with torch.inference_mode():
         network(features)
         last = cast("nn.Linear", network.layers[-1])
@@ -173,7 +182,7 @@ def test_units_that_are_cut_off_in_place_are_gone() -> None:
 
 
 def test_a_copy_has_weights_of_its_own() -> None:
-    network, features = made(), drawn(3, 5)
+    network, features = make_mlp(), random_tensor(3, 5)
     with torch.inference_mode():
         before = network(features)
         other = copy.deepcopy(network)
@@ -188,43 +197,49 @@ def test_features_of_another_width_are_refused_by_torch(rows: int) -> None:
     with torch.inference_mode():
         for width in (4, 6):
             with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-                made()(drawn(rows, width))
+                make_mlp()(random_tensor(rows, width))
             with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-                linear(nn.Linear(5, 2), drawn(rows, width))
+                linear(nn.Linear(5, 2), random_tensor(rows, width))
 
 
 @pytest.mark.parametrize(
     "features",
-    [drawn(5, 3).t(), drawn(3, 10)[:, ::2], drawn(0, 5), drawn(5), drawn(2, 3, 5)],
-    ids=["columns", "gaps", "none", "one", "nested"],
+    [
+        random_tensor(5, 3).t(),
+        random_tensor(3, 10)[:, ::2],
+        random_tensor(0, 5),
+        random_tensor(5),
+        random_tensor(2, 3, 5),
+    ],
+    ids=["transposed", "strided", "empty", "vector", "nested"],
 )
-def test_features_in_any_order_and_shape_are_as_in_torch(features: Tensor) -> None:
-    network, layer = made(), nn.Linear(5, 2)
+def test_features_of_any_layout_and_shape_match_torch(features: Tensor) -> None:
+    network, layer = make_mlp(), nn.Linear(5, 2)
     with torch.inference_mode():
         torch.testing.assert_close(network(features), in_torch(network, features), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(linear(layer, features), layer(features), rtol=1e-5, atol=1e-6)
 
 
-def test_what_torch_transforms_is_computed_by_torch() -> None:
-    network, features = made(), drawn(3, 2, 5)
+def test_vmap_matches_torch() -> None:
+    network, features = make_mlp(), random_tensor(3, 2, 5)
     with torch.inference_mode():
         mapped = torch.func.vmap(network)(features)
         torch.testing.assert_close(mapped, in_torch(network, features), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_what_records_a_network_while_it_acts_sees_torchs_operations() -> None:
-    network, features = made(), drawn(2, 5)
+def test_a_trace_in_inference_mode_matches_torch_for_other_batch_sizes() -> None:
+    network, features = make_mlp(), random_tensor(2, 5)
     with torch.inference_mode():
         traced = torch.jit.trace(network, features)  # type: ignore[no-untyped-call]
         for rows in (1, 40):
-            other = drawn(rows, 5)
+            other = random_tensor(rows, 5)
             torch.testing.assert_close(traced(other), in_torch(network, other), rtol=1e-5, atol=1e-6)
 
 
-def test_a_bias_that_is_not_one_for_each_unit_is_torchs_matter() -> None:
+def test_a_bias_of_another_shape_is_broadcast_as_by_torch() -> None:
     layer = nn.Linear(5, 4)
     layer.bias = nn.Parameter(torch.ones(1))
-    features = drawn(3, 5)
+    features = random_tensor(3, 5)
     with torch.inference_mode():
         torch.testing.assert_close(linear(layer, features), F.linear(features, layer.weight, layer.bias))

@@ -1,4 +1,4 @@
-"""Modules that are called without torch's detour are modules all the same."""
+"""Modules that bypass the call overhead of nn.Module still have the features of torch modules."""
 
 import copy
 from typing import Any
@@ -58,7 +58,7 @@ def test_parameters_can_be_given_at_the_call() -> None:
     assert not torch.func.functional_call(module, zeros, (torch.ones(1, 3),)).any()
 
 
-def test_a_module_without_submodules_is_one_too() -> None:
+def test_a_module_without_submodules_can_be_called() -> None:
     class Double(QuickModule):
         def forward(self, features: Tensor) -> Tensor:
             return 2 * features

@@ -1,4 +1,4 @@
-"""The quick tangent is torch's within a few units in the last place, with its gradients."""
+"""The fast tanh matches torch within a few units in the last place, with its gradients."""
 
 import math
 
@@ -13,12 +13,12 @@ from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no size be left to torch."""
+    """Leave no size to torch."""
     monkeypatch.setattr(quick_tanh, "_LEAST_NUMBERS", 0)
     monkeypatch.setattr(quick_tanh, "_LEAST_NUMBERS_WITH_GRADIENT", 0)
 
 
-def test_it_is_the_tangent_of_all_magnitudes() -> None:
+def test_tanh_is_accurate_for_all_magnitudes() -> None:
     numbers = torch.linspace(-20, 20, 400_001)
     numbers = torch.cat([numbers, numbers * 1e-3, numbers * 1e-10, numbers * 1e30])
     result = tanh_(numbers.clone())
@@ -27,20 +27,20 @@ def test_it_is_the_tangent_of_all_magnitudes() -> None:
     assert result.abs().max() == 1
 
 
-def test_what_is_no_number_and_infinity_stay() -> None:
+def test_tanh_of_nan_infinity_and_signed_zero() -> None:
     result = tanh_(torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0]))
     assert result[0].isnan()
     assert result[1:].tolist() == [1, -1, 0, 0]
     assert result[4].signbit()
 
 
-def test_gradients_and_gradients_of_gradients_are_torchs() -> None:
+def test_first_and_second_gradients_match_torch() -> None:
     generator = torch.Generator().manual_seed(0)
     inputs, weights = torch.randn(50, 7, generator=generator), torch.randn(50, 7, generator=generator)
     found = []
-    for tangent in (tanh_, torch.tanh_):
+    for tanh in (tanh_, torch.tanh_):
         given = inputs.clone().requires_grad_()
-        output = tangent(given * 2)
+        output = tanh(given * 2)
         (first,) = torch.autograd.grad((output * weights).sum(), given, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), given)
         found.append((output.detach(), first.detach(), second))
@@ -51,13 +51,13 @@ def test_gradients_and_gradients_of_gradients_are_torchs() -> None:
 @pytest.mark.parametrize(
     "features",
     [torch.randn(6, 4).double(), torch.randn(4, 6).t(), torch.randn(6, 4).bfloat16(), torch.randn(0, 4)],
-    ids=["doubles", "columns", "halves", "none"],
+    ids=["double", "transposed", "bfloat16", "empty"],
 )
-def test_features_of_other_kinds_are_torchs(features: torch.Tensor) -> None:
+def test_other_dtypes_and_layouts_match_torch_exactly(features: torch.Tensor) -> None:
     torch.testing.assert_close(tanh_(features.clone()), features.tanh(), rtol=0, atol=0)
 
 
-def test_features_that_torch_transforms_are_torchs() -> None:
+def test_vmap_and_grad_transforms_match_torch() -> None:
     features = torch.linspace(-2, 2, 12).view(3, 4)
     summed = torch.func.vmap(lambda row: tanh_(row * 1.0).sum())(features)
     torch.testing.assert_close(summed, features.tanh().sum(1))
@@ -65,11 +65,11 @@ def test_features_that_torch_transforms_are_torchs() -> None:
     torch.testing.assert_close(gradient, 1 - features.tanh().square())
 
 
-def test_networks_of_tangents_compute_what_torchs_layers_do() -> None:
+def test_networks_with_tanh_match_torch_modules() -> None:
     network = MLP(5, (32, 32), "tanh")
     theirs = nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
     theirs.load_state_dict(dict(zip(theirs.state_dict(), network.state_dict().values(), strict=True)))
-    # So many rows that the first layer's gradients are computed by rows, too.
+    # Enough rows for the first layer's gradients to be computed by rows as well.
     inputs = torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))
     outputs = [module(inputs) for module in (network, theirs)]
     torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-6)
@@ -82,7 +82,7 @@ def test_networks_of_tangents_compute_what_torchs_layers_do() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_what_records_a_network_sees_torchs_operation() -> None:
+def test_traced_and_exported_networks_match_the_network() -> None:
     network, given = MLP(5, (8,), "tanh"), torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))
     traced = torch.jit.trace(network, given)  # type: ignore[no-untyped-call]
     exported = torch.export.export(network, (given,), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()

@@ -1,4 +1,4 @@
-"""Images of bytes become the quotients that torch computes, bit for bit, in the order that was asked for."""
+"""Byte images are divided bit for bit as by torch, in the requested memory layout."""
 
 from typing import Any
 
@@ -21,12 +21,14 @@ def in_torch(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("is_by_pixels", [False, True], ids=["by planes", "by pixels"])
+@pytest.mark.parametrize("input_is_channels_last", [False, True], ids=["from channels first", "from channels last"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 12])
 @pytest.mark.parametrize(("count", "largest"), [(0, 255), (1, 255), (5, 255), (5, 1), (5, 7)])
-def test_bytes_are_divided(count: int, largest: int, channels: int, is_by_pixels: bool, channels_last: bool) -> None:
+def test_byte_images_are_scaled_as_by_torch(
+    count: int, largest: int, channels: int, input_is_channels_last: bool, channels_last: bool
+) -> None:
     image = images(count, channels, 9, 11, largest=largest)
-    if is_by_pixels:
+    if input_is_channels_last:
         image = image.contiguous(memory_format=torch.channels_last)
     before = image.clone()
     result = scaled(image, largest, channels_last=channels_last)
@@ -40,22 +42,24 @@ def test_bytes_are_divided(count: int, largest: int, channels: int, is_by_pixels
 @pytest.mark.parametrize(
     "image",
     [images(3, 4, 9, 22)[..., ::2], images(9, 11, 3, 4).permute(2, 3, 0, 1), images(3, 4, 9, 11).float()],
-    ids=["gaps", "another order", "floats"],
+    ids=["strided", "permuted", "floats"],
 )
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_images_of_other_kinds_are_torchs(monkeypatch: pytest.MonkeyPatch, image: Tensor, channels_last: bool) -> None:
+def test_other_layouts_and_dtypes_are_scaled_by_torch(
+    monkeypatch: pytest.MonkeyPatch, image: Tensor, channels_last: bool
+) -> None:
     monkeypatch.setattr(scaling, "_scale", None)
     result = scaled(image, 255, channels_last=channels_last)
     assert torch.equal(result, in_torch(image, 255, channels_last=channels_last))
 
 
-def test_images_that_torch_transforms_are_torchs() -> None:
+def test_vmap_matches_torch() -> None:
     image = images(3, 2, 4, 9, 11)
     mapped = torch.func.vmap(lambda part: scaled(part, 255, channels_last=False))(image)
     assert torch.equal(mapped, image.float() / 255)
 
 
-def test_bytes_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_byte_images_are_scaled_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(scaling, "_scale", lambda *arguments: calls.append(arguments))
     scaled(images(2, 4, 8, 8), 255, channels_last=True)

@@ -1,4 +1,4 @@
-"""Views: what bodies make of observations, once, and which states of memories are stored."""
+"""Views compute the features of each body once and hold the recurrent states to store."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def actor_of(action_space: Any, **hyper_parameters: Any) -> prl.Actor:
     return prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **hyper_parameters)("cpu", envs_with(action_space))
 
 
-def test_features_are_computed_once_and_once_more_where_gradients_are_wanted() -> None:
+def test_features_are_computed_once_without_and_once_with_gradients() -> None:
     actor = actor_of(spaces.Discrete(3))
     network = actor.make("q", Values())
     calls = []
@@ -43,7 +43,7 @@ def test_each_body_has_features_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_the_states_of_networks_that_act_are_stored_and_no_others(memory: Any) -> None:
+def test_only_recurrent_states_of_acting_networks_are_stored(memory: Any) -> None:
     actor = actor_of(BOX, memory=memory, memory_size=4)
     codec = make_codec(BOX, actor.device, scaled=True)
     size = 4 if memory == "gru" else 8
@@ -60,7 +60,7 @@ def test_the_states_of_networks_that_act_are_stored_and_no_others(memory: Any) -
     assert isinstance(view, ActingView)
     critics(view, torch.zeros(3, 2))
     after = view.rhs_after()
-    assert (after != rhs).all(), "networks that were not asked have seen the step, too"
+    assert (after != rhs).all(), "states of networks that were not evaluated advance, too"
     second(view)
     first(view)
     assert torch.equal(view.rhs_after(), after)
@@ -72,7 +72,7 @@ def test_the_states_of_networks_that_act_are_stored_and_no_others(memory: Any) -
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_a_networks_state_moves_on_once_a_step_however_often_it_is_asked(memory: Any) -> None:
+def test_a_recurrent_state_advances_once_a_step_however_often_it_is_evaluated(memory: Any) -> None:
     actor = actor_of(spaces.Discrete(3), memory=memory, memory_size=4)
     network = actor.make("q", Values(), acts=True)
     rhs = actor.initial_memory(2)
@@ -83,7 +83,7 @@ def test_a_networks_state_moves_on_once_a_step_however_often_it_is_asked(memory:
     assert torch.equal(network(view).values, first)
     assert torch.equal(view.rhs_after(), state)
     assert rhs is not None
-    assert not rhs.any(), "what was there before the step stays"
+    assert not rhs.any(), "the state before the step is not modified"
 
 
 def test_an_episode_begins_without_memory_of_the_one_before() -> None:
@@ -97,7 +97,7 @@ def test_an_episode_begins_without_memory_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_rows_are_repeated_for_several_actions_in_each(memory: Any) -> None:
+def test_a_repeated_view_evaluates_several_actions_for_each_row(memory: Any) -> None:
     actor = actor_of(BOX, memory=memory, memory_size=4)
     critic = actor.make("critic", ActionValue(), codec=make_codec(BOX, actor.device, scaled=True), acts=True)
     obs, rhs, done = torch.randn(3, 3), torch.randn(3, 4), torch.zeros(3, 1)

@@ -1,4 +1,4 @@
-"""Atari's games look as gymnasium's preprocessing shows them, and are reported, evaluated and saved as whole games."""
+"""Atari games match gymnasium's preprocessing and are reported, evaluated and saved as whole games."""
 
 import importlib
 import importlib.util
@@ -18,19 +18,19 @@ if importlib.util.find_spec("ale_py") is None:
 
 
 def steps_of(env: Any, count: int, seed: int = 0) -> list[Any]:
-    """What random actions lead to, over the ends of episodes."""
+    """Return (observation, reward, terminated, truncated) of random actions, and (observation,) of resets."""
     actions = np.random.default_rng(seed)
-    seen = [env.reset(seed=seed)[0]]
+    seen = [env.reset(seed=seed)[:1]]
     for _ in range(count):
         step = env.step(np.int64(actions.integers(env.action_space.n)))
         seen.append(step[:4])
         if step[2] or step[3]:
-            seen.append(env.reset()[0])
+            seen.append(env.reset()[:1])
     return seen
 
 
 @pytest.mark.long
-def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
+def test_atari_passes_gymnasiums_environment_checker() -> None:
     env = gym.make("pytorchrl/Atari-v0", game="breakout", render_mode="rgb_array").unwrapped
     check_env(env, skip_render_check=True)
     assert env.observation_space == gym.spaces.Box(0, 255, (84, 84), np.uint8)
@@ -42,7 +42,7 @@ def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
 @pytest.mark.parametrize(
     "frame_skip", [4, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
 )
-def test_frames_are_those_of_gymnasiums_preprocessing(frame_skip: int) -> None:
+def test_frames_match_gymnasiums_preprocessing(frame_skip: int) -> None:
     pytest.importorskip("cv2")
     importlib.import_module("ale_py")
     emulator = gym.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
@@ -60,17 +60,19 @@ def test_frames_are_those_of_gymnasiums_preprocessing(frame_skip: int) -> None:
         assert np.mean(difference > 0) < 0.01
 
 
-def test_a_seed_decides_a_game_with_sticky_actions_and_the_first_frames_without_one() -> None:
+def test_equal_seeds_give_equal_games_and_different_seeds_different_starts() -> None:
     env, other = Atari("breakout"), Atari("breakout")
     steps_of(other, 10, seed=5)
     first = steps_of(env, 60, seed=3)
     for again in (steps_of(other, 60, seed=3), steps_of(env, 60, seed=3)):
-        assert all(np.array_equal(one[0], two[0]) for one, two in zip(first, again, strict=True))
+        for one, two in zip(first, again, strict=True):
+            np.testing.assert_array_equal(one[0], two[0])
+            assert one[1:] == two[1:]
     begins = {other.reset(seed=seed)[0].tobytes() + bytes([other.ale.getFrameNumber() % 256]) for seed in range(6)}
     assert len(begins) > 3
 
 
-def test_an_action_is_sticky_with_its_probability() -> None:
+def test_a_sticky_action_is_repeated_at_probability_one_but_not_at_zero() -> None:
     played = []
     for probability in (0.0, 1.0):
         env = Atari("pong", repeat_action_probability=probability, noop_max=0, fire=False)
@@ -81,7 +83,7 @@ def test_an_action_is_sticky_with_its_probability() -> None:
     assert not np.array_equal(played[0], expected)
 
 
-def test_fire_is_pressed_where_a_life_begins_so_that_no_game_waits_for_it() -> None:
+def test_fire_is_pressed_at_the_start_of_each_life_so_that_games_continue() -> None:
     lives = {}
     for fire in (True, False):
         env = Atari("breakout", fire=fire, noop_max=0)
@@ -93,14 +95,14 @@ def test_fire_is_pressed_where_a_life_begins_so_that_no_game_waits_for_it() -> N
     assert lives == {True: 0, False: 5}
 
 
-def test_a_long_game_is_truncated() -> None:
+def test_a_game_is_truncated_after_max_frames() -> None:
     env = Atari("pong", max_frames=60, noop_max=0)
     env.reset(seed=0)
     ends = [env.step(np.int64(0))[2:4] for _ in range(14)]
     assert ends == [(False, False)] * 13 + [(False, True)]
 
 
-def test_a_factory_has_the_games_and_the_settings_of_an_id() -> None:
+def test_an_atari_id_determines_the_settings_of_the_factory() -> None:
     factory = prl.atari_envs("ALE/Breakout-v5", 2, noop_max=5)
     assert factory.hyper_parameters["env_kwargs"] == {
         "game": "breakout",
@@ -112,7 +114,7 @@ def test_a_factory_has_the_games_and_the_settings_of_an_id() -> None:
     envs = factory()
     assert envs.reset(seed=0).shape == (2, 4, 84, 84)
     assert envs.stacked_frames == 4
-    assert [name for name, _ in map(named, factory.hyper_parameters["wrappers"])] == [
+    assert [name for name, _ in map(name_and_settings, factory.hyper_parameters["wrappers"])] == [
         "EpisodicLife",
         "ClipReward",
         "FrameStackObservation",
@@ -123,7 +125,7 @@ def test_a_factory_has_the_games_and_the_settings_of_an_id() -> None:
     assert list(old.hyper_parameters["wrappers"]) == ["FlickerFrames"]
 
 
-def named(wrapper: Any) -> tuple[str, Any]:
+def name_and_settings(wrapper: Any) -> tuple[str, Any]:
     return (wrapper, {}) if isinstance(wrapper, str) else tuple(wrapper)  # type: ignore[return-value]
 
 
@@ -139,7 +141,7 @@ def test_ids_of_other_environments_are_refused(arguments: Any, message: str) -> 
         prl.atari_envs(*arguments)
 
 
-def test_settings_that_do_not_exist_are_refused_by_name() -> None:
+def test_unknown_settings_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"atari_envs: there is no setting skip; those of Atari are .*frame_skip"):
         prl.atari_envs("ALE/Pong-v5", skip=4)
 
@@ -154,12 +156,12 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
         ({"repeat_action_probability": 2.0}, r"repeat_action_probability must lie in \[0, 1\], got 2.0"),
     ],
 )
-def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"Atari: {message}"):
         Atari(**{"game": "pong", **settings})
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module = importlib.import_module
 
     def without(name: str) -> Any:
@@ -183,8 +185,8 @@ def scheme_of(num_envs: int, mode: Any = "sync", **settings: Any) -> prl.Scheme:
 
 
 @pytest.mark.long
-def test_whole_games_are_reported_and_evaluated_with_their_own_rewards(tmp_path: Path) -> None:
-    # One wrapper more, that would be seen in what is reported if it were counted.
+def test_whole_games_are_reported_and_evaluated_with_unmodified_rewards(tmp_path: Path) -> None:
+    # An additional reward wrapper, which would change the reported returns if it were counted.
     scheme = scheme_of(1, wrappers=[("ScaleReward", {"factor": 0.5})], max_frames=4_000)
     learner = prl.Learner(scheme, 1_300, tmp_path / "run")
     learner.run()
@@ -199,7 +201,7 @@ def test_whole_games_are_reported_and_evaluated_with_their_own_rewards(tmp_path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_run_of_pong_that_was_stopped_is_the_run_that_was_not(mode: Any, tmp_path: Path) -> None:
+def test_a_resumed_run_of_pong_equals_an_uninterrupted_one(mode: Any, tmp_path: Path) -> None:
     def weights(learner: prl.Learner) -> dict[str, Any]:
         return {name: value.numpy() for name, value in learner.scheme.algorithm.actor.state_dict().items()}
 
@@ -224,7 +226,7 @@ def test_a_run_of_pong_that_was_stopped_is_the_run_that_was_not(mode: Any, tmp_p
 @pytest.mark.parametrize(
     ("algorithm", "preset"), [(prl.DQN, prl.DQN.nature), (prl.Rainbow, prl.Rainbow.paper), (prl.IQN, prl.IQN.paper)]
 )
-def test_papers_presets_train_on_it_with_each_frame_stored_once(algorithm: Any, preset: Any, tmp_path: Path) -> None:
+def test_paper_presets_train_on_pong_and_store_each_frame_once(algorithm: Any, preset: Any, tmp_path: Path) -> None:
     parts = preset(400, 2)
     shorter = parts["algo_factory"].hyper_parameters | {"start_steps": 60, "test_every": 0}
     parts |= {"algo_factory": algorithm.create_factory(**shorter)}

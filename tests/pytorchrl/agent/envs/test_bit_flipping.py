@@ -1,4 +1,4 @@
-"""Bit flipping, and the rewards that goal environments are asked for."""
+"""The bit-flipping environment, and compute_reward of goal environments."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from gymnasium.utils.env_checker import check_env
 import pytorchrl as prl
 
 
-def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
+def test_bit_flipping_passes_gymnasiums_environment_checker() -> None:
     check_env(prl.BitFlipping(5), skip_render_check=True)
 
 
-def test_the_pattern_is_reached_by_flipping_what_differs() -> None:
+def test_the_goal_is_reached_by_flipping_the_bits_that_differ() -> None:
     env = gym.make("pytorchrl/BitFlipping-v0", n=6)
     observation, _ = env.reset(seed=3)
     differing = np.flatnonzero(observation["achieved_goal"] != observation["desired_goal"])
@@ -26,14 +26,14 @@ def test_the_pattern_is_reached_by_flipping_what_differs() -> None:
     np.testing.assert_array_equal(observation["observation"], observation["desired_goal"])
 
 
-def test_an_episode_takes_as_many_steps_as_there_are_bits() -> None:
+def test_an_episode_has_as_many_steps_as_there_are_bits() -> None:
     env = prl.BitFlipping(4)
     env.reset(seed=0)
     assert [env.step(np.int64(0))[3] for _ in range(4)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_vector_of_goal_environments_says_what_whole_batches_would_have_been_paid(mode: Any) -> None:
+def test_a_vector_of_goal_environments_computes_rewards_of_whole_batches(mode: Any) -> None:
     envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", 2, mode=mode, env_kwargs={"n": 3})()
     compute_reward = envs.compute_reward
     assert compute_reward is not None
@@ -42,7 +42,7 @@ def test_a_vector_of_goal_environments_says_what_whole_batches_would_have_been_p
     envs.close()
 
 
-def test_environments_without_goals_have_no_such_rewards() -> None:
+def test_environments_without_goals_have_no_compute_reward_and_her_refuses_them() -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1")()
     assert envs.compute_reward is None
     envs.close()

@@ -1,4 +1,4 @@
-"""Environments that were saved come back to where they were, in others of their kind, or say that they did not."""
+"""Saved environments are restored in new copies by replaying their actions, or are reported as not restored."""
 
 import io
 from collections.abc import Callable
@@ -25,8 +25,8 @@ def actions_of(envs: prl.VecEnv, generator: np.random.Generator) -> Any:
     return generator.uniform(-2, 2, (envs.num_envs, *envs.action_space.shape)).astype(np.float32)  # type: ignore[misc]
 
 
-def future(envs: prl.VecEnv, steps: int, seed: int = 0) -> list[Any]:
-    """What random actions lead to."""
+def rollout(envs: prl.VecEnv, steps: int, seed: int = 0) -> list[Any]:
+    """Return the steps of random actions."""
     generator = np.random.default_rng(seed)
     seen: list[Any] = []
     for _ in range(steps):
@@ -36,7 +36,7 @@ def future(envs: prl.VecEnv, steps: int, seed: int = 0) -> list[Any]:
 
 
 def saved_and_loaded(envs: prl.VecEnv) -> Any:
-    """Its state as it comes from a checkpoint."""
+    """Return the state of the environments after it was saved to a checkpoint and loaded."""
     file = io.BytesIO()
     torch.save(envs.state_dict(), file)
     file.seek(0)
@@ -54,41 +54,41 @@ def same(one: Any, other: Any) -> bool:
 ENVIRONMENTS: dict[str, Callable[..., prl.VecEnv]] = {
     "noise": prl.VecEnv.create_factory(Noise, num_envs=3),
     "pendulum": prl.VecEnv.create_factory("Pendulum-v1", num_envs=2),
-    "numbers": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "discrete", "length": 7}),
+    "discrete": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "discrete", "length": 7}),
     "dicts": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "dict", "end": "truncated"}),
-    "processes": prl.VecEnv.create_factory(Noise, num_envs=2, mode="async"),
+    "async": prl.VecEnv.create_factory(Noise, num_envs=2, mode="async"),
     "long episodes": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 700}),
-    "statistics": prl.VecEnv.create_factory(Noise, num_envs=2, wrappers=["NormalizeReward"]),
+    "normalised rewards": prl.VecEnv.create_factory(Noise, num_envs=2, wrappers=["NormalizeReward"]),
 }
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 @pytest.mark.parametrize("steps", [0, 1, 37, 2 * STEPS_OF_BLOCK + 5])
-def test_they_have_the_future_that_they_would_have_had(name: str, steps: int) -> None:
+def test_restored_environments_continue_as_the_saved_ones_do(name: str, steps: int) -> None:
     if name == "dicts" and steps > 100:
         pytest.skip("large observations")
     one, other = ENVIRONMENTS[name](), ENVIRONMENTS[name]()
     observation = one.reset(seed=3)
     other.reset(seed=4)
-    future(other, 5)
-    past = future(one, steps)
+    rollout(other, 5)
+    past = rollout(one, steps)
     observation = past[-1][0] if past else observation
     back = other.load_state_dict(saved_and_loaded(one))
     assert back.came_back.shape == (one.num_envs, 1)
     assert back.came_back.all()
     assert same(back.observation, observation)
-    # Long enough for seeds to be due in both.
+    # Long enough for both to be seeded anew.
     ahead = 20 if name == "dicts" else STEPS_OF_BLOCK + 300
-    assert same(future(one, ahead, 1), future(other, ahead, 1))
+    assert same(rollout(one, ahead, 1), rollout(other, ahead, 1))
     assert_equal(one.state_dict(), other.state_dict())
     one.close()
     other.close()
 
 
-def test_what_is_saved_does_not_grow_with_the_run_where_episodes_end() -> None:
+def test_the_saved_history_does_not_grow_with_the_run_if_episodes_end() -> None:
     envs = ENVIRONMENTS["noise"]()
     envs.reset(seed=0)
-    future(envs, 6 * STEPS_OF_BLOCK + 100)
+    rollout(envs, 6 * STEPS_OF_BLOCK + 100)
     for history in envs.state_dict()["histories"]:
         assert len(history["actions"]) < 3 * STEPS_OF_BLOCK
 
@@ -99,11 +99,11 @@ def test_seeds_differ_between_environments_and_over_time() -> None:
     seeds = set()
     for _ in range(5):
         seeds |= {history["seed"] for history in envs.state_dict()["histories"]}
-        future(envs, 2 * STEPS_OF_BLOCK)
+        rollout(envs, 2 * STEPS_OF_BLOCK)
     assert len(seeds) == 5 * envs.num_envs
 
 
-def test_actions_repeat_as_they_were_given_whatever_the_caller_does_with_them_later() -> None:
+def test_replayed_actions_are_copies_that_the_caller_cannot_change() -> None:
     one, other = (prl.VecEnv.create_factory("Pendulum-v1", num_envs=2)() for _ in range(2))
     one.reset(seed=0)
     actions = np.empty((2, 1))
@@ -115,7 +115,7 @@ def test_actions_repeat_as_they_were_given_whatever_the_caller_does_with_them_la
 
 
 class Unrepeatable(Counter):
-    """Shows a number that no seed gives, except in the first environment."""
+    """Adds an offset to observations that no seed determines, except in the first environment."""
 
     made = 0
 
@@ -128,35 +128,35 @@ class Unrepeatable(Counter):
         return super()._observation() + np.float32(self.offset)
 
 
-def test_an_environment_that_shows_something_else_begins_a_new_episode_and_says_so() -> None:
+def test_an_environment_that_replays_other_observations_starts_a_new_episode() -> None:
     one, other = (prl.VecEnv.create_factory(Unrepeatable, num_envs=2)() for _ in range(2))
     one.reset(seed=0)
-    future(one, 10)
+    rollout(one, 10)
     back = other.load_state_dict(saved_and_loaded(one))
     assert back.came_back[:, 0].tolist() == [True, False]
     assert back.observation[0, 0] == 10
     assert back.observation[1, 0] == other._vector._envs.envs[1].unwrapped.offset  # type: ignore[union-attr]
-    # That new episode is one to come back to.
-    future(other, 5)
+    # The new episode can be restored in turn.
+    rollout(other, 5)
     again = other.load_state_dict(saved_and_loaded(other))
     assert again.came_back.all()
     assert again.observation[0, 0] == 15
 
 
-class PaysAtRandom(Counter):
+class UnseededRewards(Counter):
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(action)
         return observation, float(np.random.default_rng().random()), *rest
 
 
-def test_an_environment_that_pays_something_else_did_not_come_back() -> None:
-    envs = prl.VecEnv.create_factory(PaysAtRandom, env_kwargs={"length": 50})()
+def test_an_environment_that_replays_other_rewards_is_reported_as_not_restored() -> None:
+    envs = prl.VecEnv.create_factory(UnseededRewards, env_kwargs={"length": 50})()
     envs.reset(seed=0)
-    future(envs, 10)
+    rollout(envs, 10)
     assert not envs.load_state_dict(saved_and_loaded(envs)).came_back.any()
 
 
-def test_what_is_not_to_be_repeated_is_not() -> None:
+def test_without_replay_on_resume_a_new_episode_starts() -> None:
     made: list[Counter] = []
 
     def make() -> Counter:
@@ -165,7 +165,7 @@ def test_what_is_not_to_be_repeated_is_not() -> None:
 
     envs = prl.VecEnv.create_factory(make, replay_on_resume=False)()
     envs.reset(seed=0)
-    future(envs, 10)
+    rollout(envs, 10)
     back = envs.load_state_dict(saved_and_loaded(envs))
     assert not back.came_back.any()
     assert np.all(back.observation == 0)
@@ -173,7 +173,7 @@ def test_what_is_not_to_be_repeated_is_not() -> None:
 
 
 class Curriculum(gym.Wrapper[Any, Any, Any, Any]):
-    """Pays more with every episode."""
+    """Multiplies rewards by the number of the episode."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -199,15 +199,15 @@ class Opaque(Curriculum):
         return {"levels": object()}
 
 
-def test_what_a_wrapper_keeps_over_episodes_comes_back_by_its_state_dict() -> None:
+def test_wrapper_state_across_episodes_is_restored_by_its_state_dict() -> None:
     one, other = (prl.VecEnv.create_factory(Counter, num_envs=2, wrappers=[Curriculum])() for _ in range(2))
     one.reset(seed=0)
-    future(one, 10)
+    rollout(one, 10)
     assert other.load_state_dict(saved_and_loaded(one)).came_back.all()
-    assert same(future(one, 10), future(other, 10))
+    assert same(rollout(one, 10), rollout(other, 10))
 
 
-def test_a_wrapper_whose_state_no_checkpoint_can_keep_is_refused_before_it_is_needed() -> None:
+def test_a_wrapper_state_that_cannot_be_saved_is_refused_at_the_first_reset() -> None:
     envs = prl.VecEnv.create_factory(Counter, wrappers=[Opaque])()
     with pytest.raises(
         TypeError, match=r"Opaque.state_dict\(\): a checkpoint can hold only plain data and arrays, not"
@@ -222,7 +222,7 @@ def test_a_state_of_more_environments_is_refused() -> None:
         one.load_state_dict(other.state_dict())
 
 
-def test_environments_that_never_began_have_nothing_to_come_back_to() -> None:
+def test_state_dict_before_the_first_reset_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"VecEnv: call reset\(\) before state_dict\(\)"):
         ENVIRONMENTS["noise"]().state_dict()
 
@@ -234,7 +234,7 @@ def test_environments_that_never_began_have_nothing_to_come_back_to() -> None:
     begins=st.lists(st.tuples(st.integers(0, 700), st.integers(0, 2)), max_size=8),
     reload=st.booleans(),
 )
-def test_the_log_says_what_was_given_since_each_environment_began(
+def test_the_action_log_holds_the_actions_since_each_environment_began(
     num_envs: int, width: int, begins: list[tuple[int, int]], reload: bool
 ) -> None:
     shape = (width,) if width else ()

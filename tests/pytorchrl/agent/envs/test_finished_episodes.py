@@ -1,4 +1,4 @@
-"""The returns of a vector of environments are the environments' own, under any wrapper."""
+"""Reported episode returns are those of the unwrapped environments, under any wrapper."""
 
 import copy
 import io
@@ -23,7 +23,7 @@ def finished(envs: prl.VecEnv, steps: int) -> list[list[EpisodeRecord]]:
 
 
 def own_episodes(seed: int, steps: int) -> list[list[EpisodeRecord]]:
-    """What two copies of `Noise` do, without any of our code but the seeds of its vector."""
+    """Return the episodes of two directly stepped copies of `Noise`, with the seeds of their vector."""
     seeds = np.random.SeedSequence(seed).generate_state(2)
     copies, seen = [Noise(), Noise()], []
     for env, first in zip(copies, seeds, strict=True):
@@ -62,7 +62,7 @@ def test_finished_episodes_have_the_environments_own_returns_under_any_wrapper(w
     assert seen == own_episodes(3, 100)
 
 
-def test_what_a_step_reports_holds_nothing_of_the_record() -> None:
+def test_infos_of_a_step_contain_no_episode_records() -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2)()
     envs.reset(seed=0)
     for _ in range(6):
@@ -71,7 +71,7 @@ def test_what_a_step_reports_holds_nothing_of_the_record() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_limit_of_the_environment_ends_an_episode_and_so_does_one_around_it(mode: str) -> None:
+def test_time_limits_of_the_environment_and_of_a_wrapper_end_episodes(mode: str) -> None:
     envs = prl.VecEnv.create_factory(
         "CartPole-v1", mode=mode, env_kwargs={"max_episode_steps": 5}, wrappers=["NormalizeReward"]
     )()
@@ -86,8 +86,8 @@ def test_a_limit_of_the_environment_ends_an_episode_and_so_does_one_around_it(mo
     envs.close()
 
 
-class LifeIsEpisode(gym.Wrapper[Any, Any, Any, Any]):
-    """Ends an episode every two steps; goes on with the same game after a loss that does not end it."""
+class LivesAreEpisodes(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends an episode every two steps; a reset continues the same game unless it is over."""
 
     over, steps = True, 0
 
@@ -104,7 +104,7 @@ class LifeIsEpisode(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class Endless(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins the next game where one ends, without an end of its own."""
+    """Resets the environment at the end of each game and reports no end itself."""
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, _ = self.env.step(action)
@@ -115,7 +115,7 @@ class Endless(gym.Wrapper[Any, Any, Any, Any]):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_game_that_goes_on_after_a_lost_life_is_one_episode(mode: str) -> None:
-    envs = prl.VecEnv.create_factory(Counter, mode=mode, env_kwargs={"length": 8}, wrappers=[LifeIsEpisode])()
+    envs = prl.VecEnv.create_factory(Counter, mode=mode, env_kwargs={"length": 8}, wrappers=[LivesAreEpisodes])()
     envs.reset(seed=0)
     ended = [record for records in finished(envs, 20) for record in records]
     envs.close()
@@ -124,7 +124,7 @@ def test_a_game_that_goes_on_after_a_lost_life_is_one_episode(mode: str) -> None
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_games_that_a_wrapper_joins_are_episodes_each(mode: str) -> None:
+def test_games_that_a_wrapper_joins_are_separate_episodes(mode: str) -> None:
     envs = prl.VecEnv.create_factory(Counter, mode=mode, wrappers=[Endless])()
     envs.reset(seed=0)
     assert finished(envs, 6) == [[], [], [EpisodeRecord(0, 6.0, 3)]] * 2
@@ -132,7 +132,7 @@ def test_games_that_a_wrapper_joins_are_episodes_each(mode: str) -> None:
 
 
 class ResetsItself(Counter):
-    """Shows the first observation of the next episode in the last step, as old environments do."""
+    """Returns the first observation of the next episode from the last step, as old environments do."""
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = super().step(action)
@@ -142,7 +142,7 @@ class ResetsItself(Counter):
 
 
 class StepsInReset(Counter):
-    """Begins after a step that does not count."""
+    """Makes a step in reset, which does not count."""
 
     def reset(self, **arguments: Any) -> Any:
         super().reset(**arguments)
@@ -153,7 +153,7 @@ class StepsInReset(Counter):
 @pytest.mark.parametrize(
     ("environment", "record"), [(ResetsItself, EpisodeRecord(0, 6.0, 3)), (StepsInReset, EpisodeRecord(0, 5.0, 2))]
 )
-def test_steps_and_resets_that_an_environment_calls_itself_are_no_episodes(environment: Any, record: Any) -> None:
+def test_steps_and_resets_called_by_the_environment_itself_are_not_counted(environment: Any, record: Any) -> None:
     envs = prl.VecEnv.create_factory(environment)()
     envs.reset(seed=0)
     ended = [known for records in finished(envs, 3 * record.length) for known in records]
@@ -174,7 +174,7 @@ def test_wrappers_reach_the_attributes_of_the_environment() -> None:
     assert finished(envs, 2) == [[], [EpisodeRecord(0, 3.0, 2)]]
 
 
-def test_what_a_wrapper_tries_in_a_copy_of_the_environment_does_not_count() -> None:
+def test_steps_of_a_wrapper_in_a_copy_of_the_environment_are_not_counted() -> None:
     class LooksAhead(gym.Wrapper[Any, Any, Any, Any]):
         def step(self, action: Any) -> Any:
             ahead = copy.deepcopy(self.env)
@@ -186,7 +186,7 @@ def test_what_a_wrapper_tries_in_a_copy_of_the_environment_does_not_count() -> N
     assert finished(envs, 3) == [[], [], [EpisodeRecord(0, 6.0, 3)]]
 
 
-def test_a_new_beginning_drops_running_episodes() -> None:
+def test_a_reset_drops_running_episodes() -> None:
     envs = prl.VecEnv.create_factory(Counter)()
     for _ in range(2):
         envs.reset(seed=0)
@@ -199,7 +199,7 @@ def test_a_new_beginning_drops_running_episodes() -> None:
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("wrappers", [[], ["NormalizeReward"], [Endless]])
 @pytest.mark.parametrize("steps", [1, 37, 600])
-def test_a_run_that_comes_back_finishes_the_same_episodes(steps: int, wrappers: list[Any], mode: str) -> None:
+def test_restored_environments_finish_the_same_episodes(steps: int, wrappers: list[Any], mode: str) -> None:
     one, other = (prl.VecEnv.create_factory(Noise, num_envs=2, mode=mode, wrappers=wrappers)() for _ in range(2))
     one.reset(seed=3)
     other.reset(seed=4)
@@ -215,7 +215,7 @@ def test_a_run_that_comes_back_finishes_the_same_episodes(steps: int, wrappers: 
     other.close()
 
 
-def test_an_episode_that_does_not_come_back_is_not_counted() -> None:
+def test_an_episode_that_is_not_restored_is_not_counted() -> None:
     envs = prl.VecEnv.create_factory(Counter, replay_on_resume=False)()
     envs.reset(seed=0)
     finished(envs, 2)

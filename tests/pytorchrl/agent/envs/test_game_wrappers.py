@@ -1,4 +1,4 @@
-"""Lives, a fire button, random actions and flickering frames, of toy games with lives and without."""
+"""Wrappers for lives, the fire button, random actions and flickering frames, on toy games."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.toys import Counter
 
 
 class Lives(gym.Env[Any, Any]):
-    """Three lives of ``steps`` steps each, and random numbers; a game is over after the last."""
+    """A game of three lives with ``steps`` steps each, which observes the step and a random number."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Discrete(3)
@@ -41,7 +41,7 @@ class Lives(gym.Env[Any, Any]):
         return np.float32([self.count, self.np_random.random()])
 
 
-def test_an_episode_is_a_life_and_a_game_goes_on() -> None:
+def test_each_life_is_an_episode_and_the_game_continues_at_reset() -> None:
     env = prl.EpisodicLife(Lives())
     first, _ = env.reset(seed=0)
     assert first[0] == 0
@@ -54,7 +54,7 @@ def test_an_episode_is_a_life_and_a_game_goes_on() -> None:
         assert observation[0] == (4 * (life + 1) if life < 2 else 0)
 
 
-def test_a_reset_with_a_seed_begins_a_game() -> None:
+def test_a_reset_with_a_seed_starts_a_new_game() -> None:
     env = prl.EpisodicLife(Lives())
     env.reset(seed=0)
     assert [env.step(0)[2] for _ in range(4)][-1]
@@ -62,7 +62,7 @@ def test_a_reset_with_a_seed_begins_a_game() -> None:
     assert not env.goes_on_at_reset
 
 
-def test_returns_are_those_of_whole_games_and_what_is_learnt_from_is_not() -> None:
+def test_returns_cover_whole_games_although_rewards_are_clipped_and_lives_end_episodes() -> None:
     wrappers = ["EpisodicLife", ("ClipReward", {"min_reward": -1.0, "max_reward": 1.0})]
     envs = prl.VecEnv.create_factory(Lives, 2, wrappers=wrappers)()
     envs.reset(seed=0)
@@ -78,7 +78,7 @@ def test_returns_are_those_of_whole_games_and_what_is_learnt_from_is_not() -> No
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_seeds_that_are_due_cut_no_game_and_games_come_back_in_the_middle(mode: Any) -> None:
+def test_reseeding_waits_for_the_end_of_a_game_and_running_games_are_restored(mode: Any) -> None:
     factory = prl.VecEnv.create_factory(Lives, 2, mode=mode, wrappers=["EpisodicLife"], env_kwargs={"steps": 100})
     envs, others = factory(), factory()
     envs.reset(seed=1)
@@ -90,7 +90,7 @@ def test_seeds_that_are_due_cut_no_game_and_games_come_back_in_the_middle(mode: 
         finished += envs.finished_episodes
     assert {record.length for record in finished} == {300}
     state = envs.state_dict()
-    # Due after a block, a seed was given where that game was over, after 600 steps; another is due two blocks later.
+    # A seed was due after one block and given when that game ended, after 600 steps; the next is due two blocks later.
     assert [len(history["actions"]) for history in state["histories"]] == [3 * STEPS_OF_BLOCK + 250 - 600] * 2
     resumption = others.load_state_dict(state)
     assert resumption.came_back.all()
@@ -104,7 +104,7 @@ def test_seeds_that_are_due_cut_no_game_and_games_come_back_in_the_middle(mode: 
     others.close()
 
 
-def test_fire_is_pressed_where_an_episode_begins() -> None:
+def test_fire_is_pressed_at_the_start_of_each_episode() -> None:
     game = Lives()
     env = prl.FireOnReset(prl.EpisodicLife(game))
     env.reset(seed=0)
@@ -116,7 +116,7 @@ def test_fire_is_pressed_where_an_episode_begins() -> None:
     assert prl.FireOnReset(prl.EpisodicLife(short)).reset(seed=0)[0][0] == 1
 
 
-def test_games_without_fire_begin_as_they_do() -> None:
+def test_games_without_a_fire_action_start_unchanged() -> None:
     game = Lives()
     game.get_action_meanings = lambda: ["NOOP", "LEFT", "RIGHT"]  # type: ignore[method-assign]
     assert prl.FireOnReset(game).reset(seed=0)[0][0] == 0
@@ -130,7 +130,7 @@ def test_games_without_fire_begin_as_they_do() -> None:
         spaces.Box(-1, 1, (2,), np.float32),
     ],
 )
-def test_actions_are_random_with_a_probability_and_a_seed_decides_which(actions: spaces.Space[Any]) -> None:
+def test_actions_are_randomised_with_the_given_probability_and_seed(actions: spaces.Space[Any]) -> None:
     given = actions.sample() if not isinstance(actions, spaces.Discrete) else np.int64(3)
 
     def done(probability: float, seed: int) -> list[bytes]:
@@ -149,7 +149,7 @@ def test_actions_are_random_with_a_probability_and_a_seed_decides_which(actions:
     assert same == pytest.approx(0.7 + 0.3 * by_chance, abs=0.08)
 
 
-def test_frames_flicker_with_a_probability_also_within_stacks() -> None:
+def test_frames_flicker_with_the_given_probability_within_stacks() -> None:
     wrappers = [("FlickerFrames", {"probability": 0.25}), ("FrameStackObservation", {"stack_size": 2})]
     envs = prl.VecEnv.create_factory(Counter, wrappers=wrappers, env_kwargs={"kind": "image", "length": 10_000})()
     assert envs.stacked_frames == 2
@@ -172,6 +172,6 @@ def test_frames_flicker_with_a_probability_also_within_stacks() -> None:
         (lambda: prl.FlickerFrames(Counter("discrete")), "FlickerFrames: observations must be a Box .* Discrete"),
     ],
 )
-def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
+def test_unsuitable_environments_and_invalid_probabilities_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Environments that break gymnasium's interface are named, with what is wrong and what to do."""
+"""Environments that break gymnasium's interface raise errors that name them, the fault and the remedy."""
 
 import warnings
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.toys import Counter, Noise
 
 
 class Wrong(gym.Env[Any, Any]):
-    """Does what it is given."""
+    """Returns what its arguments say from reset and step."""
 
     def __init__(self, observation: Any = None, space: Any = None, reset: Any = None, step: Any = None) -> None:
         self.observation_space = space or spaces.Box(-10, 10, (2,), np.float32)
@@ -54,20 +54,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "old step": ({"step": 4}, r"step\(\) of <Wrong instance> returned a tuple of 4; .* split done into terminated"),
     "array of rewards": ({"step": {"reward": np.ones(1)}}, r"the reward an array of shape \(1,\); it must be one num"),
     "no reward": ({"step": {"reward": None}}, "the reward None; it must be one number"),
-    "no flag": ({"step": {"truncated": None}}, "truncated None; it must be a bool"),
+    "flag of None": ({"step": {"truncated": None}}, "truncated None; it must be a bool"),
     "info of text": ({"step": {"info": "x"}}, "info 'x'; it must be a dict"),
     "shape": ({"observation": np.zeros(3, np.float32)}, r"of shape \(3,\); its space Box\(-10.0, .* has shape \(2,\)"),
     "ragged": ({"observation": [[1], [2, 3]]}, r"an observation that is no array, \[\[1\], \[2, 3\]\]"),
-    "numbers cut": (
+    "unsafe cast": (
         {"space": spaces.Box(0, 255, (2,), np.uint8), "observation": np.array([0.5, 1.5])},
         "of dtype float64, which its space .* would cut to uint8; declare the space of float64, or return uint8",
     ),
-    "not counted": ({"space": spaces.Discrete(3), "observation": 3}, r"outside its space Discrete\(3\): 3"),
+    "outside discrete": ({"space": spaces.Discrete(3), "observation": 3}, r"outside its space Discrete\(3\): 3"),
     "missing key": (
         {"space": spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(2)), "observation": {"a": 1}},
         r"an observation of \['a'\]; its space has \['a', 'b'\]",
     ),
-    "part": (
+    "shape of a part": (
         {"space": spaces.Dict(a=spaces.Discrete(2)), "observation": {"a": np.zeros(2, np.int64)}},
         r"an observation, 'a' of it of shape \(2,\)",
     ),
@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_an_environment_returns_wrongly_is_named(name: str) -> None:
+def test_an_invalid_return_value_raises_an_error_that_names_it(name: str) -> None:
     arguments, message = WRONG[name]
     with pytest.raises(prl.InvalidEnvironmentError, match=message) as error:
         two_steps(Wrong, env_kwargs=arguments)
@@ -85,13 +85,13 @@ def test_what_an_environment_returns_wrongly_is_named(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*Worker:UserWarning", "ignore:.*ERROR:UserWarning")
 @pytest.mark.parametrize("name", ["old step", "shape"])
-def test_it_is_named_in_a_process_too(name: str) -> None:
+def test_an_invalid_return_value_is_reported_from_async_environments(name: str) -> None:
     arguments, message = WRONG[name]
     with pytest.raises(prl.InvalidEnvironmentError, match=message):
         two_steps(Wrong, "async", env_kwargs=arguments)
 
 
-def test_registered_environments_are_checked_in_the_same_words() -> None:
+def test_registered_environments_get_the_same_error_messages() -> None:
     gym.register("Test/Wrong-v0", Wrong)
     try:
         with pytest.raises(prl.InvalidEnvironmentError, match=r"of <OrderEnforcing<Wrong<Test/Wrong-v0>>> ret"):
@@ -100,7 +100,7 @@ def test_registered_environments_are_checked_in_the_same_words() -> None:
         del gym.registry["Test/Wrong-v0"]
 
 
-def test_a_wrapper_that_breaks_the_interface_is_named() -> None:
+def test_a_wrapper_that_breaks_the_interface_is_named_in_the_error() -> None:
     class Shorter(gym.ObservationWrapper[Any, Any, Any]):
         def observation(self, observation: Any) -> Any:
             return observation[:1]
@@ -109,24 +109,24 @@ def test_a_wrapper_that_breaks_the_interface_is_named() -> None:
         two_steps(Counter, wrappers=[Shorter])
 
 
-def test_bounds_that_do_not_hold_are_told_once_and_go_on() -> None:
+def test_observations_outside_their_bounds_only_raise_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"outside the bounds of its space Box.*: numbers from 11.0 to 11.0"):
         two_steps(Wrong, env_kwargs={"observation": np.full(2, 11, np.float32)})
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_observations_that_are_not_finite_are_told_with_their_place(number: float) -> None:
+def test_observations_that_are_not_finite_raise_a_warning_with_their_position(number: float) -> None:
     with pytest.warns(UserWarning, match="which networks cannot process; return finite numbers") as caught:
         two_steps(Wrong, env_kwargs={"observation": np.array([0, number], np.float32)})
-    told = {str(warning.message).partition(", which")[0] for warning in caught}
-    assert told == {
+    warned = {str(warning.message).partition(", which")[0] for warning in caught}
+    assert warned == {
         f"VecEnv: {method}() of <Wrong instance> returned an observation with {number} at (1,)"
         for method in ("reset", "step")
     }
 
 
 @pytest.mark.parametrize("at", [2, 40])
-def test_a_reward_that_is_not_finite_is_refused_at_any_step_with_the_environments_name(at: int, tmp_path: Path) -> None:
+def test_a_non_finite_reward_is_refused_at_any_step_and_names_the_environment(at: int, tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory(PaysNaNLate, env_kwargs={"at": at})
     learner = prl.Learner(dqn_scheme(envs=envs), 100, tmp_path / "run")
     with pytest.raises(prl.SampleError, match=r"Reward of environment 0 is nan at step") as error:
@@ -146,13 +146,13 @@ class PaysNaNLate(Counter):
 
 
 @pytest.mark.parametrize("observation", [np.zeros(2), [0, 1], (0.5, 1)])
-def test_numbers_that_the_space_holds_are_taken_in_any_form(observation: Any) -> None:
+def test_valid_observations_are_accepted_in_any_array_like_form(observation: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         two_steps(Wrong, env_kwargs={"observation": observation, "step": {"reward": np.float32(1), "terminated": 0}})
 
 
-def test_what_is_no_environment_is_refused() -> None:
+def test_an_object_that_is_not_an_environment_is_refused() -> None:
     with pytest.raises(prl.InvalidEnvironmentError, match=r"VecEnv: <lambda> made None, which is no gymnasium.Env"):
         prl.VecEnv(lambda: None)  # type: ignore[arg-type, return-value]
 
@@ -174,12 +174,12 @@ def test_a_reset_that_takes_no_seed_is_refused() -> None:
         prl.VecEnv(Old)
 
 
-def test_an_instance_is_refused_and_the_class_named() -> None:
+def test_an_environment_instance_is_refused_with_the_class_to_pass() -> None:
     with pytest.raises(ValueError, match=r"VecEnv: env is an instance, <Counter instance>; .* pass the class, Counter"):
         prl.VecEnv.create_factory(Counter())
 
 
-def test_checking_draws_no_random_number_and_changes_no_episode() -> None:
+def test_checks_draw_no_random_numbers_and_change_no_episode() -> None:
     envs = prl.VecEnv(Noise)
     first = envs.reset(seed=5)
     plain = Noise()
@@ -205,7 +205,7 @@ def test_only_the_first_steps_are_checked() -> None:
         envs.step(np.zeros((1, 1), np.int64))
 
 
-def test_a_wrapper_whose_package_is_missing_says_what_installs_it() -> None:
+def test_the_error_for_a_wrapper_with_a_missing_package_names_the_package() -> None:
     class NeedsPackage(gym.Wrapper[Any, Any, Any, Any]):
         def __init__(self, env: Any) -> None:
             raise gym.error.DependencyNotInstalled("opencv-python is not installed.")
@@ -219,7 +219,7 @@ def test_a_wrapper_whose_package_is_missing_says_what_installs_it() -> None:
 
 
 @pytest.mark.parametrize("wrapper", ["NormalizeObservation", gym.wrappers.NormalizeObservation])
-def test_statistics_of_each_copy_are_refused_in_favour_of_shared_ones(wrapper: Any) -> None:
+def test_normalize_observation_wrappers_are_refused_in_favour_of_shared_statistics(wrapper: Any) -> None:
     with pytest.raises(
         ValueError, match=r"NormalizeObservation keeps separate statistics .* with normalize_observations=True"
     ):
@@ -230,6 +230,6 @@ def test_statistics_of_each_copy_are_refused_in_favour_of_shared_ones(wrapper: A
         prl.VecEnv(lambda: gym.wrappers.NormalizeObservation(gym.make("CartPole-v1")))
 
 
-def test_the_specification_of_an_environment_is_the_registered_one() -> None:
+def test_env_spec_is_the_specification_of_the_registered_environment() -> None:
     envs = prl.VecEnv("CartPole-v1")
     assert envs.env_spec == gym.make("CartPole-v1").spec.to_json()  # type: ignore[union-attr]

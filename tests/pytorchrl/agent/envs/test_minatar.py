@@ -1,4 +1,4 @@
-"""MinAtar's games are those of the package, seeded as gymnasium's environments are, and come back when saved."""
+"""MinAtar games match the package, are seeded like gymnasium environments and can be saved and restored."""
 
 import importlib.util
 import sys
@@ -25,7 +25,7 @@ MINIMAL_ACTIONS = {"asterix": 5, "breakout": 3, "freeway": 3, "seaquest": 6, "sp
 
 
 def trajectory(env: Any, seed: int, steps: int) -> list[Any]:
-    """What random actions lead to, over the ends of episodes."""
+    """Return the observations and steps of random actions, across the ends of episodes."""
     actions = np.random.default_rng(seed)
     seen: list[Any] = [env.reset(seed=seed)[0].tobytes()]
     for _ in range(steps):
@@ -37,7 +37,7 @@ def trajectory(env: Any, seed: int, steps: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_each_game_is_an_environment_as_gymnasium_wants_them(game: str) -> None:
+def test_each_game_passes_gymnasiums_environment_checker(game: str) -> None:
     env = gym.make(IDS[game]).unwrapped
     check_env(env, skip_render_check=True)
     assert env.observation_space == gym.spaces.Box(0, 1, (10, 10, CHANNELS[game]), np.bool_)
@@ -46,7 +46,7 @@ def test_each_game_is_an_environment_as_gymnasium_wants_them(game: str) -> None:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_seed_decides_a_game_and_those_after_it(game: str) -> None:
+def test_equal_seeds_give_equal_sequences_of_games(game: str) -> None:
     env, other = gym.make(IDS[game]), gym.make(IDS[game])
     trajectory(other, 9, 30)
     first = trajectory(env, 3, 300)
@@ -57,11 +57,11 @@ def test_a_seed_decides_a_game_and_those_after_it(game: str) -> None:
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("game", GAMES)
-def test_a_game_is_that_of_the_package(game: str) -> None:
+def test_games_match_those_of_the_minatar_package(game: str) -> None:
     from minatar import Environment
 
     class Package:
-        """The package's interface, with numbers drawn from the same generator and no action left from a game before."""
+        """The package behind gymnasium's interface, with the same generator and no last action from the game before."""
 
         action_space = gym.spaces.Discrete(6)
 
@@ -85,7 +85,7 @@ def test_a_game_is_that_of_the_package(game: str) -> None:
             assert trajectory(ours, seed, 2_000) == trajectory(Package(**settings), seed, 2_000)
 
 
-def test_a_sticky_action_is_repeated_with_its_probability_and_not_in_the_next_game() -> None:
+def test_a_sticky_action_repeats_with_its_probability_but_not_in_the_next_game() -> None:
     env = MinAtar("freeway", sticky_action_prob=0.3)
     done: list[int] = []
     act = env._game.act
@@ -106,7 +106,7 @@ def test_a_sticky_action_is_repeated_with_its_probability_and_not_in_the_next_ga
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_saved_games_come_back_to_where_they_were(mode: Any) -> None:
+def test_restored_games_continue_as_the_saved_ones_do(mode: Any) -> None:
     factory = prl.VecEnv.create_factory(
         IDS["seaquest"], 2, mode=mode, wrappers=[("FrameStackObservation", {"stack_size": 2})]
     )
@@ -128,7 +128,7 @@ def test_saved_games_come_back_to_where_they_were(mode: Any) -> None:
     others.close()
 
 
-def test_episodes_have_a_limit_where_one_is_asked_for() -> None:
+def test_max_episode_steps_truncates_episodes() -> None:
     envs = prl.VecEnv.create_factory(IDS["freeway"], env_kwargs={"max_episode_steps": 5})()
     envs.reset(seed=0)
     steps = [envs.step(np.zeros((1, 1), np.int64)) for _ in range(5)]
@@ -138,7 +138,7 @@ def test_episodes_have_a_limit_where_one_is_asked_for() -> None:
     envs.close()
 
 
-def test_the_package_is_not_imported_with_all_that_it_draws_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_game_is_loaded_without_importing_the_package_and_its_plotting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "minatar", raising=False)
     minatar._module.cache_clear()
     MinAtar("breakout").reset(seed=0)
@@ -152,12 +152,12 @@ def test_the_package_is_not_imported_with_all_that_it_draws_with(monkeypatch: py
         ({"game": "breakout", "sticky_action_prob": 1.5}, r"MinAtar: sticky_action_prob must lie in \[0, 1\], got 1.5"),
     ],
 )
-def test_wrong_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MinAtar(**arguments)
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     minatar._module.cache_clear()
     with pytest.raises(gym.error.DependencyNotInstalled, match=r'minatar is not installed.* pip install "\.\[atari\]"'):
@@ -165,7 +165,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: p
 
 
 @pytest.mark.long
-def test_a_run_that_was_stopped_is_the_run_that_was_not(tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     def learner(name: str) -> prl.Learner:
         scheme = prl.Scheme(
             prl.DQN.create_factory(start_steps=40, update_every=50, mini_batch_size=4, test_every=0),

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -32,24 +33,23 @@ def scheme_of(envs: Any, **settings: Any) -> prl.Scheme:
 
 
 @pytest.mark.parametrize("settings", [ENTRY_POINT, ENVPOOL], ids=["entry point", "envpool"])
-def test_cartpoles_end_where_the_pole_fell_and_pay_a_point_a_step(settings: dict[str, Any]) -> None:
+def test_cartpole_terminates_when_the_pole_falls_and_rewards_one_per_step(settings: dict[str, Any]) -> None:
     needs(settings)
     envs = prl.VecEnv.create_factory("CartPole-v1", 5, **settings)()
-    seen, finished = envs.reset(seed=3), 0
-    assert seen.shape == (5, 4)
+    assert envs.reset(seed=3).shape == (5, 4)
+    finished = 0
     for _ in range(60):
         step = envs.step(np.ones((5, 1), np.int64))
         made = np.ones((5, 1), np.bool_) if step.made is None else step.made
         fell = (abs(step.next_observation[:, 2:3]) > 12 * np.pi / 180) & made
         np.testing.assert_array_equal(fell, step.terminated)
-        # What follows an end is no state of the episode that ended.
+        # The observation after an end is the first of the next episode.
         if envs.skips_next is None:
             assert (abs(step.observation[fell[:, 0]]) <= 0.05).all()
         assert (step.reward == made).all()
         for one in envs.finished_episodes:
             assert one.episode_return == one.length
             finished += 1
-        seen = step.observation
     assert finished >= 25
     envs.close()
 
@@ -58,7 +58,7 @@ def test_cartpoles_end_where_the_pole_fell_and_pay_a_point_a_step(settings: dict
     ("env", "settings"),
     [("CartPole-v1", ENTRY_POINT), ("CartPole-v1", ENVPOOL), pytest.param("ALE/Pong-v5", ALE, marks=pytest.mark.long)],
 )
-def test_a_seed_makes_the_same_episodes(env: str, settings: dict[str, Any]) -> None:
+def test_equal_seeds_give_equal_episodes(env: str, settings: dict[str, Any]) -> None:
     needs(settings)
 
     def played(seed: int) -> Any:
@@ -74,7 +74,7 @@ def test_a_seed_makes_the_same_episodes(env: str, settings: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(("env", "settings"), [("Pong-v5", ENVPOOL), ("ALE/Breakout-v5", ALE)])
-def test_atari_keeps_each_frame_of_its_stacks_once(env: str, settings: dict[str, Any]) -> None:
+def test_a_replay_buffer_stores_each_frame_of_atari_stacks_once(env: str, settings: dict[str, Any]) -> None:
     needs(settings)
     envs = prl.VecEnv.create_factory(env, 2, **settings)
     made = envs()
@@ -99,13 +99,13 @@ def test_atari_keeps_each_frame_of_its_stacks_once(env: str, settings: dict[str,
         np.testing.assert_array_equal(newest[OBS2][0].numpy(), step.next_observation)
         np.testing.assert_array_equal(newest[OBS][0].numpy(), seen)
         seen, done = step.observation, step.terminated | step.truncated
-    # Of 20 steps of 2 stacks of 4 frames; whole, they would take 4 times as much twice.
+    # Whole stacks of 4 frames, as observations and next observations, would take about 8 times as much.
     assert storage.nbytes < 2 * 60 * 84 * 84 * 1.5
     made.close()
 
 
-def lost_lives(settings: dict[str, Any], env: str, **more: Any) -> tuple[int, list[Any]]:
-    """How many episodes ended, and the whole games, of two games of Breakout that are played at random."""
+def play_breakout(settings: dict[str, Any], env: str, **more: Any) -> tuple[int, list[Any]]:
+    """Play Breakout at random in two environments; return the number of terminations and the finished games."""
     envs = prl.VecEnv.create_factory(env, 2, **settings | {"env_kwargs": settings["env_kwargs"] | more})()
     envs.reset(seed=0)
     random, ends, games = np.random.default_rng(0), 0, []
@@ -118,22 +118,22 @@ def lost_lives(settings: dict[str, Any], env: str, **more: Any) -> tuple[int, li
     return ends, games
 
 
-def test_returns_are_those_of_whole_games_where_the_loss_of_a_life_is_an_end_in_envpool() -> None:
+def test_envpool_returns_cover_whole_games_if_a_lost_life_ends_an_episode() -> None:
     needs(ENVPOOL)
-    ends, games = lost_lives(ENVPOOL, "Breakout-v5", episodic_life=True, reward_clip=True)
+    ends, games = play_breakout(ENVPOOL, "Breakout-v5", episodic_life=True, reward_clip=True)
     assert games
     assert ends >= 5 * len(games)
     assert all(game.length > 100 for game in games)
 
 
-def test_a_game_of_ale_begins_anew_where_the_loss_of_a_life_is_an_end() -> None:
+def test_ale_starts_a_new_game_if_a_lost_life_ends_an_episode() -> None:
     needs(ALE)
-    ends, games = lost_lives(ALE, "ALE/Breakout-v5", episodic_life=True)
+    ends, games = play_breakout(ALE, "ALE/Breakout-v5", episodic_life=True)
     assert ends == len(games) > 0
 
 
 @pytest.mark.parametrize("settings", [ENTRY_POINT, ENVPOOL], ids=["entry point", "envpool"])
-def test_a_run_trains_evaluates_and_warns_of_nothing(settings: dict[str, Any]) -> None:
+def test_a_run_trains_and_evaluates_without_warnings(settings: dict[str, Any]) -> None:
     needs(settings)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -146,7 +146,7 @@ def test_a_run_trains_evaluates_and_warns_of_nothing(settings: dict[str, Any]) -
         scheme.close()
 
 
-def test_what_sets_the_batch_of_a_pool_is_refused() -> None:
+def test_envpool_settings_that_are_unknown_or_change_the_batch_size_are_refused() -> None:
     pytest.importorskip("envpool")
     with pytest.raises(ValueError, match="all are stepped together"):
         prl.VecEnv("CartPole-v1", 4, backend="envpool", env_kwargs={"batch_size": 2})
@@ -154,14 +154,15 @@ def test_what_sets_the_batch_of_a_pool_is_refused() -> None:
         prl.VecEnv("CartPole-v1", 4, backend="envpool", env_kwargs={"nothing": 2})
 
 
-def test_without_a_backend_s_package_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_backend_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "envpool", None)
-    with pytest.raises(Exception, match=r'extra "envpool" brings it: pip install "\.\[envpool\]"'):
+    message = r'extra "envpool" brings it: pip install "\.\[envpool\]"'
+    with pytest.raises(gym.error.DependencyNotInstalled, match=message):
         prl.VecEnv.create_factory("CartPole-v1", 4, backend="envpool")
 
 
 @pytest.mark.long
-def test_ppo_balances_the_pole_by_64_environments_of_gymnasium_s_own() -> None:
+def test_ppo_solves_cartpole_with_64_environments_of_gymnasiums_entry_point() -> None:
     target = 500_000
     scheme = prl.Scheme(
         prl.PPO.create_factory(

@@ -36,7 +36,7 @@ SHAPES = {"camera/0": (10, 10, 2), "camera/1": (1,), "arm/position": (1,), "arm/
 
 
 class Robot(gym.Env[Any, Any]):
-    """Observes what its space draws; an episode has five steps."""
+    """Observes samples of its space; an episode has five steps."""
 
     action_space = spaces.Discrete(2)
 
@@ -60,7 +60,7 @@ class Robot(gym.Env[Any, Any]):
         return self.observation(), 1.0, self.steps == 5, False, {}
 
 
-def assert_shows(flat: Any, nested: Any, row: int = 0) -> None:
+def assert_flattened(flat: Any, nested: Any, row: int = 0) -> None:
     assert set(flat) == set(SHAPES)
     assert np.array_equal(flat["camera/0"][row], nested["camera"][0])
     assert flat["camera/1"][row, 0] == nested["camera"][1]
@@ -69,7 +69,7 @@ def assert_shows(flat: Any, nested: Any, row: int = 0) -> None:
     assert np.array_equal(flat["flags"][row], nested["flags"])
 
 
-def test_the_parts_have_the_names_of_what_they_lie_in() -> None:
+def test_parts_of_nested_observations_are_named_by_their_path() -> None:
     made: list[Robot] = []
 
     def make() -> Robot:
@@ -81,16 +81,16 @@ def test_the_parts_have_the_names_of_what_they_lie_in() -> None:
     assert set(envs.observation_space.spaces) == set(SHAPES)
     assert envs.observation_space["camera/1"] == spaces.Discrete(3, start=1)
     observation = envs.reset(seed=0)
-    assert_shows(observation, made[0].shown[-1])
+    assert_flattened(observation, made[0].shown[-1])
     for name, shape in SHAPES.items():
         assert observation[name].shape == (1, *shape)
     for _ in range(4):
         step = envs.step(np.zeros((1, 1), np.int64))
-        assert_shows(step.next_observation, made[0].shown[-1])
+        assert_flattened(step.next_observation, made[0].shown[-1])
     step = envs.step(np.zeros((1, 1), np.int64))
     assert step.terminated.all()
-    assert_shows(step.next_observation, made[0].shown[-2])
-    assert_shows(step.observation, made[0].shown[-1])
+    assert_flattened(step.next_observation, made[0].shown[-2])
+    assert_flattened(step.observation, made[0].shown[-1])
     assert envs.finished_episodes[0].episode_return == 5
     envs.close()
 
@@ -126,7 +126,7 @@ def test_runs_with_nested_observations_train_and_resume(algorithm: str, mode: An
     assert_equal(one.algorithm.get_weights(), other.algorithm.get_weights())
 
 
-def test_parts_have_the_names_that_they_have_in_data_sets() -> None:
+def test_parts_have_the_same_names_as_in_data_sets() -> None:
     subspaces = {
         "camera": {"type": "Tuple", "subspaces": [space_as_data(part) for part in NESTED["camera"]]},  # type: ignore[attr-defined]
         "flags": space_as_data(NESTED["flags"]),
@@ -137,7 +137,7 @@ def test_parts_have_the_names_that_they_have_in_data_sets() -> None:
 
 
 class Grip(nn.Module):
-    """A user's network, of two of the parts."""
+    """A user's network that reads two of the parts."""
 
     def __init__(self, space: spaces.Dict) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Grip(nn.Module):
         return features
 
 
-def test_a_network_of_the_users_learns_from_the_parts_by_their_names() -> None:
+def test_a_users_network_learns_from_parts_by_name() -> None:
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=10, mini_batch_size=8),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=Grip),
@@ -183,7 +183,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(STRUCTURES)
-def test_any_structure_loses_nothing_or_is_refused(space: gym.Space[Any]) -> None:
+def test_flattening_keeps_every_leaf_of_a_structure_or_refuses_it(space: gym.Space[Any]) -> None:
     try:
         flattening = Flattening(space, "Test")
     except UnsupportedSpaceError as error:
@@ -196,7 +196,7 @@ def test_any_structure_loses_nothing_or_is_refused(space: gym.Space[Any]) -> Non
     assert not is_nested(flattening.space)
 
 
-def test_tuples_are_dicts_of_positions() -> None:
+def test_tuples_become_dicts_keyed_by_position() -> None:
     space = spaces.Tuple([spaces.Discrete(2), spaces.Tuple([spaces.Box(-1, 1, (2,), np.float32)])])
     flattening = Flattening(space, "Test")
     assert flattening.space == spaces.Dict({"0": space[0], "1/0": space[1][0]})
@@ -205,7 +205,7 @@ def test_tuples_are_dicts_of_positions() -> None:
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.Dict({"a/b": spaces.Discrete(2)})])
-def test_observations_that_are_not_nested_stay_as_they_are(space: Any) -> None:
+def test_observations_that_are_not_nested_are_not_changed(space: Any) -> None:
     flattening = Flattening(space, "Test")
     observation = space.sample()
     assert flattening.space is space
@@ -226,7 +226,7 @@ def test_observations_that_are_not_nested_stay_as_they_are(space: Any) -> None:
         ({"a": spaces.Tuple([spaces.Text(3)])}, r"key 'a/0' of the observation space is Text"),
     ],
 )
-def test_what_cannot_be_named_or_stored_is_refused(space: Any, message: str) -> None:
+def test_spaces_with_ambiguous_names_or_unsupported_parts_are_refused(space: Any, message: str) -> None:
     with pytest.raises(UnsupportedSpaceError, match=message):
         prl.VecEnv.create_factory(Robot, env_kwargs={"space": spaces.Dict(space)})()
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_named_or_stored_is_refused(space: Any, message: str) -> 
         ("camera", (np.zeros((10, 10, 2), np.uint8), 0), r"'camera/1' of it outside its space Discrete"),
     ],
 )
-def test_what_a_nested_observation_lacks_is_named(part: str, value: Any, message: str) -> None:
+def test_an_invalid_part_of_a_nested_observation_is_named_in_the_error(part: str, value: Any, message: str) -> None:
     class Wrong(Robot):
         def observation(self) -> Any:
             return super().observation() | {part: value}
@@ -251,7 +251,7 @@ def test_what_a_nested_observation_lacks_is_named(part: str, value: Any, message
     envs.close()
 
 
-def test_wrappers_see_what_is_nested() -> None:
+def test_wrappers_get_the_nested_observation() -> None:
     def without_camera(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         return gym.wrappers.FilterObservation(env, ["arm", "flags"])
 
@@ -264,14 +264,14 @@ def test_wrappers_see_what_is_nested() -> None:
     flat.close()
 
 
-def test_frames_are_stacked_in_every_part() -> None:
+def test_frame_stacking_works_with_nested_observations() -> None:
     envs = prl.VecEnv.create_factory(Robot, wrappers=[("FrameStackObservation", {"stack_size": 3})])()
     assert envs.stacked_frames == 3
     assert envs.reset(seed=0)["camera/0"].shape == (1, 3, 10, 10, 2)
     envs.close()
 
 
-def test_the_environment_can_be_made_again_of_its_specification() -> None:
+def test_the_environment_can_be_recreated_from_its_specification() -> None:
     gym.register("RobotForTests-v0", f"{__name__}:Robot")
     envs = prl.VecEnv.create_factory("RobotForTests-v0")()
     assert envs.env_spec is not None

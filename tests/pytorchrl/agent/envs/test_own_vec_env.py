@@ -1,4 +1,4 @@
-"""Classes in a script extend VecEnv: with a hyper-parameter more, or with fewer."""
+"""Classes of a user's script may extend VecEnv, with more or fewer hyper-parameters."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ class Shifted(prl.VecEnv):
 
 
 class CartPoles(prl.VecEnv):
-    """Says itself which environment it is."""
+    """Fixes the id of its environments."""
 
     def __init__(self, num_envs: Count = 1) -> None:
         super().__init__("CartPole-v1", num_envs)
 
 
-def test_an_attribute_is_a_hyper_parameter_of_environments_too() -> None:
+def test_an_attribute_of_a_subclass_is_a_hyper_parameter() -> None:
     envs = Shifted.create_factory("CartPole-v1", 2, shift=3)()
     try:
         envs.reset(0)
@@ -43,5 +43,5 @@ def test_one_copy_is_of_the_same_class_with_the_same_hyper_parameters() -> None:
     assert one_copy(CartPoles.create_factory(3)) == CartPoles.create_factory(1)
 
 
-def test_environments_without_an_id_can_be_named_as_a_part_of_the_script() -> None:
+def test_a_users_environment_class_is_listed_among_the_own_parts_of_a_run() -> None:
     assert [part.name for part in own_parts([CartPoles.create_factory(3)])] == ["CartPoles"]

@@ -1,4 +1,4 @@
-"""Environments that hide velocities are the known ones otherwise."""
+"""Environments that hide velocities equal the original ones otherwise."""
 
 import gymnasium as gym
 import numpy as np
@@ -14,12 +14,13 @@ import pytorchrl as prl
         ("pytorchrl/PendulumWithoutVelocity-v0", "Pendulum-v1", [0, 1], [1, 1], 200),
     ],
 )
-def test_what_is_seen_are_positions_scaled_to_one(
+def test_observations_are_positions_scaled_to_one(
     hiding: str, whole: str, seen: list[int], scale: list[float], limit: int
 ) -> None:
     assert prl.VecEnv.create_factory(hiding).hyper_parameters["env"] == hiding
     envs = gym.make(hiding), gym.make(whole)
     (observation, _), (original, _) = (env.reset(seed=5) for env in envs)
+    envs[0].action_space.seed(0)
     action = envs[0].action_space.sample()
     ended, steps = False, 0
     while not ended:

@@ -1,4 +1,4 @@
-"""A Box without axes is one number: observed, acted in and learnt from like any other."""
+"""Box spaces without axes work for observations and actions, in training and after resuming."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.support.training import saved_and_loaded, train
 
 
 class Follow(gym.Env[Any, Any]):
-    """Observes a number and pays for an action near it."""
+    """Observes a number and rewards actions close to it."""
 
     def __init__(self, as_dict: bool = False, low: float = -1.0) -> None:
         number = spaces.Box(-1, 1, (), np.float32)
@@ -44,9 +44,9 @@ class Follow(gym.Env[Any, Any]):
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
-def test_runs_with_numbers_train_and_resume(algorithm: str, as_dict: bool, mode: str, normalize: bool) -> None:
+def test_runs_with_scalar_spaces_train_and_resume(algorithm: str, as_dict: bool, mode: str, normalize: bool) -> None:
     if mode == "async" and normalize:
-        pytest.skip("no other case")
+        pytest.skip("normalisation is tested with sync environments alone")
 
     def scheme() -> prl.Scheme:
         envs = prl.VecEnv.create_factory(

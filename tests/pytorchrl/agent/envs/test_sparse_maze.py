@@ -1,4 +1,4 @@
-"""A maze that the shortest way solves, and random steps do not."""
+"""A maze that the shortest path solves, and random steps do not."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from gymnasium.utils.env_checker import check_env
 import pytorchrl as prl
 
 
-def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
+def test_sparse_maze_passes_gymnasiums_environment_checker() -> None:
     check_env(prl.SparseMaze(3, 4), skip_render_check=True)
 
 
 @pytest.mark.parametrize(("corridors", "length"), [(2, 2), (3, 4), (4, 3), (5, 9)])
-def test_the_shortest_way_ends_at_the_one_reward(corridors: int, length: int) -> None:
+def test_the_shortest_path_ends_at_the_only_reward(corridors: int, length: int) -> None:
     made = gym.make("pytorchrl/SparseMaze-v0", corridors=corridors, length=length, disable_env_checker=True)
     maze: Any = made.unwrapped
     lengths = set()
@@ -27,13 +27,13 @@ def test_the_shortest_way_ends_at_the_one_reward(corridors: int, length: int) ->
             rewards.append(reward)
             assert not cut
         assert (rewards[-1], sum(rewards), info["is_success"]) == (1.0, 1.0, True)
-        # Every place of the corridors, and one between two of them, but for those before the start.
+        # Every cell of the corridors and one between neighbours, except the cells before the start.
         assert len(rewards) == corridors * length + corridors - 2 - start
         lengths.add(len(rewards))
     assert len(lengths) == length - 1
 
 
-def test_walls_stop_a_step_and_an_episode_is_cut_without_a_reward() -> None:
+def test_walls_block_steps_and_episodes_are_truncated_without_a_reward() -> None:
     maze = prl.SparseMaze(3, 4, max_steps=3)
     before, _ = maze.reset(seed=0)
     for step in range(3):
@@ -52,6 +52,6 @@ def test_random_steps_do_not_find_the_goal() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"corridors": 1}, {"length": 1}, {"max_steps": 0}])
-def test_a_maze_without_a_way_is_refused(settings: dict[str, int]) -> None:
+def test_a_maze_without_a_path_or_steps_is_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="SparseMaze: corridors and length must be at least 2, and max_steps 1"):
         prl.SparseMaze(**settings)

@@ -1,4 +1,4 @@
-"""Environments say that their observations are stacks of the last frames, and storages keep each frame once."""
+"""Environments report that their observations are stacked frames, and storages keep each frame once."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
 
 
 class Screen(gym.Env[Any, Any]):
-    """Random pixels, and a dict of them beside a number where asked; an episode takes some steps."""
+    """Observes random pixels, or a dict of pixels and a number; an episode has 1 to 8 steps."""
 
     def __init__(self, side: int = 8, mode: str = "pixels") -> None:
         self.mode = mode
@@ -70,7 +70,7 @@ def replay_buffer(envs: prl.VecEnv, size: int) -> Any:
 
 
 @pytest.mark.parametrize("padding", ["reset", "zero", np.full((8, 8), 7, np.uint8)], ids=["reset", "zero", "custom"])
-def test_stacks_come_out_as_they_went_in_however_the_wrapper_pads(padding: Any) -> None:
+def test_stored_stacks_are_returned_unchanged_for_every_padding(padding: Any) -> None:
     envs = prl.VecEnv.create_factory(Screen, num_envs=2, wrappers=[stacked(4, padding)])()
     storage = replay_buffer(envs, size=10)
     samples = steps_of(envs, 50)
@@ -93,7 +93,7 @@ def test_a_stack_of_four_frames_of_84_by_84_takes_little_more_than_one_frame() -
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_the_wrapper_is_found_wherever_it_is(mode: Any) -> None:
+def test_the_stack_depth_is_detected_among_other_wrappers(mode: Any) -> None:
     for wrappers, expected in (
         ([], 0),
         ([stacked(4)], 4),
@@ -119,7 +119,7 @@ def test_dict_observations_are_stacked_leaf_by_leaf() -> None:
     envs.close()
 
 
-def test_what_is_no_stack_is_refused_with_the_way_out_and_what_is_stored_stays() -> None:
+def test_an_observation_that_is_not_a_stack_is_refused_with_a_remedy_and_not_stored() -> None:
     envs = prl.VecEnv.create_factory(Screen, wrappers=[stacked(4)])()
     storage = replay_buffer(envs, size=5)
     first, second = steps_of(envs, 2)
@@ -140,7 +140,7 @@ def test_what_is_no_stack_is_refused_with_the_way_out_and_what_is_stored_stays()
     whole.close()
 
 
-def test_a_depth_that_the_observations_do_not_have_is_refused() -> None:
+def test_a_stack_depth_that_differs_from_the_observations_is_refused() -> None:
     envs = prl.VecEnv.create_factory(Screen, wrappers=[stacked(4)], stacked_frames=3)()
     with pytest.raises(SampleError, match=r"stack of 3 frames, but its shape is \(4, 8, 8\)"):
         replay_buffer(envs, size=5).insert_transition(steps_of(envs, 1)[0])
@@ -152,12 +152,12 @@ def test_a_depth_that_the_observations_do_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, -2, 256])
-def test_an_impossible_depth_is_refused_when_the_factory_is_made(depth: int) -> None:
+def test_an_invalid_stack_depth_is_refused_when_the_factory_is_created(depth: int) -> None:
     with pytest.raises(ValueError, match=rf"stacked_frames must be 0, or lie in \[2, 255\], got {depth}"):
         prl.VecEnv.create_factory(Screen, stacked_frames=depth)
 
 
-def test_a_state_of_another_depth_is_not_loaded() -> None:
+def test_a_state_with_another_stack_depth_is_refused() -> None:
     four, whole = (
         prl.VecEnv.create_factory(Screen, wrappers=[stacked(4)], stacked_frames=frames)() for frames in (None, 0)
     )
@@ -169,7 +169,7 @@ def test_a_state_of_another_depth_is_not_loaded() -> None:
         envs.close()
 
 
-def test_on_policy_rollouts_hold_stacks_too() -> None:
+def test_on_policy_rollouts_hold_stacked_frames() -> None:
     envs = prl.VecEnv.create_factory(Screen, num_envs=2, wrappers=[stacked(4)])()
     algorithm: Any = type("Algorithm", (), {"gamma": 0.99})()
     storage = prl.GAEBuffer.create_factory(size=8)("cpu", None, algorithm, envs)

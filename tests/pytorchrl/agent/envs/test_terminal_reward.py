@@ -1,4 +1,4 @@
-"""The end of an episode is paid for, and nothing else; observations and ends stay as they are."""
+"""TerminalReward rewards only termination and leaves observations and episode ends unchanged."""
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +9,7 @@ from tests.support.toys import Counter
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
-def test_the_step_that_terminates_an_episode_is_paid_for_alone(end: str) -> None:
+def test_only_the_terminating_step_is_rewarded(end: str) -> None:
     env = prl.TerminalReward(Counter(length=3, end=end))
     env.reset()
     steps = [env.step(0) for _ in range(3)]
@@ -18,7 +18,7 @@ def test_the_step_that_terminates_an_episode_is_paid_for_alone(end: str) -> None
     assert steps[-1][2:4] == (end == "terminated", end == "truncated")
 
 
-def test_vector_environments_know_it_by_name_and_report_the_returns_of_the_environment() -> None:
+def test_the_wrapper_can_be_given_by_name_and_does_not_change_reported_returns() -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, wrappers=["TerminalReward"])()
     envs.reset(seed=0)
     rewards = [envs.step(np.zeros((2, 1), np.int64)).reward.ravel().tolist() for _ in range(3)]
@@ -27,6 +27,6 @@ def test_vector_environments_know_it_by_name_and_report_the_returns_of_the_envir
     envs.close()
 
 
-def test_environments_with_goals_are_refused() -> None:
-    with pytest.raises(ValueError, match="compute_reward would not be replaced"):
+def test_goal_environments_are_refused() -> None:
+    with pytest.raises(ValueError, match="would not be replaced; leave TerminalReward out"):
         prl.TerminalReward(gym.make("pytorchrl/BitFlipping-v0"))

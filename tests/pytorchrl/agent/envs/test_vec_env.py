@@ -1,4 +1,4 @@
-"""Vector environments keep the true last observations and refuse what they cannot handle."""
+"""Vector environments keep the final observations of episodes and refuse unsupported spaces, ids and wrappers."""
 
 import sys
 from functools import partial
@@ -23,7 +23,7 @@ def leaf(observation: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", ["vector", "image", "discrete", "dict"])
-def test_the_true_last_observation_follows_and_the_next_episode_begins_in_the_same_step(kind: str, mode: str) -> None:
+def test_the_last_step_returns_the_final_observation_and_the_first_of_the_next_episode(kind: str, mode: str) -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, mode=mode, env_kwargs={"kind": kind, "length": 2})()
     first = envs.reset(seed=0)
     assert np.all(leaf(first) == 0)
@@ -48,10 +48,10 @@ def test_scalar_observations_and_actions_have_a_trailing_axis() -> None:
     assert envs.step(np.ones((3, 1), np.int64)).next_observation.shape == (3, 1)
 
 
-def test_only_the_environment_that_ended_gets_its_last_observation() -> None:
+def test_only_the_environment_that_ended_gets_its_final_observation() -> None:
     lengths = iter([2, 5])
     envs = prl.VecEnv(lambda: Counter(length=next(lengths), end="truncated"), num_envs=2)
-    # The first length goes to a copy made to look at the spaces, if any; what counts is that lengths differ.
+    # The lengths differ, so that only the first environment ends in the second step.
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1), np.int64))
     step = envs.step(np.zeros((2, 1), np.int64))
@@ -60,7 +60,7 @@ def test_only_the_environment_that_ended_gets_its_last_observation() -> None:
     np.testing.assert_array_equal(step.observation[:, 0], [0, 2])
 
 
-def test_what_a_step_returned_does_not_change_later() -> None:
+def test_returned_arrays_are_not_overwritten_by_later_steps() -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 2})()
     envs.reset(seed=0)
     step = envs.step(np.zeros((2, 1), np.int64))
@@ -70,8 +70,8 @@ def test_what_a_step_returned_does_not_change_later() -> None:
         np.testing.assert_array_equal(kept, copy)
 
 
-class WritesOver(Counter):
-    """Observes one array that it writes into, in resets too."""
+class OverwritesObservation(Counter):
+    """Returns the same array from every step and reset, overwritten in place."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -92,9 +92,9 @@ class WritesOver(Counter):
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("wrappers", [(), [("ScaleReward", {"factor": 2.0})]])
 @pytest.mark.parametrize("kind", ["vector", "dict"])
-def test_a_last_observation_is_what_it_was_before_the_reset_wrote_over_it(kind: str, wrappers: Any, mode: str) -> None:
+def test_a_final_observation_is_kept_when_the_reset_overwrites_its_array(kind: str, wrappers: Any, mode: str) -> None:
     env_kwargs = {"kind": kind, "length": 2}
-    envs = prl.VecEnv.create_factory(WritesOver, 2, mode=mode, wrappers=wrappers, env_kwargs=env_kwargs)()
+    envs = prl.VecEnv.create_factory(OverwritesObservation, 2, mode=mode, wrappers=wrappers, env_kwargs=env_kwargs)()
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1), np.int64))
     step = envs.step(np.zeros((2, 1), np.int64))
@@ -103,8 +103,8 @@ def test_a_last_observation_is_what_it_was_before_the_reset_wrote_over_it(kind: 
     assert np.all(leaf(step.observation) == 0)
 
 
-class Reports(Noise):
-    """Reports now this, now that."""
+class VaryingInfos(Noise):
+    """Returns infos whose keys vary between steps."""
 
     def reset(self, **arguments: Any) -> Any:
         observation, _ = super().reset(**arguments)
@@ -116,9 +116,9 @@ class Reports(Noise):
         return observation, reward, terminated, truncated, info | ({"great": 1} if reward > 0.5 else {})
 
 
-def test_what_environments_report_is_laid_out_as_by_gymnasium() -> None:
-    ours = prl.VecEnv.create_factory(Reports, num_envs=3)()
-    theirs = gym.vector.SyncVectorEnv([Reports] * 3, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
+def test_infos_have_the_layout_of_gymnasiums_vector_environments() -> None:
+    ours = prl.VecEnv.create_factory(VaryingInfos, num_envs=3)()
+    theirs = gym.vector.SyncVectorEnv([VaryingInfos] * 3, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
     seeds = seeds_of_copies(np.random.SeedSequence(5), 3)
     np.testing.assert_array_equal(ours.reset(seed=5), theirs.reset(seed=seeds)[0])
     ended = 0
@@ -135,14 +135,14 @@ def test_what_environments_report_is_laid_out_as_by_gymnasium() -> None:
 
 
 class Shrinks(Counter):
-    """Observes too few numbers, once it is trusted."""
+    """Observes too few numbers after the checked steps."""
 
     def step(self, action: Any) -> Any:
         observation, *rest = super().step(action)
         return observation[: 1 if self.count > 2 * CHECKED_STEPS else 2], *rest
 
 
-def test_an_observation_of_another_shape_is_refused_whenever_it_comes() -> None:
+def test_an_observation_of_another_shape_is_refused_after_the_checked_steps() -> None:
     envs = prl.VecEnv.create_factory(Shrinks, num_envs=2, env_kwargs={"length": 10**6})()
     envs.reset(seed=0)
     for _ in range(2 * CHECKED_STEPS):
@@ -151,7 +151,7 @@ def test_an_observation_of_another_shape_is_refused_whenever_it_comes() -> None:
         envs.step(np.zeros((2, 1), np.int64))
 
 
-def test_the_same_seed_gives_the_same_environments_and_each_copy_its_own() -> None:
+def test_equal_seeds_give_equal_environments_and_copies_differ() -> None:
     def rollout() -> list[Any]:
         envs = prl.VecEnv.create_factory(Noise, num_envs=2)()
         seen = [envs.reset(seed=5)]
@@ -197,7 +197,7 @@ def test_an_unknown_id_is_refused_when_the_factory_is_made() -> None:
 
 @pytest.mark.parametrize("package", ["ale_py", "gymnasium_robotics"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_ids_of_other_packages_are_found_without_importing_them(
+def test_ids_of_other_packages_are_found_without_an_import_by_the_user(
     package: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = f"OnceImported/{package}-{mode}-v0"
@@ -213,7 +213,7 @@ def test_ids_of_other_packages_are_found_without_importing_them(
     envs.close()
 
 
-def test_an_unknown_id_says_what_installs_those_of_other_packages() -> None:
+def test_the_error_for_an_unknown_id_names_the_package_to_install() -> None:
     with pytest.raises(ValueError, match="gymnasium-robotics"):
         prl.VecEnv.create_factory("PointMaze_Nowhere-v3")
 
@@ -246,12 +246,12 @@ class Unsupported(Counter):
         ({"action": spaces.Tuple([spaces.Discrete(2)])}, "MultiBinary and Box are handled.*TransformAction"),
     ],
 )
-def test_spaces_that_cannot_be_handled_are_refused_by_name(arguments: Any, message: str) -> None:
+def test_unsupported_spaces_are_refused_with_a_remedy(arguments: Any, message: str) -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match=message):
         prl.VecEnv(Unsupported, env_kwargs=arguments)
 
 
-def test_random_actions_stay_in_bounds_and_reach_everywhere() -> None:
+def test_random_actions_stay_in_bounds_and_cover_the_space() -> None:
     generator = np.random.default_rng(0)
     box = spaces.Box(np.array([-1, 0, -np.inf], np.float32), np.array([3, 1, np.inf], np.float32))
     actions = random_actions(box, 2000, generator)
@@ -266,7 +266,7 @@ def test_random_actions_stay_in_bounds_and_reach_everywhere() -> None:
     assert set(discrete[:, 0]) == {0, 1, 2}
 
 
-def test_one_environment_draws_the_random_actions_that_the_first_of_several_draws() -> None:
+def test_random_discrete_actions_of_one_environment_match_numpys_integers() -> None:
     one, several = (np.random.default_rng(3) for _ in range(2))
     for number in (2, 7, 2**31, 2**33 + 5):
         space = spaces.Discrete(number)

@@ -1,4 +1,4 @@
-"""Explorers choose actions as their formulas say."""
+"""Explorers choose actions by their formulas."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ ACTIONS = torch.tensor([[0.5, -0.9], [0.0, 0.3]])
 
 
 def assert_frequencies(actions: Any, expected: Any) -> None:
-    """That (N, E, 1) actions came with the probabilities (E, n), by chi-square with a bound that few samples exceed."""
+    """Assert that (N, E, 1) actions have the probabilities (E, n), by a chi-square test."""
     n = len(expected[0])
     for env, probabilities in enumerate(np.asarray(expected, np.float64)):
         counts = np.bincount(np.asarray(actions)[:, env, 0], minlength=n)
@@ -40,7 +40,7 @@ def test_the_best_action_is_greedy_or_the_mode_or_the_action_itself() -> None:
 
 
 @pytest.mark.parametrize("output", [VALUES, ACTIONS, Categorical(VALUES.values), Peaks(ACTIONS)])
-def test_greedy_draws_nothing(output: Any) -> None:
+def test_greedy_draws_no_random_numbers(output: Any) -> None:
     exploration = exploration_of(Countable(3), 2)
     before = exploration.state_dict()
     torch.testing.assert_close(acted(prl.Greedy(), output, exploration)[0], best_action(output))
@@ -48,7 +48,7 @@ def test_greedy_draws_nothing(output: Any) -> None:
     assert torch.equal(exploration.generator.get_state(), before["generator"])
 
 
-def test_each_environment_explores_with_the_probability_that_ape_x_gives_it() -> None:
+def test_each_environment_explores_with_its_ape_x_probability() -> None:
     explorer, exploration = prl.ApeXEpsilonGreedy(0.4, alpha=3.0), exploration_of(Countable(3), 4)
     probabilities = [0.4 ** (1 + i / 3 * 3.0) for i in range(4)]
     np.testing.assert_allclose(explorer.probability(exploration)[:, 0], probabilities)
@@ -57,7 +57,7 @@ def test_each_environment_explores_with_the_probability_that_ape_x_gives_it() ->
     assert_frequencies(actions, [[p / 3, 1 - p + p / 3, p / 3] for p in probabilities])
 
 
-def test_ape_xs_defaults_are_the_papers_and_a_single_environment_has_epsilon() -> None:
+def test_ape_x_defaults_are_those_of_the_paper_and_one_environment_uses_epsilon() -> None:
     explorer = prl.ApeXEpsilonGreedy()
     assert explorer.probability(exploration_of(Countable(3), 1)).tolist() == [[0.4]]
     last = explorer.probability(exploration_of(Countable(3), 256))[-1, 0]
@@ -82,7 +82,7 @@ def test_epsilon_greedy_explores_with_probability_epsilon_in_each_environment(ep
         assert together == pytest.approx(0.4**2, abs=0.02)
 
 
-def test_epsilon_greedy_computes_values_where_an_environment_needs_them_alone() -> None:
+def test_epsilon_greedy_computes_values_only_if_an_environment_needs_them() -> None:
     always, never = Counted(VALUES), Counted(VALUES)
     acted(prl.EpsilonGreedy(1.0), never, exploration_of(Countable(3), 2), times=20)
     acted(prl.EpsilonGreedy(0.0), always, exploration_of(Countable(3), 2), times=20)
@@ -101,7 +101,7 @@ def test_epsilon_follows_its_schedule() -> None:
         assert part.mean().item() == pytest.approx(middle * 2 / 3, abs=0.025)
 
 
-def test_epsilon_greedy_fits_values_known_by_their_peak_alone() -> None:
+def test_epsilon_greedy_works_with_values_that_only_have_a_greedy_action() -> None:
     actions = acted(prl.EpsilonGreedy(0.25), Peaks(ACTIONS), exploration_of(Bounded(2), 2), times=4000)
     greedy = (actions == ACTIONS).all(2)
     assert greedy.float().mean().item() == pytest.approx(0.75, abs=0.02)
@@ -109,14 +109,14 @@ def test_epsilon_greedy_fits_values_known_by_their_peak_alone() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
-def test_boltzmann_draws_by_the_softmax_of_values(temperature: float) -> None:
+def test_boltzmann_samples_from_the_softmax_of_values(temperature: float) -> None:
     actions = acted(prl.Boltzmann(temperature), VALUES, exploration_of(Countable(3), 2), times=5000)
     weights = np.exp(VALUES.values.numpy().astype(np.float64) / temperature)
     assert_frequencies(actions, weights / weights.sum(1, keepdims=True))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-30])
-def test_a_cold_boltzmann_is_greedy(temperature: float) -> None:
+def test_boltzmann_at_a_temperature_near_zero_is_greedy(temperature: float) -> None:
     values = Values(torch.tensor([[1e30, -1e30, 0.0], [-1e-3, 1e-3, 0.0]]))
     actions = acted(prl.Boltzmann(temperature), values, exploration_of(Countable(3), 2), times=200)
     assert (actions == values.greedy()).all()
@@ -129,9 +129,9 @@ def test_a_cold_boltzmann_is_greedy(temperature: float) -> None:
         (Bounded(2), SquashedGaussian(torch.full((500, 2), 9.0), torch.zeros((500, 2)))),
         (Bounded(2), DiagonalGaussian(torch.zeros((500, 2)), torch.ones((500, 2)))),
     ],
-    ids=["of countable actions", "at its bound", "normal"],
+    ids=["categorical", "squashed gaussian at its bound", "gaussian"],
 )
-def test_log_probabilities_of_what_is_sampled_are_those_of_the_actions_alone(codec: Any, distribution: Any) -> None:
+def test_log_probabilities_of_sampled_actions_match_the_distribution(codec: Any, distribution: Any) -> None:
     with torch.inference_mode():
         action, log_prob = prl.Sample().act_with_log_prob(distribution, exploration_of(codec, 500))
         assert action.shape[0] == 500
@@ -139,7 +139,7 @@ def test_log_probabilities_of_what_is_sampled_are_those_of_the_actions_alone(cod
         torch.testing.assert_close(log_prob, distribution.log_prob(action))
 
 
-def test_log_probabilities_are_asked_of_distributions_for_explorers_that_say_none() -> None:
+def test_explorers_without_log_probabilities_take_them_from_the_distribution() -> None:
     distribution = Categorical(torch.tensor([[0.0, 1.0, -1.0]]))
     action, log_prob = prl.Greedy().act_with_log_prob(distribution, exploration_of(Countable(3), 1))
     assert action.item() == 1
@@ -158,7 +158,7 @@ def test_sample_draws_from_the_distribution() -> None:
 
 @pytest.mark.parametrize("output", [ACTIONS, DiagonalGaussian(ACTIONS, torch.zeros(2)), Peaks(ACTIONS)])
 @pytest.mark.parametrize("clip", [None, 0.15])
-def test_gaussian_noise_is_clipped_and_the_action_too(output: Any, clip: float | None) -> None:
+def test_gaussian_noise_and_the_resulting_action_are_clipped(output: Any, clip: float | None) -> None:
     exploration, again = exploration_of(Bounded(2), 2), exploration_of(Bounded(2), 2)
     actions = acted(prl.GaussianNoise(0.3, clip), output, exploration, times=1000).numpy()
     normal = torch.stack([torch.empty(2, 2).normal_(generator=again.generator) for _ in range(1000)]).numpy()
@@ -189,14 +189,14 @@ def test_ornstein_uhlenbeck_noise_follows_its_recurrence() -> None:
         np.testing.assert_allclose(action, np.clip(ACTIONS.numpy() + x, -1, 1), atol=1e-5)
 
 
-def test_ornstein_uhlenbeck_noise_has_its_spread_and_its_correlation() -> None:
+def test_ornstein_uhlenbeck_noise_has_its_stationary_deviation_and_autocorrelation() -> None:
     explorer = prl.OrnsteinUhlenbeck(0.2, theta=0.5, dt=0.2)
     noise = acted(explorer, torch.zeros(50, 2), exploration_of(Bounded(2), 50), times=2000)[200:].numpy()
     assert noise.std() == pytest.approx(0.2 * math.sqrt(0.2) / math.sqrt(1 - 0.9**2), rel=0.03)
     assert np.mean(noise[1:] * noise[:-1]) / noise.var() == pytest.approx(0.9, abs=0.01)
 
 
-def test_the_noise_of_an_environment_starts_anew_where_its_episode_begins() -> None:
+def test_ornstein_uhlenbeck_noise_restarts_where_an_episode_begins() -> None:
     explorer, exploration = prl.OrnsteinUhlenbeck(0.05), exploration_of(Bounded(2), 3)
     exploration.state["OrnsteinUhlenbeck"] = torch.full((3, 2), 0.9)
     exploration.starts = torch.tensor([[0.0], [1.0], [0.0]])
@@ -208,7 +208,7 @@ def test_the_noise_of_an_environment_starts_anew_where_its_episode_begins() -> N
     torch.testing.assert_close(after, noise, atol=0.05, rtol=0)
 
 
-def test_uniform_until_acts_at_random_until_so_many_transitions() -> None:
+def test_uniform_until_acts_at_random_for_the_given_number_of_transitions() -> None:
     explorer, output = prl.UniformUntil(4000, then=prl.Greedy()), Counted(VALUES)
     exploration = exploration_of(Countable(3), 2)
     actions = acted(explorer, output, exploration, times=2500)
@@ -238,7 +238,7 @@ def test_an_explorer_that_does_not_fit_the_output_is_refused(explorer: Any, outp
     for refused in (explorer, prl.UniformUntil(0, then=explorer)):
         with pytest.raises(TypeError, match=message):
             acted(refused, output, exploration_of(Countable(3), 2))
-        # Also where the explorer is not to be asked for long.
+        # Also if the explorer is used only after many transitions.
         with pytest.raises(TypeError, match=message):
             prl.UniformUntil(10_000, then=refused).check_output(output)
 
@@ -254,7 +254,7 @@ def test_an_explorer_that_does_not_fit_the_output_is_refused(explorer: Any, outp
         (prl.OrnsteinUhlenbeck(0.1), ACTIONS),
     ],
 )
-def test_an_explorer_that_fits_the_output_is_not_refused(explorer: Any, output: Any) -> None:
+def test_an_explorer_that_fits_the_output_is_accepted(explorer: Any, output: Any) -> None:
     prl.UniformUntil(1, then=explorer).check_output(output)
 
 
@@ -281,7 +281,7 @@ def test_hyper_parameters_out_of_range_are_refused(make: Any, message: str) -> N
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-def test_several_numbers_an_action_are_explored_together(num_envs: int) -> None:
+def test_all_components_of_an_action_are_explored_together(num_envs: int) -> None:
     class Grid:
         def uniform(self, random: np.random.Generator, num_envs: int) -> torch.Tensor:
             return torch.from_numpy(random.integers(1, 5, (num_envs, 2, 2)))

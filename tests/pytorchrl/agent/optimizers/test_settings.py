@@ -22,7 +22,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_a_setting_is_made_again_from_its_plain_data(setting: Optimizer) -> None:
+def test_an_optimiser_setting_is_recreated_from_its_plain_data(setting: Optimizer) -> None:
     config = json.loads(json.dumps(setting.config))
     assert config["name"] == type(setting).__name__
     assert type(setting)(**config["hyper_parameters"]) == setting
@@ -46,17 +46,17 @@ def test_a_setting_is_made_again_from_its_plain_data(setting: Optimizer) -> None
         (lambda: TorchOptimizer("SGD", {"lr": 1.0}), "lr is a hyper-parameter of the algorithm"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_where_it_is_written(make: Callable[[], Any], problem: str) -> None:
+def test_an_invalid_setting_is_refused_when_it_is_created(make: Callable[[], Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         make()
 
 
-def test_one_optimiser_of_torch_is_one_setting_whether_named_or_given() -> None:
+def test_a_torch_optimiser_given_by_name_or_by_class_is_the_same_setting() -> None:
     assert TorchOptimizer(torch.optim.Adagrad) == TorchOptimizer("Adagrad")
     assert TorchOptimizer("Adagrad") != TorchOptimizer("Adagrad", {"lr_decay": 0.1})
 
 
-def test_a_setting_does_not_change_with_the_arguments_it_was_made_from() -> None:
+def test_a_setting_copies_its_arguments() -> None:
     arguments = {"lr_decay": 0.1}
     setting = TorchOptimizer("Adagrad", arguments)
     arguments["lr_decay"] = 0.2

@@ -1,4 +1,4 @@
-"""What every optimiser promises: exact states, missing gradients, errors that say what to do."""
+"""Every optimiser restores exact states, handles missing gradients and raises errors with a remedy."""
 
 import copy
 import pickle
@@ -60,7 +60,7 @@ def equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
 
 
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_a_saved_optimiser_goes_on_bit_for_bit(setting: Optimizer) -> None:
+def test_a_restored_optimiser_continues_bit_for_bit(setting: Optimizer) -> None:
     net, other = network(), network()
     stepper = stepper_of(setting, net)
     for seed in range(3):
@@ -100,7 +100,7 @@ def test_a_copy_trains_its_own_parameters(setting: Optimizer) -> None:
 
 
 @pytest.mark.parametrize("setting", STEPPING, ids=repr)
-def test_without_any_gradient_nothing_moves_and_no_state_changes(setting: Optimizer) -> None:
+def test_a_step_without_gradients_changes_no_parameter_and_no_state(setting: Optimizer) -> None:
     net = network()
     stepper = stepper_of(setting, net)
     stepper.minimise(partial(loss_of, net, 0), max_grad_norm=0.5)
@@ -112,7 +112,7 @@ def test_without_any_gradient_nothing_moves_and_no_state_changes(setting: Optimi
 
 
 @pytest.mark.parametrize("setting", STEPPING, ids=repr)
-def test_a_parameter_without_a_gradient_stays_where_it_is(setting: Optimizer) -> None:
+def test_a_parameter_without_a_gradient_is_not_changed(setting: Optimizer) -> None:
     net = network()
     stepper = stepper_of(setting, net)
     stepper.minimise(partial(loss_of, net, 0))
@@ -125,7 +125,7 @@ def test_a_parameter_without_a_gradient_stays_where_it_is(setting: Optimizer) ->
 @pytest.mark.parametrize("setting", FLAT, ids=repr)
 @pytest.mark.parametrize("max_grad_norm", [None, 0.5])
 @pytest.mark.parametrize("adamw", [flat_adam._adamw_, flat_adam._plain_adamw_], ids=["private", "public"])
-def test_no_step_reads_back_a_tensors_value(
+def test_steps_read_no_tensor_values_back_from_the_device(
     monkeypatch: pytest.MonkeyPatch, adamw: Callable[..., Any], setting: Optimizer, max_grad_norm: float | None
 ) -> None:
     monkeypatch.setattr(flat_adam, "_adamw_", adamw)
@@ -163,7 +163,7 @@ def test_the_state_of_other_parameters_is_refused(setting: Optimizer) -> None:
         stepper.load_state_dict(other.state_dict())
 
 
-def test_steps_of_other_parameters_are_refused_where_they_take_as_much_room() -> None:
+def test_a_state_of_another_number_of_parameters_is_refused_despite_equal_size() -> None:
     ours, theirs = ([nn.Parameter(torch.zeros(2)) for _ in range(number)] for number in (3, 2))
     theirs[1] = nn.Parameter(torch.zeros(20))
     stepper, other = (Adam().make(FlatParameters(trained)) for trained in (ours, theirs))
@@ -174,7 +174,7 @@ def test_steps_of_other_parameters_are_refused_where_they_take_as_much_room() ->
 
 
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_parameters_that_were_moved_are_refused_rather_than_not_trained(setting: Optimizer) -> None:
+def test_parameters_that_were_moved_are_refused_instead_of_left_untrained(setting: Optimizer) -> None:
     net = network()
     stepper = stepper_of(setting, net)
     net.double()
@@ -182,7 +182,7 @@ def test_parameters_that_were_moved_are_refused_rather_than_not_trained(setting:
         stepper.minimise(lambda: net(torch.randn(2, 3, dtype=torch.float64)).sum())
 
 
-def test_lbfgs_says_that_it_needs_the_loss_itself() -> None:
+def test_lbfgs_refuses_steps_without_a_closure_and_gradient_clipping() -> None:
     stepper = stepper_of(LBFGS(), network())
     with pytest.raises(RuntimeError, match=r"call minimise\(closure\), or choose another optimiser"):
         stepper.step()
@@ -190,7 +190,7 @@ def test_lbfgs_says_that_it_needs_the_loss_itself() -> None:
         stepper.minimise(lambda: torch.zeros(()), max_grad_norm=0.5)
 
 
-def test_a_function_that_makes_an_optimiser_of_torch_may_be_given() -> None:
+def test_a_function_that_creates_a_torch_optimiser_is_accepted() -> None:
     def make(trained: Any, lr: float, momentum: float) -> torch.optim.Optimizer:
         return torch.optim.SGD([{"params": trained[:2]}, {"params": trained[2:]}], lr=lr, momentum=momentum)
 
@@ -204,7 +204,7 @@ def test_a_function_that_makes_an_optimiser_of_torch_may_be_given() -> None:
         torch.testing.assert_close(our, their)
 
 
-def test_a_users_own_optimiser_is_a_rule_of_a_few_lines_and_saved_with_its_averages() -> None:
+def test_a_users_elementwise_optimiser_trains_and_its_averages_are_saved() -> None:
     @dataclass(frozen=True)
     class SignMomentum(ElementwiseOptimizer):
         averages = ("means",)
@@ -212,8 +212,8 @@ def test_a_users_own_optimiser_is_a_rule_of_a_few_lines_and_saved_with_its_avera
         def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
             parameter.sub_(averages[0].lerp_(gradient, 0.1).sign(), alpha=learning_rate)
 
-    test_a_saved_optimiser_goes_on_bit_for_bit(SignMomentum())
-    test_a_parameter_without_a_gradient_stays_where_it_is(SignMomentum())
+    test_a_restored_optimiser_continues_bit_for_bit(SignMomentum())
+    test_a_parameter_without_a_gradient_is_not_changed(SignMomentum())
 
 
 def test_parameters_given_twice_are_trained_once() -> None:
@@ -223,7 +223,7 @@ def test_parameters_given_twice_are_trained_once() -> None:
     flat.check()
 
 
-def test_laying_parameters_end_to_end_keeps_their_values_and_writes_through() -> None:
+def test_flat_parameters_keep_their_values_and_share_memory_with_the_network() -> None:
     before, net = values(network()), network()
     flat = FlatParameters(net.parameters())
     assert all(equal(before, values(net)))
@@ -242,7 +242,7 @@ def test_laying_parameters_end_to_end_keeps_their_values_and_writes_through() ->
         ),
     ],
 )
-def test_parameters_that_cannot_lie_in_one_vector_are_refused(trained: list[nn.Parameter], found: str) -> None:
+def test_no_parameters_or_parameters_of_mixed_dtypes_are_refused(trained: list[nn.Parameter], found: str) -> None:
     with pytest.raises(ValueError, match=found):
         FlatParameters(trained)
 
@@ -250,7 +250,7 @@ def test_parameters_that_cannot_lie_in_one_vector_are_refused(trained: list[nn.P
 @pytest.mark.parametrize("setting", FLAT, ids=repr)
 @pytest.mark.parametrize("missing", [(), (1,), (0, 3)])
 @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
-def test_gradients_that_lie_in_the_steppers_memory_are_as_good_as_others(
+def test_gradients_in_the_steppers_own_memory_give_the_same_steps(
     setting: Optimizer, missing: tuple[int, ...], max_grad_norm: float | None
 ) -> None:
     here, elsewhere = network(), network()
@@ -272,7 +272,7 @@ def test_gradients_that_lie_in_the_steppers_memory_are_as_good_as_others(
 
 
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_a_loss_that_has_neither_a_graph_nor_left_gradients_is_refused(setting: Optimizer) -> None:
+def test_a_loss_without_a_graph_or_assigned_gradients_is_refused(setting: Optimizer) -> None:
     net = network()
     stepper = stepper_of(setting, net)
     with pytest.raises(RuntimeError, match="does not require grad"):
@@ -280,10 +280,10 @@ def test_a_loss_that_has_neither_a_graph_nor_left_gradients_is_refused(setting: 
 
 
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_gradients_that_a_loss_without_a_graph_has_left_are_followed(setting: Optimizer) -> None:
+def test_gradients_assigned_by_a_loss_without_a_graph_are_used(setting: Optimizer) -> None:
     net, other = network(), network()
 
-    def leaves_gradients() -> Tensor:
+    def assigns_gradients() -> Tensor:
         loss = loss_of(other, 0)
         parameters = list(other.parameters())
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
@@ -291,5 +291,5 @@ def test_gradients_that_a_loss_without_a_graph_has_left_are_followed(setting: Op
         return loss.detach()
 
     stepper_of(setting, net).minimise(partial(loss_of, net, 0))
-    stepper_of(setting, other).minimise(leaves_gradients)
+    stepper_of(setting, other).minimise(assigns_gradients)
     assert all(equal(values(net), values(other)))

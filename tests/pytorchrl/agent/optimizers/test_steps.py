@@ -1,4 +1,4 @@
-"""Each optimiser's steps are those of torch's own, or of the paper's equations."""
+"""Each optimiser's steps match torch's optimisers or the equations of its paper."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -39,7 +39,6 @@ def of_torch(name: str, **arguments: Any) -> Make:
     return lambda trained: getattr(torch.optim, name)(trained, lr=LEARNING_RATE, **arguments)
 
 
-OUTSIDE = {"eps_inside_root": False}
 SAME: list[tuple[Optimizer, Make]] = [
     (Adam(eps=1e-5), of_torch("Adam", eps=1e-5)),
     (Adam(betas=(0.5, 0.9)), of_torch("Adam", betas=(0.5, 0.9))),
@@ -60,30 +59,30 @@ SAME: list[tuple[Optimizer, Make]] = [
 ]
 
 
-@pytest.mark.parametrize("most_copied", [0, 1_000], ids=["where they are", "copied"])
+@pytest.mark.parametrize("most_copied", [0, 1_000], ids=["in place", "copied"])
 @pytest.mark.parametrize(("ours", "theirs"), SAME, ids=[repr(setting) for setting, _ in SAME])
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), max_grad_norm=st.sampled_from([None, 0.5, 1e6]))
-def test_steps_are_those_of_torchs_own_whichever_gradients_are_missing(
+def test_steps_match_torch_whichever_gradients_are_missing(
     ours: Optimizer, theirs: Make, most_copied: int, data: st.DataObject, max_grad_norm: float | None
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flat_stepper, "_MOST_COPIED_NUMBERS", most_copied)
-        steps_as_torch(ours, theirs, data, max_grad_norm)
+        assert_steps_match_torch(ours, theirs, data, max_grad_norm)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), max_grad_norm=st.sampled_from([None, 0.5, 1e6]))
-def test_steps_are_those_of_adamw_where_torch_has_no_private_function_for_them(
+def test_adamw_steps_match_torch_without_its_private_fused_function(
     data: st.DataObject, max_grad_norm: float | None
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flat_module, "_adamw_", flat_module._plain_adamw_)
-        steps_as_torch(AdamW(weight_decay=0.3), of_torch("AdamW", weight_decay=0.3), data, max_grad_norm)
+        assert_steps_match_torch(AdamW(weight_decay=0.3), of_torch("AdamW", weight_decay=0.3), data, max_grad_norm)
 
 
 @pytest.mark.parametrize("changed", ["missing", "other arguments", "other results", "the same"])
-def test_torchs_private_function_is_used_only_where_it_does_what_is_known_of_it(
+def test_torchs_private_function_is_used_only_if_it_behaves_as_expected(
     monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     known = torch._fused_adamw_
@@ -102,8 +101,8 @@ def test_torchs_private_function_is_used_only_where_it_does_what_is_known_of_it(
     assert flat_module._fastest_adamw_() is (known if changed == "the same" else flat_module._plain_adamw_)
 
 
-def steps_as_torch(ours: Optimizer, theirs: Make, data: st.DataObject, max_grad_norm: float | None) -> None:
-    """Compare some steps, saved and loaded between them; any of the gradients may be missing."""
+def assert_steps_match_torch(ours: Optimizer, theirs: Make, data: st.DataObject, max_grad_norm: float | None) -> None:
+    """Compare steps with torch; gradients may be missing, and the state may be saved and loaded between steps."""
     our_parameters, their_parameters = parameters(), parameters()
     stepper, optimizer = ours.make(FlatParameters(our_parameters)), theirs(their_parameters)
     stepper.learning_rate = LEARNING_RATE
@@ -112,7 +111,7 @@ def steps_as_torch(ours: Optimizer, theirs: Make, data: st.DataObject, max_grad_
     for _ in range(data.draw(st.integers(1, 8))):
         missing = data.draw(st.sampled_from([set(), everything]) | st.sets(st.sampled_from(sorted(everything))))
         for position, (our, their) in enumerate(zip(our_parameters, their_parameters, strict=True)):
-            # Laid out by columns where it is a matrix, as autograd's are not, but a user's may be.
+            # Matrices are laid out by columns, unlike autograd's gradients, but as a user's may be.
             gradient = torch.randn(our.shape[::-1], generator=generator).permute(tuple(reversed(range(our.dim()))))
             our.grad, their.grad = (None, None) if position in missing else (gradient, gradient.clone())
         if data.draw(st.booleans()):
@@ -151,7 +150,7 @@ def test_rmsprop_with_epsilon_inside_the_root_follows_the_equations_of_graves(mo
         np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_gradient_that_stays_the_same_gives_rmsprop_no_root_of_a_negative_number() -> None:
+def test_constant_gradients_give_rmsprop_no_root_of_a_negative_number() -> None:
     trained = parameters()
     stepper = RMSprop(alpha=0.5, eps=1e-12, eps_inside_root=True).make(FlatParameters(trained))
     stepper.learning_rate = 1e-9
@@ -167,7 +166,7 @@ def rosenbrock(x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
-def test_lbfgs_minimises_as_torchs_own(line_search: Any) -> None:
+def test_lbfgs_matches_torch(line_search: Any) -> None:
     ours, theirs = ([nn.Parameter(torch.tensor([-1.0, 0.5])), nn.Parameter(torch.tensor([1.0, 1.0]))] for _ in "ab")
     rate = 1.0 if line_search else 1e-3
     stepper = LBFGS(max_iter=5, history_size=4, line_search=line_search).make(FlatParameters(ours))
@@ -190,7 +189,7 @@ def test_lbfgs_minimises_as_torchs_own(line_search: Any) -> None:
 
 @pytest.mark.parametrize("setting", [Adam(), SGD(momentum=0.5), RMSprop(), TorchOptimizer("Adagrad")], ids=repr)
 @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
-def test_minimising_is_a_step_along_the_gradient_of_the_loss(setting: Optimizer, max_grad_norm: float | None) -> None:
+def test_minimise_equals_a_backward_pass_and_a_step(setting: Optimizer, max_grad_norm: float | None) -> None:
     ours, theirs = parameters(), parameters()
     steppers = [setting.make(FlatParameters(trained)) for trained in (ours, theirs)]
     for _ in range(3):

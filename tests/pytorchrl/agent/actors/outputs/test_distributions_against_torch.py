@@ -1,4 +1,4 @@
-"""Every distribution of actions agrees with torch.distributions, sampled many times, differentiated and detached."""
+"""Every action distribution agrees with torch.distributions, in samples, densities, gradients and detached copies."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def normal(*shape: int, seed: int, scale: float = 1.0) -> Tensor:
 
 
 class JointCategorical:
-    """Independent choices as torch knows them, one distribution each."""
+    """Independent categorical variables, each a distribution of torch."""
 
     def __init__(self, logits: Tensor) -> None:
         self.parts = [td.Categorical(logits=part) for part in logits.split([3, 2, 4, 2], dim=-1)]
@@ -64,7 +64,7 @@ def squashed(mean: Tensor, log_std: Tensor) -> td.Distribution:
 
 
 def gammas(seed: int) -> td.Distribution:
-    concentration, rate = two((BATCH, 2), seed)
+    concentration, rate = two_tensors((BATCH, 2), seed)
     return td.Gamma(concentration.exp(), rate.exp())
 
 
@@ -75,12 +75,12 @@ def mixture(logits: Tensor, mean: Tensor, log_std: Tensor) -> td.Distribution:
 
 @dataclass
 class Kind:
-    """One of our distributions, and the same one of torch."""
+    """One of our distributions and the equivalent one of torch."""
 
     ours: Callable[[int], Distribution]
     torch: Callable[[int], object]
     shape: tuple[int, ...]
-    exact: bool = True  # entropy and KL are, no bounds
+    exact: bool = True  # whether entropy and KL divergence are exact instead of upper bounds
 
     def __str__(self) -> str:
         return type(self.ours(0)).__name__
@@ -90,19 +90,19 @@ def choice_logits(seed: int) -> Tensor:
     return normal(BATCH, 11, seed=seed)
 
 
-def two(shape: tuple[int, ...], seed: int) -> tuple[Tensor, Tensor]:
+def two_tensors(shape: tuple[int, ...], seed: int) -> tuple[Tensor, Tensor]:
     return normal(*shape, seed=seed), normal(*shape, seed=100 + seed, scale=0.3)
 
 
-def three(seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    return normal(BATCH, 4, seed=200 + seed), *two((BATCH, 4, 2, 2), seed)
+def mixture_parameters(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    return normal(BATCH, 4, seed=200 + seed), *two_tensors((BATCH, 4, 2, 2), seed)
 
 
 MIDDLE, HALF_RANGE = torch.tensor([0.5, -1.0]).double(), torch.tensor([2.0, 0.25]).double()
 
 
 def concentrations(seed: int) -> tuple[Tensor, Tensor]:
-    one, other = two((BATCH, 2), seed)
+    one, other = two_tensors((BATCH, 2), seed)
     return 0.3 + one.exp(), 0.3 + other.exp()
 
 
@@ -115,13 +115,13 @@ def stretched(distribution: td.Distribution) -> td.Distribution:
     return td.TransformedDistribution(distribution, [td.AffineTransform(MIDDLE, HALF_RANGE, event_dim=1)])
 
 
-def noise_of_features(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def state_dependent_parameters(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     log_std = normal(5, 2, seed=99 + seed, scale=0.3) - 1.5
     return normal(BATCH, 2, seed=seed), normal(BATCH, 5, seed=50 + seed), log_std
 
 
 def marginal(seed: int) -> tuple[Tensor, Tensor]:
-    mean, features, log_std = noise_of_features(seed)
+    mean, features, log_std = state_dependent_parameters(seed)
     return mean, 0.5 * (((features[:, :, None] * log_std.exp()) ** 2).sum(1) + 1e-6).log()
 
 
@@ -142,35 +142,40 @@ KINDS = [
         (2, 3),
     ),
     Kind(
-        lambda seed: DiagonalGaussian(*two((BATCH, 2, 3), seed)),
-        lambda seed: independent_normals(*two((BATCH, 2, 3), seed)),
+        lambda seed: DiagonalGaussian(*two_tensors((BATCH, 2, 3), seed)),
+        lambda seed: independent_normals(*two_tensors((BATCH, 2, 3), seed)),
         (2, 3),
     ),
     Kind(
-        lambda seed: SquashedGaussian(*two((BATCH, 2), seed)),
-        lambda seed: squashed(*two((BATCH, 2), seed)),
+        lambda seed: SquashedGaussian(*two_tensors((BATCH, 2), seed)),
+        lambda seed: squashed(*two_tensors((BATCH, 2), seed)),
         (2,),
         exact=False,
     ),
     Kind(lambda seed: Beta(*concentrations(seed)), betas, (2,), exact=False),
     Kind(
-        lambda seed: Scaled(DiagonalGaussian(*two((BATCH, 2), seed)), MIDDLE, HALF_RANGE),
-        lambda seed: stretched(independent_normals(*two((BATCH, 2), seed))),
+        lambda seed: Scaled(DiagonalGaussian(*two_tensors((BATCH, 2), seed)), MIDDLE, HALF_RANGE),
+        lambda seed: stretched(independent_normals(*two_tensors((BATCH, 2), seed))),
         (2,),
         exact=False,
     ),
     Kind(
-        lambda seed: StateDependentGaussian(*noise_of_features(seed)),
+        lambda seed: StateDependentGaussian(*state_dependent_parameters(seed)),
         lambda seed: independent_normals(*marginal(seed)),
         (2,),
     ),
     Kind(
-        lambda seed: SquashedStateDependentGaussian(*noise_of_features(seed)),
+        lambda seed: SquashedStateDependentGaussian(*state_dependent_parameters(seed)),
         lambda seed: squashed(*marginal(seed)),
         (2,),
         exact=False,
     ),
-    Kind(lambda seed: GaussianMixture(*three(seed)), lambda seed: mixture(*three(seed)), (2, 2), exact=False),
+    Kind(
+        lambda seed: GaussianMixture(*mixture_parameters(seed)),
+        lambda seed: mixture(*mixture_parameters(seed)),
+        (2, 2),
+        exact=False,
+    ),
     Kind(
         lambda seed: TorchDistribution(gammas(seed)),
         lambda seed: td.Independent(gammas(seed), 1),
@@ -182,7 +187,7 @@ KINDS = [
 STATE_DEPENDENT = "StateDependentGaussian", "SquashedStateDependentGaussian"
 
 
-def without(*names: str) -> list[Kind]:
+def kinds_without(*names: str) -> list[Kind]:
     return [kind for kind in KINDS if str(kind) not in names]
 
 
@@ -195,7 +200,7 @@ def torch_log_prob(kind: Kind, action: Tensor) -> Tensor:
 
 
 @every_kind
-def test_log_probabilities_are_those_of_torch_for_one_action_and_for_many(kind: Kind) -> None:
+def test_log_probabilities_match_torch_for_one_sample_and_for_many(kind: Kind) -> None:
     ours = kind.ours(0)
     one, many = ours.sample(generator()), ours.sample(generator(), 7)
     assert one.shape == (BATCH, *kind.shape)
@@ -208,7 +213,7 @@ def test_log_probabilities_are_those_of_torch_for_one_action_and_for_many(kind: 
 
 
 @every_kind
-def test_entropies_and_divergences_are_those_of_torch_or_bounds_from_above(kind: Kind) -> None:
+def test_entropies_and_kl_divergences_match_torch_or_are_upper_bounds(kind: Kind) -> None:
     ours, other = kind.ours(0), kind.ours(1)
     entropy, kl = ours.entropy(), ours.kl(other)
     assert entropy.shape == kl.shape == (BATCH, 1)
@@ -227,14 +232,14 @@ def test_entropies_and_divergences_are_those_of_torch_or_bounds_from_above(kind:
     torch.testing.assert_close(ours.kl(kind.ours(0)), torch.zeros(BATCH, 1, dtype=torch.float64))
 
 
-def test_the_divergence_of_squashed_gaussians_is_that_of_torch() -> None:
-    ours = [SquashedGaussian(*two((BATCH, 2), seed)) for seed in (0, 1)]
-    theirs = [squashed(*two((BATCH, 2), seed)) for seed in (0, 1)]
+def test_the_kl_divergence_of_squashed_gaussians_matches_torch() -> None:
+    ours = [SquashedGaussian(*two_tensors((BATCH, 2), seed)) for seed in (0, 1)]
+    theirs = [squashed(*two_tensors((BATCH, 2), seed)) for seed in (0, 1)]
     torch.testing.assert_close(ours[0].kl(ours[1]), td.kl_divergence(*theirs)[:, None])
 
 
 @every_kind
-def test_samples_have_the_density_of_their_distribution(kind: Kind) -> None:
+def test_first_and_second_moments_of_samples_match_torch(kind: Kind) -> None:
     count = 20_000
     ours, theirs = kind.ours(0), kind.torch(0)
     many = ours.sample(generator(), count).double()
@@ -251,7 +256,7 @@ def test_samples_have_the_density_of_their_distribution(kind: Kind) -> None:
 
 
 @every_kind
-def test_samples_follow_from_the_generator_alone(kind: Kind) -> None:
+def test_samples_depend_on_the_given_generator_alone(kind: Kind) -> None:
     ours, state = kind.ours(0), torch.get_rng_state()
     first, second = generator(1), generator(1)
     draws = [ours.sample(first), ours.sample(first), ours.sample(first, 4), ours.sample_with_log_prob(first)[0]]
@@ -289,7 +294,7 @@ def test_the_score_of_a_sample_is_the_gradient_of_its_log_probability(kind: Kind
 
 
 @every_kind
-def test_parameters_have_gradients_and_detached_distributions_none(kind: Kind) -> None:
+def test_parameters_get_gradients_and_detached_distributions_do_not(kind: Kind) -> None:
     ours = kind.ours(0)
     action = ours.sample(generator())
     gradients = torch.autograd.grad(ours.log_prob(action).sum(), ours.parameters, allow_unused=True)
@@ -305,19 +310,19 @@ def test_parameters_have_gradients_and_detached_distributions_none(kind: Kind) -
 
 
 @pytest.mark.parametrize(
-    "kind", without("SquashedGaussian", "TorchDistribution", "Beta", "SquashedStateDependentGaussian"), ids=str
+    "kind", kinds_without("SquashedGaussian", "TorchDistribution", "Beta", "SquashedStateDependentGaussian"), ids=str
 )
 def test_the_mode_is_at_least_as_likely_as_samples(kind: Kind) -> None:
     ours = kind.ours(0)
     mode = ours.mode()
     assert mode.shape == (BATCH, *kind.shape)
-    # A mixture's highest peak lies close to the centre of the component that makes it.
+    # The mode of a mixture is the mean of one component, which only lies close to the peak of the density.
     slack = 0.1 if isinstance(ours, GaussianMixture) else 0.0
     assert (ours.log_prob(mode) >= ours.log_prob(ours.sample(generator(), 1_000)) - slack).all()
 
 
 @every_kind
-def test_only_distributions_with_reparameterised_samples_draw_them(kind: Kind) -> None:
+def test_rsample_is_refused_by_distributions_without_reparameterised_samples(kind: Kind) -> None:
     ours = kind.ours(0)
     if ours.has_rsample:
         assert ours.rsample(generator(), 3).shape == (3, BATCH, *kind.shape)
@@ -327,8 +332,8 @@ def test_only_distributions_with_reparameterised_samples_draw_them(kind: Kind) -
         ours.rsample(generator())
 
 
-def test_gradients_of_reparameterised_samples_are_those_of_the_formula() -> None:
-    mean, log_std = two((BATCH, 2), 0)
+def test_gradients_of_reparameterised_samples_match_the_formula() -> None:
+    mean, log_std = two_tensors((BATCH, 2), 0)
     draw = DiagonalGaussian(mean, log_std).rsample(generator(), 5)
     of_mean, of_log_std = torch.autograd.grad(draw.sum(), (mean, log_std))
     torch.testing.assert_close(of_mean, torch.full_like(mean, 5))
@@ -340,16 +345,18 @@ def test_gradients_of_reparameterised_samples_are_those_of_the_formula() -> None
     torch.testing.assert_close(of_mean, (1 - draw.tanh().square()).sum(0))
 
 
-def test_a_standard_deviation_of_all_observations_gets_its_gradient() -> None:
+def test_a_standard_deviation_shared_by_all_observations_gets_their_summed_gradient() -> None:
     log_std = torch.zeros(2, requires_grad=True)
     policy = DiagonalGaussian(torch.zeros(BATCH, 2), log_std)
     policy.entropy().sum().backward()
     torch.testing.assert_close(log_std.grad, torch.full((2,), float(BATCH)))
 
 
-@pytest.mark.parametrize("kind", without("GaussianMixture", "TorchDistribution", "Scaled", *STATE_DEPENDENT), ids=str)
-def test_the_curvature_of_the_divergence_is_fishers_information(kind: Kind) -> None:
-    # E[score score^T] of the parameters, which trust regions multiply vectors with.
+@pytest.mark.parametrize(
+    "kind", kinds_without("GaussianMixture", "TorchDistribution", "Scaled", *STATE_DEPENDENT), ids=str
+)
+def test_the_curvature_of_the_kl_divergence_is_the_fisher_information(kind: Kind) -> None:
+    # The Fisher information is E[score score^T]; trust regions need its products with vectors.
     ours = kind.ours(0)
     parameters = ours.parameters
     gradients = torch.autograd.grad(ours.kl(ours.detach()).sum(), parameters, create_graph=True)
@@ -371,7 +378,7 @@ def test_the_curvature_of_the_divergence_is_fishers_information(kind: Kind) -> N
     torch.testing.assert_close(projected.square().mean(0).sum(), quadratic, rtol=0.05, atol=0.01)
 
 
-def test_actions_ruled_out_leave_entropy_and_divergence_finite() -> None:
+def test_actions_of_probability_zero_leave_entropy_and_kl_divergence_finite() -> None:
     logits = torch.tensor([[0.3, -torch.inf, 1.0]], requires_grad=True)
     ours, theirs = Categorical(logits), td.Categorical(logits=torch.tensor([[0.3, 1.0]]))
     torch.testing.assert_close(ours.entropy(), theirs.entropy()[:, None])
@@ -386,18 +393,18 @@ def test_actions_ruled_out_leave_entropy_and_divergence_finite() -> None:
     assert (ours.sample(generator(), 1_000) != 1).all()
 
 
-def test_small_divergences_keep_their_digits_in_single_precision() -> None:
+def test_small_kl_divergences_are_accurate_in_single_precision() -> None:
     mean, log_std = torch.zeros(1, 1), torch.zeros(1, 1)
     kl = DiagonalGaussian(mean, log_std).kl(DiagonalGaussian(mean + 1e-4, log_std))
     torch.testing.assert_close(kl.item(), 0.5e-8, rtol=1e-3, atol=0)
 
 
 def test_a_mixture_of_one_component_is_that_component() -> None:
-    mean, log_std = two((BATCH, 2), 0)
+    mean, log_std = two_tensors((BATCH, 2), 0)
     one = GaussianMixture(torch.zeros(BATCH, 1).double(), mean[:, None], log_std[:, None])
     alone = DiagonalGaussian(mean, log_std)
     action = alone.sample(generator(), 3)
-    other = DiagonalGaussian(*two((BATCH, 2), 1))
+    other = DiagonalGaussian(*two_tensors((BATCH, 2), 1))
     mixed_other = GaussianMixture(torch.zeros(BATCH, 1).double(), other.mean[:, None], other.log_std[:, None])
     for of_one, of_alone in (
         (one.log_prob(action), alone.log_prob(action)),
@@ -409,13 +416,13 @@ def test_a_mixture_of_one_component_is_that_component() -> None:
         torch.testing.assert_close(of_one, of_alone)
 
 
-def test_the_mean_is_that_of_torch() -> None:
+def test_the_mean_matches_torch() -> None:
     for kind in KINDS:
         if hasattr(ours := kind.ours(0), "mean") and not isinstance(kind.torch(0), td.TransformedDistribution):
             torch.testing.assert_close(ours.mean, kind.torch(0).mean)
 
 
-def test_distributions_of_torch_with_one_number_per_row_act_in_rows_of_one() -> None:
+def test_scalar_torch_distributions_have_actions_with_a_trailing_axis() -> None:
     logits = normal(BATCH, 4, seed=0)
     ours, theirs = TorchDistribution(td.Categorical(logits=logits)), Categorical(logits)
     action = ours.sample(generator())
@@ -430,8 +437,8 @@ def test_distributions_of_torch_with_one_number_per_row_act_in_rows_of_one() -> 
     )
 
 
-def test_transformed_and_nested_distributions_of_torch_have_modes_parameters_and_copies_without_gradients() -> None:
-    mean, log_std = two((BATCH, 2), 0)
+def test_transformed_and_nested_torch_distributions_have_parameters_and_detached_copies() -> None:
+    mean, log_std = two_tensors((BATCH, 2), 0)
     scale = torch.ones(2).double().requires_grad_()
     transforms = [td.TanhTransform(), td.AffineTransform(-0.5, scale, event_dim=1).inv]
     ours = TorchDistribution(td.TransformedDistribution(independent_normals(mean, log_std), transforms))
@@ -446,7 +453,7 @@ def test_transformed_and_nested_distributions_of_torch_have_modes_parameters_and
     with pytest.raises(NotImplementedError):
         ours.entropy()
 
-    nested = TorchDistribution(mixture(*three(0)))
+    nested = TorchDistribution(mixture(*mixture_parameters(0)))
     assert not nested.has_rsample
     assert not nested.detach().log_prob(nested.sample(generator())).requires_grad
     assert len(nested.parameters) == 3
@@ -460,7 +467,7 @@ def test_an_error_while_sampling_leaves_the_global_generator_as_it_was() -> None
 
 
 def by_quadrature(log_prob: Callable[[Tensor], Tensor], of: Callable[[Tensor], Tensor]) -> float:
-    """The integral of a density times a function over (-1, 1), by points that lie the closer the nearer to a bound."""
+    """Integrate a density times a function over (-1, 1), with points that are denser near the bounds."""
     angles = torch.linspace(1e-4, math.pi - 1e-4, 100_001, dtype=torch.float64)[:, None]
     points = -angles.cos()
     integrand = log_prob(points).exp() * of(points) * angles.sin()
@@ -471,7 +478,7 @@ def by_quadrature(log_prob: Callable[[Tensor], Tensor], of: Callable[[Tensor], T
     ("make", "one", "other"),
     [(Beta, 0.5, 0.9), (Beta, 2.0, 0.8), (Beta, 3.0, 5.0), (SquashedGaussian, 0.5, 0.9), (SquashedGaussian, 1.0, 0.3)],
 )
-def test_entropies_and_divergences_of_bounded_distributions_are_those_of_quadrature(
+def test_entropies_and_kl_divergences_of_bounded_distributions_match_quadrature(
     make: Any, one: float, other: float
 ) -> None:
     first, second = ([torch.tensor([[number]]).double() for number in pair] for pair in ((one, other), (1.5, 1.2)))
@@ -485,7 +492,7 @@ def test_entropies_and_divergences_of_bounded_distributions_are_those_of_quadrat
 
 
 @pytest.mark.parametrize("log_std", [-20.0, -1.0, 0.0, 2.0])
-def test_the_entropy_of_a_squashed_gaussian_is_that_of_fine_quadrature(log_std: float) -> None:
+def test_the_entropy_of_a_squashed_gaussian_matches_fine_quadrature(log_std: float) -> None:
     mean = torch.tensor([[0.0], [0.5], [3.0], [12.0]]).double()
     ours = SquashedGaussian(mean, torch.full_like(mean, log_std))
     noise = torch.linspace(-9, 9, 100_001).double()
@@ -510,7 +517,7 @@ def test_the_mode_of_a_beta_distribution_is_inside_or_at_a_bound(
     assert ours.log_prob(ours.mode()) >= ours.log_prob(grid).max()
 
 
-def test_gradients_of_draws_from_a_beta_distribution_are_those_of_its_moments() -> None:
+def test_gradients_of_beta_samples_match_those_of_the_second_moment() -> None:
     high, low = (torch.tensor([[number]]).double().requires_grad_() for number in (1.5, 0.7))
     ours = Beta(high, low)
     draws = ours.rsample(generator(), 50_000)
@@ -522,7 +529,7 @@ def test_gradients_of_draws_from_a_beta_distribution_are_those_of_its_moments() 
         torch.testing.assert_close(one, other, rtol=0.05, atol=0.01)
 
 
-def test_far_out_actions_of_a_beta_distribution_have_finite_densities() -> None:
+def test_extreme_actions_of_a_beta_distribution_have_finite_densities() -> None:
     ours = Beta(torch.tensor([[1e-2, 300.0]]), torch.tensor([[1e-2, 1.0]]))
     draws = ours.sample(generator(), 2_000)
     assert (draws.abs() <= 1).all()
@@ -530,8 +537,8 @@ def test_far_out_actions_of_a_beta_distribution_have_finite_densities() -> None:
     assert ours.log_prob(torch.tensor([[1.0, -1.0]])).isfinite().all()
 
 
-def test_one_matrix_of_noise_gives_one_function_of_the_observation_and_many_the_density() -> None:
-    ours = StateDependentGaussian(*noise_of_features(0))
+def test_equal_noise_matrices_give_equal_actions_and_many_give_the_marginal_moments() -> None:
+    ours = StateDependentGaussian(*state_dependent_parameters(0))
     noise = torch.randn(20_000, BATCH, 5, 2, generator=generator(), dtype=torch.float64)
     assert ours.noise_shape == noise.shape[1:]
     drawn = torch.stack([ours.under(one) for one in noise[:4_000]])
@@ -539,12 +546,12 @@ def test_one_matrix_of_noise_gives_one_function_of_the_observation_and_many_the_
     mean, log_std = marginal(0)
     assert (drawn.mean(0) - mean).abs().max() < 5 * log_std.exp().max() / math.sqrt(4_000)
     torch.testing.assert_close(drawn.std(0), log_std.exp().detach(), rtol=0.05, atol=0)
-    squashed_by = SquashedStateDependentGaussian(*noise_of_features(0)).under(noise[0])
+    squashed_by = SquashedStateDependentGaussian(*state_dependent_parameters(0)).under(noise[0])
     torch.testing.assert_close(squashed_by, drawn[0].tanh())
 
 
 def mellowmax_policy(values: np.ndarray, omega: float) -> tuple[float, np.ndarray]:
-    """Inverse temperature and probabilities, by the root of the paper's equation in an interval that is halved."""
+    """Return the inverse temperature, the root of the paper's equation by bisection, and the probabilities."""
     advantage = values - np.log(np.exp(omega * values).mean()) / omega
     low, high = 0.0, 50.0
     for _ in range(60):
@@ -558,7 +565,7 @@ def mellowmax_policy(values: np.ndarray, omega: float) -> tuple[float, np.ndarra
 
 
 @pytest.mark.parametrize("omega", [0.1, 1.0, 20.0])
-def test_the_mellowmax_policy_has_the_mellowmax_for_its_expectation_and_the_papers_temperature(omega: float) -> None:
+def test_the_mellowmax_policy_has_the_expectation_and_temperature_of_its_paper(omega: float) -> None:
     values = 2 * torch.randn(6, 4, generator=generator()).double()
     logits = mellowmax_logits(values, omega)
     probabilities = logits.softmax(-1)

@@ -1,4 +1,4 @@
-"""Implicit quantiles agree with slow loops of numpy, and draw their fractions of a seeded generator."""
+"""Implicit quantiles agree with slow numpy loops and draw their fractions from a seeded generator."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def made(kind: str = "linear", **settings: Any) -> Any:
-    """A head's module, which draws 8 quantiles and 5 to choose an action."""
+def make_head(kind: str = "linear", **settings: Any) -> Any:
+    """Make a head's module with 8 quantiles for losses and 5 to choose an action."""
     body, head = KINDS[kind]
     torch.manual_seed(0)
     actor = prl.OffPolicyActor.create_factory(**body)("cpu", envs_with(spaces.Discrete(NUM_ACTIONS)))
@@ -41,7 +41,7 @@ def features(seed: int = 1) -> Tensor:
 
 
 def slow_quantiles(module: Any, rows: Tensor, fractions: Tensor) -> Any:
-    """Equation 4 and what follows it, one row and one fraction after the other: (B, n, N)."""
+    """Compute equation 4 and the layers after it, one row and one fraction at a time: (B, n, N)."""
     weight, bias = numpy(module.embedding.weight), numpy(module.embedding.bias)
     found = np.zeros((len(rows), NUM_ACTIONS, len(fractions)))
     for b, row in enumerate(numpy(rows)):
@@ -57,8 +57,8 @@ def slow_quantiles(module: Any, rows: Tensor, fractions: Tensor) -> Any:
 
 
 @every_kind
-def test_quantiles_are_those_of_the_paper(kind: str) -> None:
-    module, fractions = made(kind).eval(), torch.tensor([0.0, 0.31, 0.5, 1.0])
+def test_quantiles_match_the_equation_of_the_paper(kind: str) -> None:
+    module, fractions = make_head(kind).eval(), torch.tensor([0.0, 0.31, 0.5, 1.0])
     values = module(features()).at(fractions)
     slow = slow_quantiles(module, features(), fractions)
     np.testing.assert_allclose(numpy(values.quantiles), slow, rtol=1e-4, atol=1e-5)
@@ -66,16 +66,16 @@ def test_quantiles_are_those_of_the_paper(kind: str) -> None:
 
 
 @every_kind
-def test_means_and_mixtures_are_those_of_the_quantiles(kind: str) -> None:
-    module, fractions, rows = made(kind).eval(), torch.tensor([0.1, 0.2, 0.9]), features()
+def test_means_and_mixtures_match_those_of_the_quantiles(kind: str) -> None:
+    module, fractions, rows = make_head(kind).eval(), torch.tensor([0.1, 0.2, 0.9]), features()
     quantiles = module.quantiles(rows, fractions)
     weights = torch.rand(B, NUM_ACTIONS).softmax(1)
     torch.testing.assert_close(module.means(rows, fractions), quantiles.mean(2))
     torch.testing.assert_close(module.mixed(rows, fractions, weights), (weights[:, :, None] * quantiles).sum(1))
 
 
-def test_gradients_of_the_short_way_are_those_of_the_long_one() -> None:
-    module, fractions = made(), torch.tensor([0.1, 0.2, 0.9])
+def test_gradients_of_the_mixture_shortcut_match_those_of_explicit_quantiles() -> None:
+    module, fractions = make_head(), torch.tensor([0.1, 0.2, 0.9])
     weights, rows = torch.rand(B, NUM_ACTIONS).softmax(1), features().requires_grad_()
     leaves = [rows, *module.parameters()]
     long = (weights[:, :, None] * module.quantiles(rows, fractions)).sum(1).square().sum()
@@ -84,27 +84,27 @@ def test_gradients_of_the_short_way_are_those_of_the_long_one() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_noise_reaches_values_and_gradients_its_size() -> None:
-    module = made("noisy")
+def test_noise_changes_values_and_its_scale_gets_gradients() -> None:
+    module = make_head("noisy")
     values = [module(features()).at_midpoints().values for _ in range(2)]
     assert not torch.allclose(*values)
     module(features()).of(torch.zeros(B, 1, dtype=torch.int64)).quantiles.sum().backward()
     assert module.numbers.layer.weight_sigma.grad.abs().sum() > 0
 
 
-def test_one_fraction_is_drawn_in_each_of_equal_parts() -> None:
-    module, action = made(), torch.zeros(B, 1, dtype=torch.int64)
+def test_one_fraction_is_drawn_uniformly_in_each_of_equal_intervals() -> None:
+    module, action = make_head(), torch.zeros(B, 1, dtype=torch.int64)
     drawn = np.stack([numpy(module(features()).of(action).fractions) for _ in range(400)])
     parts = drawn * 8 - np.arange(8)
     assert parts.min() >= 0
     assert parts.max() <= 1
-    # Within its part each is uniform, and independent of the others.
+    # Each fraction is uniform within its interval and independent of the others.
     np.testing.assert_allclose(parts.mean(0), 0.5, atol=0.06)
     np.testing.assert_allclose(np.cov(parts.T), np.eye(8) / 12, atol=0.02)
 
 
-def test_each_question_draws_anew_but_actions_are_compared_by_the_same_fractions() -> None:
-    values = made()(features())
+def test_each_query_draws_new_fractions_which_all_actions_share() -> None:
+    values = make_head()(features())
     action = torch.tensor([[0], [2], [1], [1], [0]])
     first, second = values.of(action), values.expectation(torch.full((B, NUM_ACTIONS), 1 / NUM_ACTIONS))
     assert first.quantiles.shape == second.quantiles.shape == (B, 8)
@@ -118,8 +118,8 @@ def test_each_question_draws_anew_but_actions_are_compared_by_the_same_fractions
     assert values.best().mean.shape == (B, 1)
 
 
-def test_draws_follow_from_the_generators_state_and_targets_share_it() -> None:
-    module, action = made(), torch.zeros(B, 1, dtype=torch.int64)
+def test_draws_depend_on_the_generator_state_and_targets_share_the_generator() -> None:
+    module, action = make_head(), torch.zeros(B, 1, dtype=torch.int64)
     state = module.generator.get_state()
     first = module(features()).of(action).fractions
     target = make_target(module)
@@ -135,8 +135,8 @@ def test_draws_follow_from_the_generators_state_and_targets_share_it() -> None:
     assert torch.equal(module.generator.get_state(), before)
 
 
-def test_at_midpoints_nothing_is_drawn() -> None:
-    module = made()
+def test_quantiles_at_midpoints_draw_no_random_numbers() -> None:
+    module = make_head()
     before = module.generator.get_state()
     values = module(features()).at_midpoints()
     torch.testing.assert_close(values.values, values.at(torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9])).values)
@@ -144,8 +144,8 @@ def test_at_midpoints_nothing_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("risk", [CVaR(0.25), CPW()])
-def test_risk_distorts_what_actions_are_chosen_by_and_nothing_else(risk: Any) -> None:
-    module, rows = made(risk=risk), features()
+def test_a_risk_measure_distorts_only_the_fractions_that_choose_actions(risk: Any) -> None:
+    module, rows = make_head(risk=risk), features()
     values = module(rows).at_midpoints()
     torch.testing.assert_close(values.values, module(rows).at(risk.distort(module.midpoints)).values)
     module.generator.manual_seed(3)
@@ -158,8 +158,8 @@ def test_risk_distorts_what_actions_are_chosen_by_and_nothing_else(risk: Any) ->
 @pytest.mark.parametrize("kappa", [1.0, 0.4])
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_the_loss_is_equation_3_with_any_number_of_target_fractions(count: int, kappa: float) -> None:
-    module, action = made(kappa=kappa), torch.tensor([[0], [2], [1], [1], [0]])
-    other = made(kappa=kappa)
+    module, action = make_head(kappa=kappa), torch.tensor([[0], [2], [1], [1], [0]])
+    other = make_head(kappa=kappa)
     other.num_quantiles = count
     value, target = module(features()).of(action), other(features(2)).best().backup(torch.ones(B, 1), torch.ones(B, 1))
     assert target.quantiles.shape == (B, count)
@@ -179,7 +179,7 @@ def test_the_loss_is_equation_3_with_any_number_of_target_fractions(count: int, 
     torch.testing.assert_close(detached.loss(target), value.loss(target).detach())
 
 
-def test_a_users_layer_without_a_bias_is_taken_too() -> None:
+def test_a_users_layer_without_a_bias_is_accepted() -> None:
     class WithoutBias(prl.OffPolicyActor):
         def linear(self, inputs: int, outputs: int) -> nn.Module:
             return nn.Linear(inputs, outputs, bias=False)
@@ -191,9 +191,9 @@ def test_a_users_layer_without_a_bias_is_taken_too() -> None:
 
 
 @every_kind
-def test_all_stays_on_the_device_of_the_features(kind: str) -> None:
-    # The meta device refuses to meet another.
-    module = made(kind).to("meta")
+def test_all_tensors_stay_on_the_device_of_the_features(kind: str) -> None:
+    # The meta device refuses operations with tensors of another device.
+    module = make_head(kind).to("meta")
     values = module(torch.empty(B, FEATURES, device="meta"))
     action = values.greedy()
     target = values.at_midpoints().best().backup(values.values[:, :1], values.values[:, :1])

@@ -1,4 +1,4 @@
-"""Outputs of networks are computed on the device of their tensors: the meta device refuses to meet another."""
+"""Network outputs are computed on the device of their tensors: the meta device refuses tensors of another one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Categorical actions that are drawn while acting, by a kernel: of the same distribution as torch's."""
+"""The kernel that draws categorical actions while acting samples from the distribution of the logits."""
 
 import math
 
@@ -18,7 +18,7 @@ def generator(seed: int = 0) -> torch.Generator:
 @pytest.mark.parametrize(
     "probabilities", [[1.0], [0.5, 0.5], [0.1, 0.0, 0.6, 0.3], [0.0, 0.0, 1.0], [0.25, 0.75, 0.0], [1e-3, 0.999]]
 )
-def test_actions_are_drawn_as_often_as_they_are_likely(probabilities: list[float]) -> None:
+def test_actions_are_drawn_with_their_probabilities(probabilities: list[float]) -> None:
     expected = torch.tensor(probabilities)
     with torch.inference_mode():
         action, log_prob = Categorical(expected.log().repeat(DRAWS, 1)).sample_with_log_prob(generator())
@@ -31,14 +31,14 @@ def test_actions_are_drawn_as_often_as_they_are_likely(probabilities: list[float
 
 
 @pytest.mark.parametrize("actions", [2, 7, 1_000])
-def test_log_probabilities_are_those_that_updates_find(actions: int) -> None:
+def test_log_probabilities_while_acting_match_those_of_updates(actions: int) -> None:
     logits = 30 * torch.randn((300, actions), generator=generator(1))
     with torch.inference_mode():
         action, log_prob = Categorical(logits).sample_with_log_prob(generator())
     torch.testing.assert_close(log_prob, Categorical(logits).log_prob(action.clone()))
 
 
-def test_logits_of_any_size_lead_to_an_action_that_can_happen() -> None:
+def test_logits_of_any_magnitude_give_an_action_of_nonzero_probability() -> None:
     logits = torch.tensor([[-1e30, 1e30], [1e30, -math.inf], [-3e38, -3e38], [-math.inf, -200.0]])
     with torch.inference_mode():
         action, log_prob = Categorical(logits).sample_with_log_prob(generator())
@@ -48,7 +48,7 @@ def test_logits_of_any_size_lead_to_an_action_that_can_happen() -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_what_is_no_distribution_has_no_log_probability_which_storages_refuse(wrong: float) -> None:
+def test_logits_of_nan_or_plus_infinity_give_nan_log_probabilities(wrong: float) -> None:
     with torch.inference_mode():
         for logits in ([0.0, wrong], [wrong, 0.0], [wrong, wrong]):
             action, log_prob = Categorical(torch.tensor([logits])).sample_with_log_prob(generator())
@@ -56,7 +56,7 @@ def test_what_is_no_distribution_has_no_log_probability_which_storages_refuse(wr
             assert action.item() in (0, 1)
 
 
-def test_a_seed_draws_the_same_actions_and_another_does_not() -> None:
+def test_equal_seeds_draw_equal_actions_and_later_draws_differ() -> None:
     with torch.inference_mode():
         policy = Categorical(torch.zeros((50, 3)))
         first = policy.sample(generator())
@@ -69,13 +69,13 @@ def test_a_seed_draws_the_same_actions_and_another_does_not() -> None:
     "logits",
     [torch.zeros((4, 3), dtype=torch.float64), torch.zeros((3, 4)).T, torch.zeros((2, 4, 3))],
 )
-def test_other_logits_are_left_to_torch(logits: torch.Tensor) -> None:
+def test_logits_of_other_dtypes_and_layouts_are_sampled_by_torch(logits: torch.Tensor) -> None:
     with torch.inference_mode():
         assert draw_actions(logits, generator()) is None
         assert Categorical(logits).sample(generator()).shape == (*logits.shape[:-1], 1)
 
 
-def test_outside_of_inference_log_probabilities_have_gradients_although_actions_were_drawn_first() -> None:
+def test_log_probabilities_have_gradients_after_sampling_without_gradients() -> None:
     logits = torch.zeros((4, 3), requires_grad=True)
     policy = Categorical(logits)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Values of actions agree with slow loops of numpy: expected returns, quantiles and probabilities of atoms."""
+"""Action values agree with slow numpy loops: expected returns, quantiles and probabilities of atoms."""
 
 import math
 
@@ -65,14 +65,14 @@ def test_actions_are_compared_by_their_expected_returns(kind: int) -> None:
 
 
 @every_kind
-def test_a_policys_value_is_the_mean_of_its_actions(kind: int) -> None:
+def test_the_value_of_a_policy_is_the_expectation_over_its_actions(kind: int) -> None:
     values, probabilities = all_kinds()[kind], randn(B, NUM_ACTIONS, seed=1).softmax(1)
     expected = values.expectation(probabilities)
     torch.testing.assert_close(expected.mean, (probabilities * values.values).sum(1, keepdim=True))
     certain = torch.eye(NUM_ACTIONS)[1].expand(B, NUM_ACTIONS)
     one = values.of(torch.ones(B, 1, dtype=torch.int64))
     torch.testing.assert_close(values.expectation(certain).mean, one.mean)
-    # It is a value like any other.
+    # The expectation has losses like any other value.
     assert values.best().loss(expected).shape == (B, 1)
     assert expected.loss(one).isfinite().all()
 
@@ -87,7 +87,7 @@ def test_a_backup_discounts_the_return_and_adds_the_reward(kind: int) -> None:
 
 
 @every_kind
-def test_the_weighted_loss_is_the_weighted_sum_of_losses_with_its_errors(kind: int) -> None:
+def test_the_weighted_loss_sums_weighted_losses_and_returns_their_errors(kind: int) -> None:
     value, target = all_kinds()[kind].best(), all_kinds(1)[kind].best()
     weight = randn(B, 1, seed=3).abs()
     loss, error = value.weighted_loss(weight, target)
@@ -102,7 +102,7 @@ def test_the_weighted_loss_is_the_weighted_sum_of_losses_with_its_errors(kind: i
 
 
 @every_kind
-def test_losses_have_gradients_errors_and_detached_values_none(kind: int) -> None:
+def test_losses_have_gradients_and_errors_and_detached_values_have_none(kind: int) -> None:
     shapes = [(NUM_ACTIONS,), (NUM_ACTIONS,), (NUM_ACTIONS, 11), (NUM_ACTIONS, ATOMS), (NUM_ACTIONS,)]
     parameters = [randn(B, *shape) for shape in shapes]
     leaf = parameters[kind].requires_grad_()
@@ -134,7 +134,9 @@ def test_losses_have_gradients_errors_and_detached_values_none(kind: int) -> Non
 
 @few
 @given(matrix(4, 1), matrix(4, 1), st.floats(0.1, 3) | st.none())
-def test_the_loss_of_expected_returns_is_hubers(mean: np.ndarray, target: np.ndarray, threshold: float | None) -> None:
+def test_the_loss_of_expected_returns_is_the_huber_loss(
+    mean: np.ndarray, target: np.ndarray, threshold: float | None
+) -> None:
     error = np.abs(mean - target)
     slow = 0.5 * error**2
     if threshold is not None:
@@ -171,7 +173,7 @@ def slow_quantile_loss(quantiles: np.ndarray, target: np.ndarray, fractions: np.
 
 @few
 @given(st.data(), st.integers(1, 4), st.integers(1, 4), st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.booleans())
-def test_the_quantile_loss_is_the_papers(data: st.DataObject, n: int, m: int, kappa: float, sampled: bool) -> None:
+def test_the_quantile_loss_matches_the_paper(data: st.DataObject, n: int, m: int, kappa: float, sampled: bool) -> None:
     quantiles, target = data.draw(matrix(3, n)), data.draw(matrix(3, m))
     if sampled:
         fractions = torch.from_numpy(data.draw(arrays.arrays(np.float64, (3, n), elements=st.floats(0.01, 0.99))))
@@ -184,7 +186,7 @@ def test_the_quantile_loss_is_the_papers(data: st.DataObject, n: int, m: int, ka
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 1.0])
-def test_the_loss_of_many_quantiles_is_that_of_all_pairs(kappa: float) -> None:
+def test_the_loss_of_many_quantiles_equals_the_loss_over_all_pairs(kappa: float) -> None:
     quantiles, target = 3 * randn(B, 120).double(), 3 * randn(B, 90, seed=1).double()
     # Errors of zero, and at the threshold.
     target[0, :3], target[1, 0], target[1, 1] = quantiles[0, 0], quantiles[1, 0] + kappa, quantiles[1, 0] - kappa
@@ -192,7 +194,7 @@ def test_the_loss_of_many_quantiles_is_that_of_all_pairs(kappa: float) -> None:
     for of_pairs in (False, True):
         leaf = quantiles.clone().requires_grad_()
         value = QuantileValue(leaf, quantile_midpoints(120).double(), kappa)
-        # The gradient of a target is made of pairs.
+        # If the target requires a gradient, the loss is computed over all pairs.
         loss = value.loss(QuantileValue(target.clone().requires_grad_(of_pairs), quantile_midpoints(90), kappa))
         (gradient,) = torch.autograd.grad(loss.sum(), leaf)
         losses.append(loss.detach())
@@ -206,7 +208,7 @@ def test_the_loss_of_many_quantiles_is_that_of_all_pairs(kappa: float) -> None:
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 1.0])
-def test_the_gradient_of_the_quantile_loss_is_that_of_differences(kappa: float) -> None:
+def test_the_gradient_of_the_quantile_loss_matches_finite_differences(kappa: float) -> None:
     quantiles, target = randn(B, 4).double().requires_grad_(), randn(B, 6, seed=1).double().requires_grad_()
     weight = randn(B, 1, seed=2).double()
 
@@ -230,7 +232,7 @@ def test_quantiles_learn_the_distribution_of_their_targets() -> None:
     torch.testing.assert_close(quantiles[0].detach(), -(1 - fractions).log(), atol=0.05, rtol=0)
 
 
-def test_quantile_midpoints_are_those_of_equal_parts() -> None:
+def test_quantile_midpoints_are_the_centres_of_equal_intervals() -> None:
     torch.testing.assert_close(quantile_midpoints(4), torch.tensor([0.125, 0.375, 0.625, 0.875]))
 
 
@@ -287,14 +289,14 @@ def test_gradients_pass_through_a_backup() -> None:
     assert torch.autograd.gradcheck(backed_up, (probabilities, reward))
 
 
-def test_returns_beyond_the_support_count_as_its_ends() -> None:
+def test_returns_beyond_the_support_are_clipped_to_its_ends() -> None:
     value = CategoricalValue(SUPPORT, logits=randn(B, ATOMS))
     for reward, end in ((100.0, -1), (-100.0, 0)):
         moved = value.backup(torch.full((B, 1), reward), torch.ones(B, 1)).probabilities
         torch.testing.assert_close(moved[:, end], torch.ones(B))
 
 
-def test_the_cross_entropy_is_that_of_numpy_and_least_at_its_target() -> None:
+def test_the_cross_entropy_matches_numpy_and_is_minimal_at_its_target() -> None:
     logits = [randn(B, ATOMS, seed=seed).double() for seed in (0, 1)]
     value, target = (CategoricalValue(DOUBLE_SUPPORT, logits=of) for of in logits)
     q, p = (np.exp(of.numpy()) / np.exp(of.numpy()).sum(1, keepdims=True) for of in logits)
@@ -302,7 +304,7 @@ def test_the_cross_entropy_is_that_of_numpy_and_least_at_its_target() -> None:
     assert (value.loss(target) > target.loss(target)).all()
 
 
-def test_a_target_with_impossible_atoms_gives_finite_losses_and_gradients() -> None:
+def test_a_target_with_atoms_of_probability_zero_gives_finite_losses_and_gradients() -> None:
     logits = randn(B, ATOMS).requires_grad_()
     value = CategoricalValue(SUPPORT, logits=logits)
     with torch.no_grad():

@@ -17,15 +17,15 @@ UNITS, DROPOUT = 4, 0.4
 
 
 class NumpyDroQ(ByHand):
-    """Critics of one hidden layer, with dropout and layer normalisation behind it."""
+    """Critics of one hidden layer, followed by dropout and layer normalisation."""
 
     def prepare(self, algorithm: Any) -> None:
         number = len(algorithm.critics)
         (order,) = drawn(algorithm.subset_generator, [lambda g: torch.randperm(number, generator=g)])
-        # Of the targets, the values of the actions taken, and those of the policy's.
+        # Masks of the targets, of the values of the actions taken, and of the values of the policy's actions.
         kept = [lambda g: torch.empty(5, UNITS).bernoulli_(1 - DROPOUT, generator=g)] * (3 * number)
         self._masks = [mask / (1 - DROPOUT) for mask in drawn(algorithm.actor.generator, kept)]
-        # The actor's policy is a layer behind a hidden one that is not normalised.
+        # The policy has one hidden layer without normalisation.
         self._hidden_of_policy = [numpy(part) for part in algorithm.pi.body.hidden.layers[0].parameters()]
         targets = [algorithm.target_critics[int(position)] for position in order]
         self.target_critics = [layer_of(critic.head) for critic in targets]
@@ -68,7 +68,7 @@ def test_gradients_equal_those_of_a_numpy_version() -> None:
     assert_gradients(algorithm, n_step_batch(), NumpyDroQ(algorithm, n_step_batch()))
 
 
-def test_critics_and_their_targets_have_dropout_and_layer_normalisation_and_the_policy_has_none() -> None:
+def test_only_critics_and_their_targets_have_dropout_and_layer_normalisation() -> None:
     algorithm = droq(dropout=0.1)
 
     def kinds(network: nn.Module) -> set[type[nn.Module]]:
@@ -79,15 +79,17 @@ def test_critics_and_their_targets_have_dropout_and_layer_normalisation_and_the_
     assert kinds(droq(dropout=0.0).critics) == {LayerNorm}
 
 
-def test_nothing_is_dropped_when_acting() -> None:
+def test_acting_draws_no_dropout_masks() -> None:
     algorithm = droq(dropout=0.5, start_steps=0)
     before = algorithm.actor.generator.get_state()
     algorithm.acting_step(torch.randn(4, 3), None, torch.zeros(4, 1), exploring(algorithm, 4))
     assert torch.equal(algorithm.actor.generator.get_state(), before)
 
 
-def test_a_share_outside_its_range_is_refused() -> None:
+def test_a_dropout_probability_outside_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"DroQ: dropout must lie in \[0, 1\], got 1.5"):
         prl.DroQ.create_factory(dropout=1.5)
-    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1"):
-        droq(dropout=1.0)
+    with pytest.raises(ValueError, match=r"DroQ: dropout must be less than 1, got 1\.0"):
+        prl.DroQ.create_factory(dropout=1.0)
+    with pytest.raises(ValueError, match=r"OffPolicyActor: dropout must be less than 1, got 1\.0"):
+        prl.OffPolicyActor.create_factory(dropout=1.0)
