@@ -1,4 +1,4 @@
-"""Every algorithm acts in every action space it can, and says the way out of the others."""
+"""Algorithms act in all action spaces that they support, and their errors about others name a remedy."""
 
 import math
 from typing import Any
@@ -18,17 +18,17 @@ from tests.support.training import train
 
 
 class Pattern(gym.Env[Any, Any]):
-    """Shows a random number of two and pays for each component of the action that is the one wanted there."""
+    """Observes one of two states at random and pays for each component of the action that is wanted in that state."""
 
     def __init__(self, actions: Any, wanted: Any) -> None:
         self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
         self.action_space = actions
         self.wanted = np.asarray(wanted)
-        self.which = self.steps = 0
+        self.state = self.steps = 0
 
     def observation(self) -> Any:
-        self.which = int(self.np_random.integers(2))
-        return np.eye(2, dtype=np.float32)[self.which]
+        self.state = int(self.np_random.integers(2))
+        return np.eye(2, dtype=np.float32)[self.state]
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -38,21 +38,21 @@ class Pattern(gym.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), action
         self.steps += 1
-        reward = float((action == self.wanted[self.which]).mean())
+        reward = float((action == self.wanted[self.state]).mean())
         return self.observation(), reward, False, self.steps >= 10, {}
 
 
-SEVERAL: dict[str, tuple[Any, Any]] = {
-    "choices": (spaces.MultiDiscrete([3, 4]), [[2, 0], [0, 3]]),
-    "choices from a start": (spaces.MultiDiscrete([3, 2], start=[5, -1]), [[5, 0], [7, -1]]),
-    "choices in a table": (spaces.MultiDiscrete([[3, 2], [2, 2]]), [[[0, 1], [1, 0]], [[2, 0], [0, 0]]]),
-    "bits": (spaces.MultiBinary(3), [[1, 0, 1], [0, 1, 1]]),
-    "bits in a table": (spaces.MultiBinary((2, 2)), [[[1, 0], [1, 1]], [[0, 0], [1, 0]]]),
+COMPOSITE: dict[str, tuple[Any, Any]] = {
+    "multi-discrete": (spaces.MultiDiscrete([3, 4]), [[2, 0], [0, 3]]),
+    "multi-discrete with a start": (spaces.MultiDiscrete([3, 2], start=[5, -1]), [[5, 0], [7, -1]]),
+    "multi-discrete in two dimensions": (spaces.MultiDiscrete([[3, 2], [2, 2]]), [[[0, 1], [1, 0]], [[2, 0], [0, 0]]]),
+    "multi-binary": (spaces.MultiBinary(3), [[1, 0, 1], [0, 1, 1]]),
+    "multi-binary in two dimensions": (spaces.MultiBinary((2, 2)), [[[1, 0], [1, 1]], [[0, 0], [1, 0]]]),
 }
 
 
 def ppo_scheme(name: str, memory: Any = None) -> prl.Scheme:
-    space, wanted = SEVERAL[name]
+    space, wanted = COMPOSITE[name]
     return prl.Scheme(
         prl.PPO.create_factory(lr=0.01, gamma=0.0, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(16,), memory=memory, memory_size=8),
@@ -61,21 +61,21 @@ def ppo_scheme(name: str, memory: Any = None) -> prl.Scheme:
     )
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_ppo_learns_every_component_of_several_choices(name: str) -> None:
+@pytest.mark.parametrize("name", COMPOSITE)
+def test_ppo_learns_every_component_of_multidiscrete_and_multibinary_actions(name: str) -> None:
     scheme = train(ppo_scheme(name), 5_000)
     assert scheme.evaluate(5).mean_return == 10
 
 
-@pytest.mark.parametrize("name", ["choices", "bits in a table"])
-def test_several_choices_go_with_a_memory(name: str) -> None:
+@pytest.mark.parametrize("name", ["multi-discrete", "multi-binary in two dimensions"])
+def test_multidiscrete_actions_work_with_recurrent_actors(name: str) -> None:
     train(ppo_scheme(name, "gru"), 600)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", COMPOSITE)
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_random_choices_are_of_the_space(name: str, mode: str) -> None:
-    space, wanted = SEVERAL[name]
+def test_random_actions_are_accepted_and_cover_the_action_space(name: str, mode: str) -> None:
+    space, wanted = COMPOSITE[name]
     envs = prl.VecEnv.create_factory(Pattern, num_envs=2, mode=mode, env_kwargs={"actions": space, "wanted": wanted})()
     envs.reset(seed=0)
     generator = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def test_random_choices_are_of_the_space(name: str, mode: str) -> None:
 
 
 class Reach(gym.Env[Any, Any]):
-    """Pays for actions near 0.3 of the space's own dtype."""
+    """Pays for actions near 0.3, which must have the dtype of the action space."""
 
     def __init__(self, low: Any = -1.0, high: Any = 1.0, dtype: Any = np.float32) -> None:
         self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
@@ -135,17 +135,17 @@ def trained(algorithm: type[Algorithm], wrappers: Any = (), **env: Any) -> prl.S
 @pytest.mark.parametrize("algorithm", [prl.SAC, prl.PPO])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (-0.1, 0.7)])
-def test_boxes_of_every_precision_are_acted_in(algorithm: Any, dtype: Any, bounds: Any) -> None:
+def test_boxes_of_every_float_precision_are_supported(algorithm: Any, dtype: Any, bounds: Any) -> None:
     trained(algorithm, low=bounds[0], high=bounds[1], dtype=dtype).close()
 
 
-def test_sac_stores_actions_of_the_space_from_the_first_random_one_on() -> None:
+def test_sac_stores_actions_with_the_dtype_of_the_action_space() -> None:
     scheme = trained(prl.SAC, dtype=np.float64)
     assert scheme.storage.get_all_buffer_data()[ACT].dtype == torch.float64
 
 
 @pytest.mark.parametrize("algorithm", [prl.SAC, prl.PPO])
-def test_a_box_of_integers_is_refused_and_rounding_is_the_way_out(algorithm: Any) -> None:
+def test_a_box_of_integers_is_refused_without_and_supported_with_round_action(algorithm: Any) -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match=r"has continuous actions, .* wrappers=\['RoundAction'\]"):
         trained(algorithm, low=-2, high=5, dtype=np.int64)
     trained(algorithm, wrappers=["RoundAction"], low=-2, high=5, dtype=np.int64).close()
@@ -158,7 +158,7 @@ def test_rounded_actions_are_the_nearest_integers_within_bounds() -> None:
     assert action.tolist() == [2, 5]
 
 
-def test_infinite_bounds_are_refused_and_the_wrapper_named_gives_them_bounds() -> None:
+def test_infinite_bounds_are_refused_and_supported_with_the_wrapper_that_the_error_names() -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match="finite bounds") as refused:
         trained(prl.SAC, low=-np.inf, high=np.inf)
     named = str(refused.value).split("wrappers=")[1].split(" gives")[0]
@@ -166,7 +166,7 @@ def test_infinite_bounds_are_refused_and_the_wrapper_named_gives_them_bounds() -
     assert scheme.envs.action_space == spaces.Box(-1, 1, (2,), np.float32)
 
 
-def test_bounds_that_exist_stay() -> None:
+def test_bound_action_keeps_finite_bounds() -> None:
     env = Reach()
     env.action_space = spaces.Box(np.array([-np.inf, 0]), np.array([np.inf, np.inf]), dtype=np.float64)
     assert prl.BoundAction(env, -3, 4).action_space == spaces.Box(np.array([-3.0, 0]), np.array([4.0, 4]), dtype=float)
@@ -175,7 +175,7 @@ def test_bounds_that_exist_stay() -> None:
 
 
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(3)])
-def test_dqn_refuses_several_choices_and_learns_their_numbered_combinations(space: Any) -> None:
+def test_dqn_refuses_multidiscrete_and_multibinary_actions_and_acts_with_flatten_action(space: Any) -> None:
     env = {"actions": space, "wanted": [space.sample(), space.sample()]}
 
     def scheme(**arguments: Any) -> prl.Scheme:
@@ -193,9 +193,9 @@ def test_dqn_refuses_several_choices_and_learns_their_numbered_combinations(spac
         prl.SAC.check_spaces(prl.VecEnv(Pattern, env_kwargs=env))
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_numbered_combinations_are_each_a_different_action(name: str) -> None:
-    space = SEVERAL[name][0]
+@pytest.mark.parametrize("name", COMPOSITE)
+def test_flatten_action_maps_every_number_to_a_different_action(name: str) -> None:
+    space = COMPOSITE[name][0]
     env = prl.FlattenAction(Counter(actions=space))
     actions = [env.action(number) for number in range(int(env.action_space.n))]  # type: ignore[attr-defined]
     assert all(space.contains(action) for action in actions)

@@ -1,7 +1,8 @@
-"""Algorithms find the best policy of a chain of states, seen fully and partly.
+"""Algorithms learn the best policy of a chain of states, fully and partly observed.
 
-The chain pays in the middle and at its end, and its episodes end there or go on for ever. All combinations, with three
-seeds of three, take an hour and a half: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of each algorithm.
+The chain pays in the middle and at its end, where episodes end or an endless chain begins again. All combinations, with
+three seeds each, take an hour and a half: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles run one per
+algorithm.
 """
 
 import itertools
@@ -21,10 +22,10 @@ FALLING = prl.LinearSchedule(1e-2, 0.0)
 COMMON = {"gamma": GAMMA, "start_steps": 600, "update_every": 4, "test_every": 0, "polyak": 0.95}
 EPSILON = prl.LinearSchedule(1.0, 0.2, fraction=0.7)
 VALUES = COMMON | {"lr": FALLING, "epsilon": EPSILON}
-# Each update of the target is an iteration of their operators.
+# Each update of the target network is one iteration of the operators of these algorithms.
 BY_ITERATION = VALUES | {"polyak": 0.0, "target_update_interval": 20}
-# Values are a step here, which noise near a peak on its wrong side does not show. Before the cue is remembered both
-# actions seem equally good, and without the bound values would become flat for good.
+# Values are a step function of actions here, which noise around a peak on the wrong side does not reveal. Before the
+# cue is remembered, both actions have equal values; without the bound, values would become flat permanently.
 OF_QUADRATICS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON), "min_log_diagonal": -1.5}
 OF_WEIGHTED_ACTIONS = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "target_update_interval": 1}
 # The policy's entropy is that of actions within [-1, 1], at most log 2.
@@ -42,7 +43,7 @@ class Variant:
     needs_memory: bool = False
     has_memory: bool = True
     times: int = 1
-    """How much longer it trains."""
+    """Factor on the number of steps of its training."""
 
 
 VARIANTS = {
@@ -91,11 +92,11 @@ VARIANTS = {
     "Rainbow": Variant(
         prl.Rainbow,
         COMMON | ATOMS | {"lr": FALLING, "target_update_interval": 1},
-        # The cue is a small part of the features at first, which noise hides where they are few.
+        # At first, the cue is a small part of the features, which noise hides if there are few features.
         {"memory_size": 128, "dueling": True, "noisy": True},
     ),
     "R2D2": Variant(
-        # Of four environments, one alone would explore.
+        # By default, only one of the four environments would explore.
         prl.R2D2,
         VALUES | {"explorer": prl.EpsilonGreedy(EPSILON), "target_update_interval": 1, "optimizer": prl.Adam()},
         needs_memory=True,
@@ -155,7 +156,7 @@ def check(scheme: prl.Scheme, seen: Seen, ends: Ends, steps: int) -> None:
     scheme.close()
 
 
-def test_a_chain_is_solved() -> None:
+def test_double_dqn_solves_an_endless_chain() -> None:
     scheme = scheme_of(VARIANTS["double DQN"], "fully", "endless", 3, True, seed=0)
     check(scheme, "fully", "endless", STEPS["fully"])
 
@@ -175,9 +176,9 @@ def test_every_seed_solves_every_chain(name: str, combination: Combination) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
-# A memory learns nothing from segments of one step, which no gradient leads back from.
+# Recurrent actors do not learn from segments of one step, since no gradient flows back to earlier steps.
 @pytest.mark.parametrize(("seen", "segment"), [("fully", 1), ("fully", 4), ("partly", 4)])
-def test_every_seed_solves_every_chain_by_rollouts(segment: int, ends: Ends, seen: Seen) -> None:
+def test_every_seed_solves_every_chain_from_rollouts(segment: int, ends: Ends, seen: Seen) -> None:
     for seed in SEEDS:
         scheme = prl.Scheme(
             prl.NStepQLearning.create_factory(
@@ -201,11 +202,11 @@ def test_every_seed_solves_every_chain_by_rollouts(segment: int, ends: Ends, see
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 @pytest.mark.parametrize("seen", get_args(Seen))
 @pytest.mark.parametrize("name", IN_SEGMENTS)
-def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, seen: Seen, ends: Ends) -> None:
+def test_every_seed_solves_every_chain_from_new_and_replayed_segments(name: str, seen: Seen, ends: Ends) -> None:
     cls, settings = IN_SEGMENTS[name]
     for seed in SEEDS:
         scheme = prl.Scheme(
-            # New segments are as long as what is to be remembered, wherever they begin.
+            # New segments are long enough for what has to be remembered, wherever they begin.
             cls.create_factory(
                 gamma=GAMMA, lr=FALLING, update_every=64, start_steps=200, replay_ratio=8.0, test_every=0, **settings
             ),
@@ -219,7 +220,7 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
         check(scheme, seen, ends, 8_000)
 
 
-def test_without_a_memory_a_chain_seen_in_parts_is_not_solved() -> None:
+def test_a_policy_without_a_memory_does_not_solve_a_partly_observed_chain() -> None:
     seen: Seen = "fully"
     scheme = scheme_of(VARIANTS["double DQN"], seen, "episodic", 1, False, seed=0)
     train(scheme, STEPS[seen])

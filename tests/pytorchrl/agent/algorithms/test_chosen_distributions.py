@@ -1,4 +1,4 @@
-"""Users choose the distribution of a policy's actions, and updates get the log probabilities that actions had."""
+"""Users choose the distribution of a policy's actions; stored log probabilities are those of the stored actions."""
 
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, LOGP
 from tests.support.training import train
 
-REAL = [
+CONTINUOUS = [
     prl.heads.GaussianPolicy("state-dependent", bounded_mean=True),
     prl.heads.SquashedGaussianPolicy(),
     prl.heads.BetaPolicy(),
     prl.heads.GSDEPolicy(4),
     prl.heads.GSDEPolicy(4, squash=True),
 ]
-CHOOSING = [prl.heads.SoftmaxPolicy(2.0, 0.05), prl.heads.MellowmaxPolicy()]
+DISCRETE = [prl.heads.SoftmaxPolicy(2.0, 0.05), prl.heads.MellowmaxPolicy()]
 ALGORITHMS = {
     "PPO": prl.PPO,
     "A2C": prl.A2C,
@@ -28,7 +28,7 @@ ALGORITHMS = {
 
 
 def scheme_of(cls: Any, head: Any, storage: Any = prl.GAEBuffer, **others: Any) -> prl.Scheme:
-    env = "CartPole-v1" if head in CHOOSING else "Pendulum-v1"
+    env = "CartPole-v1" if head in DISCRETE else "Pendulum-v1"
     return prl.Scheme(
         cls.create_factory(distribution=head, test_every=0, **others),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -39,7 +39,7 @@ def scheme_of(cls: Any, head: Any, storage: Any = prl.GAEBuffer, **others: Any) 
 
 
 @pytest.mark.parametrize("storage", [prl.GAEBuffer, prl.VTraceBuffer])
-@pytest.mark.parametrize("head", [*REAL, *CHOOSING], ids=repr)
+@pytest.mark.parametrize("head", [*CONTINUOUS, *DISCRETE], ids=repr)
 def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage: Any) -> None:
     scheme = scheme_of(prl.PPO, head, storage)
     scheme.collect(32)
@@ -53,8 +53,8 @@ def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("head", [REAL[2], REAL[3], CHOOSING[0]], ids=repr)
-def test_every_algorithm_of_rollouts_learns_with_the_distribution_that_is_chosen(name: str, head: Any) -> None:
+@pytest.mark.parametrize("head", [CONTINUOUS[2], CONTINUOUS[3], DISCRETE[0]], ids=repr)
+def test_policy_gradient_algorithms_train_every_chosen_distribution(name: str, head: Any) -> None:
     scheme = scheme_of(ALGORITHMS[name], head)
     before = scheme.algorithm.get_weights()
     train(scheme, 64)
@@ -67,8 +67,8 @@ def test_every_algorithm_of_rollouts_learns_with_the_distribution_that_is_chosen
     scheme.close()
 
 
-@pytest.mark.parametrize("head", [REAL[2], REAL[4]], ids=repr)
-def test_sac_climbs_through_actions_of_any_bounded_distribution(head: Any) -> None:
+@pytest.mark.parametrize("head", [CONTINUOUS[2], CONTINUOUS[4]], ids=repr)
+def test_sac_trains_every_distribution_with_bounded_support(head: Any) -> None:
     scheme = prl.Scheme(
         prl.SAC.create_factory(distribution=head, start_steps=8, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -84,7 +84,7 @@ def test_sac_climbs_through_actions_of_any_bounded_distribution(head: Any) -> No
     scheme.close()
 
 
-def test_distributions_that_sac_cannot_use_are_refused() -> None:
+def test_sac_refuses_distributions_without_bounded_support() -> None:
     for head in (prl.heads.Policy(), prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.GSDEPolicy()):
         with pytest.raises(
             ValueError, match=r"SAC: distribution must have bounded support, .* GSDEPolicy\(squash=True\)"
@@ -92,7 +92,7 @@ def test_distributions_that_sac_cannot_use_are_refused() -> None:
             prl.SAC.create_factory(distribution=head)
 
 
-def test_a_distribution_is_no_other_setting_and_stays() -> None:
+def test_a_distribution_must_be_a_distribution_head_and_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="PPO: distribution must be a DistributionHead"):
         prl.PPO.create_factory(distribution=prl.Sample())  # type: ignore[arg-type]
     scheme = scheme_of(prl.PPO, prl.heads.BetaPolicy())
@@ -102,7 +102,7 @@ def test_a_distribution_is_no_other_setting_and_stays() -> None:
 
 
 def matrices_of(scheme: prl.Scheme, steps: int) -> list[torch.Tensor]:
-    """Those that every step was drawn by."""
+    """The noise matrices of every step."""
     matrices = []
     for _ in range(steps):
         scheme.collect(scheme.steps + 2)
@@ -110,7 +110,7 @@ def matrices_of(scheme: prl.Scheme, steps: int) -> list[torch.Tensor]:
     return matrices
 
 
-def test_each_environment_keeps_its_matrix_of_noise_for_so_many_steps() -> None:
+def test_each_environment_keeps_its_noise_matrix_for_the_chosen_number_of_steps() -> None:
     scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
     matrices = matrices_of(scheme, 12)
     assert matrices[0].shape == (2, 8, 1)
@@ -123,8 +123,8 @@ def test_each_environment_keeps_its_matrix_of_noise_for_so_many_steps() -> None:
     again.close()
 
 
-@pytest.mark.parametrize("stride", [0, 4], ids=["an evaluation", "one of two collectors"])
-def test_matrices_are_kept_for_as_many_steps_however_the_steps_of_the_run_are_counted(stride: int) -> None:
+@pytest.mark.parametrize("stride", [0, 4], ids=["evaluation", "one of two collectors"])
+def test_noise_matrices_are_kept_for_the_same_number_of_steps_in_evaluations_and_collectors(stride: int) -> None:
     scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
     algorithm = scheme.algorithm
     exploration = Exploration(algorithm.codec, 2, "cpu", seed=1)
@@ -140,7 +140,7 @@ def test_matrices_are_kept_for_as_many_steps_however_the_steps_of_the_run_are_co
     scheme.close()
 
 
-def test_a_run_from_a_folder_has_the_distribution_that_it_was_composed_with(tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_distribution_of_the_original_run(tmp_path: Path) -> None:
     head = prl.heads.SoftmaxPolicy(temperature=2.0, min_probability=0.05)
     learner = prl.Learner(scheme_of(prl.PPO, head), target_steps=32, log_dir=tmp_path / "run")
     learner.run()

@@ -1,7 +1,7 @@
 """On a problem of two states whose policy gradient is known in closed form, algorithms estimate that gradient.
 
-An algorithm is added by a line in ``CASES``: how it is made, its storage, what is measured once the storage is full,
-and what that is to be on average.
+An algorithm is added by a line in ``CASES``: its factory, its storage, the quantity that is measured with a full
+storage, and the expected mean of that quantity.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from tests.support.by_hand import numeric_gradient, numpy
 from tests.support.two_states import ENVS, GAMMA, OF_WEIGHTS, Array, Exact, Walk, exact, set_up, weights_of
 
 BLOCKS, STEPS, COPIES = 20, 20, 500
-"""Of 200,000 samples in all; the blocks tell how far their mean is from what is expected."""
+"""200,000 samples in all; the deviation between blocks gives the standard error of their mean."""
 DAMPING = 1e-3
 
 
 def gradient(algorithm: Any, storage: Any) -> Array:
-    """Of what the algorithm raises, in the policy's weights, over all that is stored."""
+    """Gradient of the objective in the policy's weights, over the whole storage."""
     storage.before_gradients()
     (batch,) = storage.generate_batches(1, None)
     return gradient_of(batch, algorithm, "policy_and_value")
@@ -34,14 +34,14 @@ def gradient_of_newest(algorithm: Any, storage: Any) -> Array:
 
 
 def gradient_of(batch: Any, algorithm: Any, group: str) -> Array:
-    """In the weights of the policy, which is the first network of a group."""
+    """Gradient of the objective in the weights of the policy, the first network of a group."""
     gradients, _ = algorithm.compute_gradients(batch)
     parts = [numpy(gradients[f"{group}.0.head.layer.{part}"]).ravel() for part in ("weight", "bias")]
     return -np.concatenate(parts)
 
 
 def direction(algorithm: Any, storage: Any) -> Array:
-    """Of the policy's first step."""
+    """Direction of the policy's first step."""
     storage.before_gradients()
     (batch,) = storage.generate_batches(1, None)
     before, weights = weights_of(algorithm.pi), algorithm.get_weights()
@@ -52,7 +52,7 @@ def direction(algorithm: Any, storage: Any) -> Array:
 
 
 def natural_direction(known: Exact) -> Array:
-    """Of the natural gradient."""
+    """Direction of the natural gradient."""
     step = np.linalg.solve(known.fisher + DAMPING * np.eye(6), known.gradient)
     return step / np.linalg.norm(step)
 
@@ -110,7 +110,9 @@ def test_the_mean_estimate_is_the_exact_gradient(name: str) -> None:
     expected = case.expected(known)
     standard_error = np.std(blocks, axis=0, ddof=1) / np.sqrt(BLOCKS)
     assert (np.abs(np.mean(blocks, axis=0) - expected) <= 4 * standard_error + 1e-6).all()
-    assert 4 * standard_error.max() < 0.05 * np.abs(expected).max(), "the error is small beside what is estimated"
+    assert 4 * standard_error.max() < 0.05 * np.abs(expected).max(), (
+        "the standard error is small relative to the expected value"
+    )
 
 
 def test_the_closed_form_is_the_gradient_of_the_expected_return() -> None:
@@ -118,7 +120,7 @@ def test_the_closed_form_is_the_gradient_of_the_expected_return() -> None:
     known = exact(logits)
     differences = numeric_gradient(lambda: exact(logits).worth, logits)
     np.testing.assert_allclose(differences / known.visits.sum(), known.gradient_of_logits, rtol=1e-6)
-    # Over the states' shares, the expected outer product of scores.
+    # The expected outer product of scores, with states weighted by their shares.
     fisher: Any = np.zeros((4, 4))
     for state in range(2):
         for action in range(2):
@@ -128,7 +130,7 @@ def test_the_closed_form_is_the_gradient_of_the_expected_return() -> None:
     np.testing.assert_allclose(known.fisher, OF_WEIGHTS.T @ fisher @ OF_WEIGHTS, atol=1e-12)
 
 
-def test_a_walk_visits_states_as_often_as_the_closed_form_says() -> None:
+def test_a_walk_visits_states_with_the_frequencies_of_the_closed_form() -> None:
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", ENVS)
     algorithm = prl.A2C.create_factory()("cpu", actor, ENVS)
     known = set_up(algorithm)

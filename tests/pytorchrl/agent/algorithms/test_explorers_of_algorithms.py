@@ -1,4 +1,4 @@
-"""Every algorithm explores as the user chooses, and refuses at once what cannot use its output."""
+"""Algorithms use the explorer that the user chooses, and refuse explorers that cannot use their output."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.support.training import saved_and_loaded, train
 DISCRETE, BOX = spaces.Discrete(3), continuous(-2.0, 2.0, 2)
 
 
-class Steering(Noise):
+class ContinuousNoise(Noise):
     action_space = BOX  # type: ignore[assignment]
 
 
@@ -42,7 +42,7 @@ def scheme_of(cls: Any, memory: Any = None, actor: Any = None, **hyper_parameter
         cls.create_factory(**settings),
         prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory=memory, memory_size=4, **(actor or {})),
         prl.ReplayBuffer.create_factory(size=100, sequences=prl.Sequences(4) if memory else None),
-        prl.VecEnv.create_factory(Noise if cls.actions == "discrete" else Steering, num_envs=3),
+        prl.VecEnv.create_factory(Noise if cls.actions == "discrete" else ContinuousNoise, num_envs=3),
     )
 
 
@@ -71,7 +71,7 @@ def test_an_explorer_that_cannot_use_the_output_is_refused_when_the_algorithm_is
         made(cls, memory, explorer=UniformUntil(until, explorer) if until else explorer)
 
 
-def test_an_explorer_in_use_can_be_changed_for_one_that_fits() -> None:
+def test_an_explorer_can_be_replaced_by_a_compatible_one() -> None:
     algorithm = made(prl.DQN, start_steps=0, explorer=Greedy())
     obs, done = torch.randn(1, 3).expand(60, 3), torch.zeros(60, 1)
     assert len(algorithm.acting_step(obs, None, done, exploring(algorithm, 60)).action.unique()) == 1
@@ -99,7 +99,7 @@ FITS: list[tuple[Any, Explorer]] = [
 
 @pytest.mark.parametrize("memory", [None, "lstm"])
 @pytest.mark.parametrize(("cls", "explorer"), FITS)
-def test_a_resumed_run_explores_as_the_one_that_was_not_stopped(cls: Any, explorer: Explorer, memory: Any) -> None:
+def test_a_resumed_run_explores_like_an_uninterrupted_run(cls: Any, explorer: Explorer, memory: Any) -> None:
     whole, first, second = (scheme_of(cls, memory, explorer=explorer) for _ in range(3))
     train(whole, 90)
     first.set_progress(0, 90)
@@ -113,7 +113,7 @@ def test_a_resumed_run_explores_as_the_one_that_was_not_stopped(cls: Any, explor
     assert_equal(second.state_dict(), whole.state_dict())
 
 
-def test_a_schedule_of_an_explorer_follows_the_run() -> None:
+def test_a_schedule_of_an_explorer_reduces_its_noise() -> None:
     algorithm = made(prl.TD3, start_steps=0, explorer=GaussianNoise(prl.LinearSchedule(0.1, 0.0)))
     obs, done = torch.randn(1, 3).expand(2_000, 3), torch.zeros(2_000, 1)
     exploration = exploring(algorithm, 2_000)
@@ -122,12 +122,12 @@ def test_a_schedule_of_an_explorer_follows_the_run() -> None:
     for steps in (0, 50, 100):
         exploration.steps = steps
         deviations.append(algorithm.acting_step(obs, None, done, exploration).action.std(0).mean().item())
-    # Actions of the Box reach twice as far as those of the network.
+    # Actions of the Box are twice as large as those of the network.
     assert deviations == pytest.approx([0.2, 0.1, 0.0], abs=0.01)
 
 
 @pytest.mark.parametrize(("target", "is_greedy"), [(10, True), (1_000_000, False)])
-def test_a_run_tells_its_explorer_how_far_it_has_come(target: int, is_greedy: bool) -> None:
+def test_schedules_of_an_explorer_use_the_progress_of_the_run(target: int, is_greedy: bool) -> None:
     scheme = scheme_of(prl.DQN, start_steps=0, explorer=EpsilonGreedy(prl.LinearSchedule(1.0, 0.0)))
     scheme.set_progress(0, target)
     while scheme.steps < 60:
@@ -138,7 +138,7 @@ def test_a_run_tells_its_explorer_how_far_it_has_come(target: int, is_greedy: bo
 
 
 @pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3])
-def test_a_memory_remembers_what_was_seen_while_actions_were_random(cls: Any) -> None:
+def test_recurrent_states_are_updated_while_actions_are_random(cls: Any) -> None:
     scheme = scheme_of(cls, "gru", start_steps=1_000)
     scheme.collect(60)
     stored = scheme.storage.get_all_buffer_data()
@@ -156,7 +156,7 @@ def test_evaluation_does_not_explore(cls: Any) -> None:
     assert len(step.action.unique(dim=0)) == 1
 
 
-def test_noisy_networks_explore_by_themselves() -> None:
+def test_noisy_networks_explore_with_a_greedy_explorer() -> None:
     scheme = scheme_of(prl.DQN, actor={"noisy": True}, explorer=Greedy(), start_steps=0)
     scheme.collect(60)
     assert len(scheme.storage.get_all_buffer_data()[ACT].unique()) == 2
@@ -164,7 +164,7 @@ def test_noisy_networks_explore_by_themselves() -> None:
     assert evaluated[0] == evaluated[1]
 
 
-def test_trying_the_policy_draws_no_random_number_of_the_environments() -> None:
+def test_making_an_algorithm_draws_no_samples_from_the_observation_space() -> None:
     envs = envs_with(DISCRETE)
     envs.observation_space.seed(3)
     expected = envs_with(DISCRETE)

@@ -1,4 +1,4 @@
-"""Every algorithm moves by the optimiser that the user chooses, and refuses one that it has no use for."""
+"""Algorithms use the optimiser that the user chooses, and refuse optimisers that they cannot use."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def batch_for(algorithm: Any, seed: int = 0) -> Any:
     return replayed(ACTIONS if algorithm.actions == "discrete" else BOX_ACTIONS, seed)
 
 
-def test_plain_gradient_descent_moves_by_the_gradient() -> None:
+def test_sgd_subtracts_the_gradient_times_the_learning_rate() -> None:
     algorithm = made(prl.DQN, optimizer=SGD(), lr=0.1, max_grad_norm=None)
     before = {name: numpy(parameter).copy() for name, parameter in algorithm.q.named_parameters()}
     gradients, _ = algorithm.compute_gradients(batch_for(algorithm))
@@ -59,7 +59,7 @@ def test_nature_dqns_rmsprop_has_its_epsilon_inside_the_root() -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("cls", [prl.DQN, prl.QRDQN, prl.SAC, prl.TD3, prl.BCQ], ids=lambda cls: cls.__name__)
-def test_every_algorithm_learns_and_resumes_with_every_optimiser(cls: Any, optimizer: str) -> None:
+def test_algorithms_learn_and_resume_with_every_optimiser(cls: Any, optimizer: str) -> None:
     whole, resumed = (made(cls, optimizer=OPTIMIZERS[optimizer]) for _ in range(2))
     weights = whole.get_weights()
     for seed in range(3):
@@ -73,14 +73,16 @@ def test_every_algorithm_learns_and_resumes_with_every_optimiser(cls: Any, optim
 
 
 @pytest.mark.parametrize("setting", [prl.LBFGS(), TorchOptimizer("LBFGS"), TorchOptimizer(torch.optim.LBFGS)])
-def test_an_optimiser_that_needs_the_loss_again_is_refused_where_there_are_gradients_alone(setting: Any) -> None:
+def test_lbfgs_is_refused_by_dqn_and_accepted_by_trpo(setting: Any) -> None:
     message = r"DQN: \w+\(.*\) evaluates its loss several times a step, but 'q' is stepped .* optimizer=Adam\(\)"
     with pytest.raises(ValueError, match=message):
         made(prl.DQN, optimizer=setting)
-    assert isinstance(made(prl.TRPO, optimizer=setting), prl.TRPO), "it fits a value function by its loss"
+    assert isinstance(made(prl.TRPO, optimizer=setting), prl.TRPO), (
+        "TRPO can evaluate the loss of its value function again"
+    )
 
 
-def test_the_optimiser_of_an_algorithm_in_use_cannot_change() -> None:
+def test_the_optimiser_of_an_algorithm_cannot_be_changed() -> None:
     for cls in (prl.DQN, prl.QRDQN, prl.SAC, prl.TD3, prl.BCQ, prl.PPO):
         algorithm = made(cls)
         with pytest.raises(ValueError, match=f"{cls.__name__}: optimizer is fixed once the object is made"):

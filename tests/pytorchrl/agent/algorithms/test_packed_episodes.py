@@ -1,4 +1,4 @@
-"""Packed episodes teach the same as the same episodes padded."""
+"""Packed and padded batches of the same episodes give the same losses, errors and gradients."""
 
 from typing import Any, ClassVar
 
@@ -25,20 +25,20 @@ from tests.support.toys import Noise, continuous
 from tests.support.training import train
 
 
-class Steering(Noise):
-    """Episodes of very different lengths, with actions of real numbers."""
+class ContinuousNoise(Noise):
+    """Episodes of very different lengths, with continuous actions."""
 
     action_space = continuous(size=2)  # type: ignore[assignment]
 
 
 class Cloning(prl.BehaviourCloning):
-    """Clones what it did itself."""
+    """Clones its own actions."""
 
     sources: ClassVar[Any] = {"main": Needs("any", sequences=True)}
 
 
-# What they draw for their targets is drawn a row, and rows of padded and of packed episodes differ: it is made to count
-# for nothing.
+# Random numbers of targets are drawn for each row, and padded and packed batches have different rows: the settings
+# remove the effect of these random numbers.
 ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "DQN": (prl.DQN, {}),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}),
@@ -57,7 +57,7 @@ EPISODES: dict[str, tuple[dict[str, Any], int]] = {
 
 def scheme_of(name: str, memory: MemoryKind | None, episodes: prl.Episodes, n_step: int = 1) -> prl.Scheme:
     algorithm, hyper_parameters = ALGORITHMS[name]
-    env = Steering if name in ("SAC", "TD3") else Noise
+    env = ContinuousNoise if name in ("SAC", "TD3") else Noise
     return prl.Scheme(
         algorithm.create_factory(start_steps=60, mini_batch_size=5, update_every=20, **hyper_parameters),
         prl.OffPolicyActor.create_factory(hidden_sizes=(6,), memory=memory, memory_size=4),
@@ -69,7 +69,7 @@ def scheme_of(name: str, memory: MemoryKind | None, episodes: prl.Episodes, n_st
 
 
 def batch_with_weights(scheme: prl.Scheme) -> Any:
-    """A batch whose importance weights differ, for errors have been fed back."""
+    """A batch with different importance weights, since errors have been fed back."""
     while scheme.steps < 100:
         scheme.collect(100)
     (first,) = scheme.storage.generate_batches(1, 20)
@@ -79,7 +79,7 @@ def batch_with_weights(scheme: prl.Scheme) -> Any:
 
 
 def padded_again(values: Tensor, packed: Any) -> Tensor:
-    """(T, B, 1) of (N, 1)."""
+    """Values (N, 1) of a packed batch, padded to (T, B, 1)."""
     sequence = PackedSequence(values, packed[BATCH_SIZES], packed[SORTED_INDICES], packed[UNSORTED_INDICES])
     padded: Tensor = pad_packed_sequence(sequence)[0]
     return padded
@@ -119,7 +119,7 @@ def test_losses_errors_and_gradients_are_those_of_padded_episodes(name: str, epi
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_trains_on_packed_episodes(name: str, memory: MemoryKind) -> None:
+def test_algorithms_train_on_packed_episodes(name: str, memory: MemoryKind) -> None:
     scheme = scheme_of(name, memory, prl.Episodes(packed=True), n_step=3)
     train(scheme, 140)
     assert scheme.algorithm.updates == 4
@@ -127,7 +127,7 @@ def test_every_algorithm_trains_on_packed_episodes(name: str, memory: MemoryKind
     scheme.close()
 
 
-def test_an_actor_without_a_memory_learns_from_packed_episodes_where_the_algorithm_can() -> None:
+def test_behaviour_cloning_without_a_memory_learns_from_packed_episodes() -> None:
     scheme = scheme_of("behaviour cloning", None, prl.Episodes(packed=True))
     train(scheme, 140)
     assert scheme.algorithm.updates == 4

@@ -1,4 +1,4 @@
-"""Layers without autograd have autograd's outputs and gradients, in every kind of number and with any threads."""
+"""Layers without autograd have autograd's outputs and gradients, in both precisions and with many threads."""
 
 from collections.abc import Iterator
 
@@ -39,18 +39,22 @@ def check(activation: PlainActivation, dtype: torch.dtype, outputs: int = 2) -> 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_outputs_and_gradients_are_autograds(activation: PlainActivation, dtype: torch.dtype, outputs: int) -> None:
+def test_outputs_and_gradients_equal_those_of_autograd(
+    activation: PlainActivation, dtype: torch.dtype, outputs: int
+) -> None:
     check(activation, dtype, outputs)
 
 
 @pytest.mark.usefixtures("many_threads")
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_they_are_with_many_threads(activation: PlainActivation, outputs: int) -> None:
+def test_outputs_and_gradients_equal_those_of_autograd_with_many_threads(
+    activation: PlainActivation, outputs: int
+) -> None:
     check(activation, torch.float32, outputs)
 
 
-def test_slopes_of_units_that_are_no_numbers_are_none_either() -> None:
+def test_gradients_of_nan_units_are_nan() -> None:
     parameters = [torch.eye(2), torch.zeros(2), torch.ones(1, 2), torch.zeros(1)]
     sweep = Sweep(parameters, "relu")
     assert sweep.forward(torch.tensor([[torch.nan, 1.0]]), parameters).isnan().all()
@@ -60,7 +64,7 @@ def test_slopes_of_units_that_are_no_numbers_are_none_either() -> None:
     assert gradients[0][1, 1] == 1
 
 
-def test_a_bias_of_several_rows_is_for_as_many_groups_of_inputs() -> None:
+def test_each_row_of_a_bias_applies_to_its_own_group_of_inputs() -> None:
     torch.manual_seed(0)
     inputs, common = torch.randn(12, 3), torch.randn(4, 8, requires_grad=True)
     first, last = torch.randn(8, 3, requires_grad=True), torch.randn(1, 8, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Batches as rows: whatever the steps lie like, weights and means are those of the steps that are real."""
+"""Batches as rows: in every layout of a batch, weights and means count the real steps only."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -78,8 +78,8 @@ def batch_of(kind: str, n_step: int = 1) -> Any:
     return batch
 
 
-def reality(batch: Any) -> tuple[Any, Any]:
-    """(N,) which steps are real, and (N,) their importance weights."""
+def mask_and_weights(batch: Any) -> tuple[Any, Any]:
+    """Mask (N,) of the real steps, and their importance weights (N,)."""
     real = np.ones(batch[REW].shape) if MASK not in batch else batch[MASK].numpy()
     if EPISODE in batch:
         weight = batch[WEIGHTS].numpy()[batch[EPISODE].numpy()[:, 0]]
@@ -107,10 +107,10 @@ def test_rows_are_the_steps_of_a_batch_in_their_order(kind: str, n_step: int) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_counts_by_its_importance_weight_among_the_real_ones(kind: str) -> None:
+def test_real_rows_are_weighted_by_their_importance_weights(kind: str) -> None:
     batch = batch_of(kind)
     rows = Rows(batch, CODEC)
-    real, weight = reality(batch)
+    real, weight = mask_and_weights(batch)
     assert len(np.unique(weight)) > 1
     assert (real.all()) == (kind not in ("padded", "sequences", "burn-in"))
     np.testing.assert_allclose(rows.weight.numpy().ravel(), real * weight / real.sum(), rtol=1e-6)
@@ -122,7 +122,7 @@ def test_a_row_counts_by_its_importance_weight_among_the_real_ones(kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_importance_weights_the_rows_weights_sum_to_one(kind: str) -> None:
+def test_weights_of_rows_sum_to_one_without_importance_weights(kind: str) -> None:
     batch = batch_of(kind)
     batch[WEIGHTS] = torch.ones_like(batch[WEIGHTS])
     torch.testing.assert_close(Rows(batch, CODEC).weight.sum(), torch.ones(()))
@@ -132,7 +132,7 @@ def test_without_importance_weights_the_rows_weights_sum_to_one(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_networks_without_a_memory_see_the_same_in_every_kind_of_batch(kind: str) -> None:
+def test_networks_without_a_memory_give_equal_outputs_for_every_kind_of_batch(kind: str) -> None:
     envs = envs_with(spaces.Discrete(3))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,))("cpu", envs)
     network = actor.make("q", Values())

@@ -1,4 +1,4 @@
-"""Learning from sequences: each update is that of a slow learner which goes through every sequence step by step."""
+"""Learning from sequences: updates equal those of a reference that goes through every sequence step by step."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_p
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_dqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind, double: bool) -> None:
+def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind, double: bool) -> None:
     scheme = off_policy_scheme(prl.DQN, kind, *SEQUENCES[sequences], double=double)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.DQN)
@@ -62,7 +62,7 @@ def test_dqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind,
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_sacs_critics_learn_what_a_slow_learner_would(sequences: str, kind: MemoryKind) -> None:
+def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind) -> None:
     scheme = off_policy_scheme(prl.SAC, kind, *SEQUENCES[sequences])
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.SAC)
@@ -108,7 +108,7 @@ def test_sacs_critics_learn_what_a_slow_learner_would(sequences: str, kind: Memo
 
 
 @pytest.mark.parametrize("algorithm", [prl.DQN, prl.SAC])
-def test_what_is_masked_teaches_nothing(algorithm: Any) -> None:
+def test_masked_steps_do_not_affect_gradients(algorithm: Any) -> None:
     scheme = off_policy_scheme(algorithm, "gru", prl.Sequences(40))
     batch = batch_of(scheme)
     if algorithm is prl.SAC:
@@ -129,7 +129,7 @@ def test_what_is_masked_teaches_nothing(algorithm: Any) -> None:
 @pytest.mark.parametrize("shared_body", [False, True])
 @pytest.mark.parametrize("sequence_length", [None, 8])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_ppo_finds_in_sequences_the_probabilities_and_values_that_it_acted_with(
+def test_ppo_recomputes_stored_log_probabilities_and_values_from_sequences(
     kind: MemoryKind, sequence_length: int | None, shared_body: bool
 ) -> None:
     scheme = Scheme(
@@ -146,7 +146,7 @@ def test_ppo_finds_in_sequences_the_probabilities_and_values_that_it_acted_with(
         storage.before_gradients()
         seen = 0
         for batch in storage.generate_batches(2, None):
-            assert batch[DONE].any(), "the test is of rollouts that cross the ends of episodes"
+            assert batch[DONE].any(), "sequences contain the ends of episodes"
             log_prob, value = actor.evaluate_actions(batch[OBS], batch[RHS], batch[DONE], batch[ACT])
             torch.testing.assert_close(log_prob, batch[LOGP])
             torch.testing.assert_close(value, batch[VAL], atol=1e-5, rtol=1e-4)

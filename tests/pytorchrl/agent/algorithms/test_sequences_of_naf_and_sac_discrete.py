@@ -1,4 +1,4 @@
-"""NAF and discrete SAC learn from sequences what a slow learner does that goes through them step by step."""
+"""Updates of NAF and discrete SAC from sequences equal those of a reference that goes through them step by step."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def check(network: Any, name: str, algorithm: Any, batch: Any, loss: Any, errors
 
 
 @KINDS
-def test_nafs_update_is_that_of_a_slow_learner(sequences: str) -> None:
+def test_nafs_update_equals_that_of_a_step_by_step_reference(sequences: str) -> None:
     scheme = off_policy_scheme(prl.NAF, "gru", *SEQUENCES[sequences])
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.NAF)
@@ -45,7 +45,7 @@ def test_nafs_update_is_that_of_a_slow_learner(sequences: str) -> None:
             after = value - 0.5 * (log_factor.exp() * (peak.clamp(-1, 1) - peak)) ** 2
             target = (batch[REW][t, b] + batch[DISCOUNT][t, b] * after).detach()
             value, peak, log_factor = network.head.numbers(features[t])[0]
-            action = batch[ACT][t, b] / 2  # Pendulum's reach from -2 to 2
+            action = batch[ACT][t, b] / 2  # Pendulum's actions lie within [-2, 2]
             error = value - 0.5 * (log_factor.exp() * (action - peak)) ** 2 - target
             errors[t, b] = error.detach().abs()
             loss = loss + (batch[MASK][t, b] * batch[WEIGHTS][b] * error**2)[0] / 2
@@ -56,7 +56,7 @@ def test_nafs_update_is_that_of_a_slow_learner(sequences: str) -> None:
 
 
 @KINDS
-def test_discrete_sacs_update_is_that_of_a_slow_learner(sequences: str) -> None:
+def test_discrete_sacs_update_equals_that_of_a_step_by_step_reference(sequences: str) -> None:
     scheme = off_policy_scheme(prl.SACDiscrete, "lstm", *SEQUENCES[sequences], num_critics=1, initial_alpha=0.3)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.SACDiscrete)
@@ -66,7 +66,7 @@ def test_discrete_sacs_update_is_that_of_a_slow_learner(sequences: str) -> None:
     alpha = algorithm.alpha
     errors, critic_loss, policy_loss = torch.zeros_like(batch[MASK]), torch.zeros(()), torch.zeros(())
     for b in range(6):
-        # The policy acts, so that its states are stored; the critics begin with zeros.
+        # Recurrent states are stored for the acting policy; those of the critics begin with zeros.
         seen, policy_states = states_by_hand(policy.body, batch, b, stored=True)
         of_critic, _ = states_by_hand(critic.body, batch, b, stored=False)
         _, target_states = states_by_hand(target_critic.body, batch, b, stored=False)

@@ -1,4 +1,4 @@
-"""TD3 and QR-DQN learn from sequences what a slow learner does that goes through them step by step."""
+"""Updates of TD3 and QR-DQN from sequences equal those of a reference that goes through them step by step."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_p
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_td3s_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind) -> None:
+def test_td3s_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind) -> None:
     scheme = off_policy_scheme(prl.TD3, kind, *SEQUENCES[sequences], policy_delay=1)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.TD3)
@@ -27,7 +27,7 @@ def test_td3s_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind)
     noise = noise.clamp(-algorithm.target_noise_clip, algorithm.target_noise_clip)
     critic_loss, policy_loss, errors = torch.zeros(()), torch.zeros(()), torch.zeros(shape)
     for b in range(6):
-        # The policy acts, so that its states are stored; the critics begin with zeros.
+        # Recurrent states are stored for the acting policy; those of the critics begin with zeros.
         seen, _ = states_by_hand(algorithm.pi.body, batch, b, stored=True)
         _, policy_states = states_by_hand(algorithm.target_pi.body, batch, b, stored=True)
         target_states = [states_by_hand(critic.body, batch, b, stored=False)[1] for critic in targets_of]
@@ -67,7 +67,7 @@ def test_td3s_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_qrdqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind, double: bool) -> None:
+def test_qrdqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind, double: bool) -> None:
     scheme = off_policy_scheme(prl.QRDQN, kind, *SEQUENCES[sequences], double=double, num_quantiles=3)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.QRDQN)
@@ -100,7 +100,7 @@ def test_qrdqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKin
 
 
 @pytest.mark.parametrize("algorithm", [prl.TD3, prl.QRDQN])
-def test_what_is_masked_teaches_nothing(algorithm: Any) -> None:
+def test_masked_steps_do_not_affect_gradients(algorithm: Any) -> None:
     changes = {"policy_delay": 1} if algorithm is prl.TD3 else {"num_quantiles": 3}
     scheme = off_policy_scheme(algorithm, "gru", prl.Sequences(40), **changes)
     batch = batch_of(scheme)

@@ -1,4 +1,4 @@
-"""What an algorithm trains is registered once; what is saved, named, refused and stepped follows from that."""
+"""Algorithms register what they train; saved states, names, checks and optimiser steps follow from that."""
 
 import copy
 from typing import Any
@@ -27,7 +27,7 @@ ACTIONS = {"discrete": torch.tensor([[0], [2], [1], [2], [0], [1]]).numpy(), "bo
 
 
 class TwoValues(OffPolicyAlgorithm):
-    """Two networks, one of which learns every other update only; a target and a number beside them."""
+    """Two networks, one of which learns in every other update only, a target network and a variable."""
 
     lr: NonNegativeOrSchedule = 1e-2
     lr_slow: NonNegativeOrSchedule = 1e-3
@@ -95,7 +95,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", OFF_POLICY)
-def test_a_loaded_algorithm_goes_on_as_the_saved_one(name: str) -> None:
+def test_a_loaded_algorithm_continues_like_the_saved_one(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     saved, loaded = (made(cls, space, **hyper_parameters) for _ in range(2))
     for seed in range(4):
@@ -110,7 +110,7 @@ def test_a_loaded_algorithm_goes_on_as_the_saved_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OFF_POLICY)
-def test_a_copy_learns_as_the_original_and_apart_from_it(name: str) -> None:
+def test_a_copy_learns_like_the_original_and_independently_of_it(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     original = made(cls, space, **hyper_parameters)
     original.update(batch_for(original))
@@ -123,18 +123,18 @@ def test_a_copy_learns_as_the_original_and_apart_from_it(name: str) -> None:
     assert_equal(copied.state_dict(), original.state_dict())
 
 
-def learns_in_turn(name: str) -> bool:
-    """Whether a policy learns from the new weights of critics."""
+def learns_in_two_steps(name: str) -> bool:
+    """Whether the policy learns from the critics' new weights, after their step."""
     algorithm = made(*OFF_POLICY[name][:2], **OFF_POLICY[name][2])
     return bool(algorithm.overrides(prl.Algorithm.losses_after_step))
 
 
-AT_ONCE = [name for name in OFF_POLICY if not learns_in_turn(name)]
-IN_TURN = [name for name in OFF_POLICY if learns_in_turn(name)]
+IN_ONE_STEP = [name for name in OFF_POLICY if not learns_in_two_steps(name)]
+IN_TWO_STEPS = [name for name in OFF_POLICY if learns_in_two_steps(name)]
 
 
-@pytest.mark.parametrize("name", IN_TURN)
-def test_policies_learn_from_critics_as_they_are_after_their_step(name: str) -> None:
+@pytest.mark.parametrize("name", IN_TWO_STEPS)
+def test_policies_learn_from_the_critics_after_the_critics_step(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     chosen = hyper_parameters | ({"policy_delay": 1} if hasattr(cls, "policy_delay") else {})
     whole, in_parts = (made(cls, space, **chosen) for _ in range(2))
@@ -157,8 +157,8 @@ def test_policies_learn_from_critics_as_they_are_after_their_step(name: str) -> 
         assert_equal(whole.state_dict(), in_parts.state_dict())
 
 
-@pytest.mark.parametrize("name", IN_TURN)
-def test_gradients_that_are_computed_apart_are_all_of_the_same_weights(name: str) -> None:
+@pytest.mark.parametrize("name", IN_TWO_STEPS)
+def test_gradients_that_are_computed_separately_are_all_of_the_same_weights(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     chosen = hyper_parameters | ({"policy_delay": 1} if hasattr(cls, "policy_delay") else {})
     algorithm = made(cls, space, **chosen)
@@ -173,8 +173,8 @@ def test_gradients_that_are_computed_apart_are_all_of_the_same_weights(name: str
     assert any("critics" not in name for name in moved)
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
-def test_computing_and_applying_gradients_apart_is_an_update(name: str) -> None:
+@pytest.mark.parametrize("name", IN_ONE_STEP)
+def test_computing_and_applying_gradients_separately_equals_an_update(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     together, apart, elsewhere = (made(cls, space, **hyper_parameters) for _ in range(3))
     apart.load_state_dict(together.state_dict())
@@ -218,7 +218,7 @@ def test_a_group_without_a_loss_is_not_stepped() -> None:
             assert_equal(saved_and_loaded(algorithm.train_slow.stepper.state_dict()), optimizer)
 
 
-def test_a_target_follows_every_so_many_updates_and_takes_no_gradient() -> None:
+def test_a_target_is_updated_at_its_interval_and_gets_no_gradient() -> None:
     algorithm = made(TwoValues, polyak=0.75)
     for update in range(1, 7):
         before = [parameter.clone() for parameter in algorithm.q_target.parameters()]
@@ -229,8 +229,8 @@ def test_a_target_follows_every_so_many_updates_and_takes_no_gradient() -> None:
             assert target.grad is None
 
 
-class Impatient(TwoValues):
-    """Asks for targets before it says what is trained, and for two of one network."""
+class TargetsFirst(TwoValues):
+    """Registers a target before its network is trained, and two targets of one network."""
 
     slow_polyak: UnitInterval = 0.99
 
@@ -242,8 +242,8 @@ class Impatient(TwoValues):
         self.q_target, self.other_target = self.target(self.q), self.target(self.q, polyak="slow_polyak")
 
 
-def test_targets_follow_whenever_and_however_often_they_are_asked_for() -> None:
-    algorithm = made(Impatient, seldom=False)
+def test_targets_are_updated_for_every_order_and_number_of_registrations() -> None:
+    algorithm = made(TargetsFirst, seldom=False)
     assert len(algorithm.state_dict()["training"]["targets"]) == 3
     for network, target, polyak in (
         (algorithm.q, algorithm.other_target, 0.99),
@@ -255,7 +255,7 @@ def test_targets_follow_whenever_and_however_often_they_are_asked_for() -> None:
             torch.testing.assert_close(parameter, polyak * old + (1 - polyak) * online)
 
 
-def test_a_registered_number_is_trained_and_saved() -> None:
+def test_a_registered_variable_is_trained_and_saved() -> None:
     algorithm = made(TwoValues)
     scale = algorithm.training.variables["scale"]
     assert scale.item() == 2
@@ -298,7 +298,7 @@ class SameName(TwoValues):
         self.train("q", self.other)
 
 
-def test_two_groups_of_one_name_are_refused() -> None:
+def test_two_groups_with_the_same_name_are_refused() -> None:
     with pytest.raises(ValueError, match="there is already a parameter group named 'q'; give each its own name"):
         made(SameName)
 
@@ -331,14 +331,14 @@ class WithoutLosses(TwoValues):
     losses = OffPolicyAlgorithm.losses  # type: ignore[assignment]
 
 
-def test_an_algorithm_that_says_nowhere_how_to_learn_is_named() -> None:
+def test_an_algorithm_without_losses_raises_an_error_that_names_it() -> None:
     algorithm = made(WithoutLosses)
     with pytest.raises(NotImplementedError, match="WithoutLosses defines no losses"):
         algorithm.update(batch_for(algorithm))
 
 
 @pytest.mark.parametrize("kind", [prl.DDPG, prl.SAC])
-def test_critics_with_a_memory_are_climbed_by_what_they_remember_after_their_step(kind: Any) -> None:
+def test_the_policy_learns_from_recurrent_features_of_the_critics_after_their_step(kind: Any) -> None:
     envs = envs_with(ONE_NUMBER)
     envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory="gru", memory_size=3)("cpu", envs)

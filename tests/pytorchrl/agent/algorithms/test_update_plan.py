@@ -1,4 +1,4 @@
-"""Update phases are due after so many transitions, full rollouts, or so many episodes."""
+"""Update phases are due after a number of transitions, full rollouts, or a number of episodes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def collected(before: int, after: int, **changes: Any) -> Collected:
 
 @given(number=st.integers(1, 50), start=st.integers(0, 100), num_envs=st.integers(1, 40), steps=st.integers(1, 60))
 @settings(max_examples=examples(200), deadline=None)
-def test_phases_come_as_often_as_transitions_say_however_many_environments_there_are(
+def test_the_number_of_phases_depends_on_transitions_and_not_on_environments(
     number: int, start: int, num_envs: int, steps: int
 ) -> None:
     plan = EveryTransitions(number, start)
@@ -28,7 +28,7 @@ def test_phases_come_as_often_as_transitions_say_however_many_environments_there
         assert first * num_envs < start + number <= (first + 1) * num_envs
 
 
-def test_no_phase_is_due_as_long_as_there_is_nothing_to_learn_from() -> None:
+def test_no_phase_is_due_while_the_storage_is_empty() -> None:
     assert EveryTransitions(1).phases_due(collected(0, 8, is_empty=True)) == 0
     assert EveryTransitions(1).phases_due(collected(8, 16)) == 8
     assert EveryEpisodes(1).phases_due(collected(8, 16, episodes_after=3, is_empty=True)) == 0
@@ -46,7 +46,7 @@ def test_enough_episodes_or_a_full_rollout_are_one_phase(episodes: int, is_full:
     assert EveryEpisodes(3).phases_due(collected(0, 8, episodes_after=episodes, is_full=is_full)) == due
 
 
-def test_numbers_that_make_no_sense_are_refused() -> None:
+def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="EveryTransitions: number must be at least 1, got 0"):
         EveryTransitions(0)
     with pytest.raises(ValueError, match="EveryTransitions: start must be at least 0, got -1"):
@@ -55,7 +55,7 @@ def test_numbers_that_make_no_sense_are_refused() -> None:
         EveryEpisodes(0)
 
 
-def test_a_plan_is_a_value_with_plain_data() -> None:
+def test_plans_compare_by_value_and_have_a_plain_config() -> None:
     assert EveryTransitions(4, 1_000) == EveryTransitions(4, start=1_000)
     expected = {"name": "EveryTransitions", "hyper_parameters": {"number": 4, "start": 1_000}}
     assert EveryTransitions(4, 1_000).config == expected

@@ -40,7 +40,7 @@ from storages.transition import (
 DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2,))
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "DQN": (prl.DQN.create_factory(), DISCRETE),
-    "DQN, one network": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
+    "DQN, not double": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
     "SARSA": (prl.SARSA.create_factory(), DISCRETE),
     "ResidualDQN": (prl.ResidualDQN.create_factory(), DISCRETE),
     "DoublePAL": (prl.DoublePAL.create_factory(), DISCRETE),
@@ -134,11 +134,11 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
     "layers",
     [
         {},
-        # One update goes through all of them.
+        # All these layers in one update.
         pytest.param({"layer_norm": True, "dropout": 0.1, "noisy": True, "dueling": True}, marks=pytest.mark.long),
     ],
 )
-def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str, Any]) -> None:
+def test_an_update_of_transitions_does_not_wait_for_the_device(name: str, layers: dict[str, Any]) -> None:
     algorithm = made(name, **layers)
     needs = algorithm.sources["main"]
     batch = sequences_of(algorithm) if needs.segments or needs.whole_episodes else batch_of(algorithm, ROWS)
@@ -151,13 +151,13 @@ def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str,
 @pytest.mark.long
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in WITHOUT_MEMORY])
-def test_an_update_of_sequences_waits_for_nothing(name: str, memory: Any) -> None:
+def test_an_update_of_sequences_does_not_wait_for_the_device(name: str, memory: Any) -> None:
     algorithm = made(name, memory)
     algorithm.update(sequences_of(algorithm) | {RHS: algorithm.actor.initial_memory(ROWS)})
 
 
 @pytest.mark.parametrize("name", ["DQN", "SAC", "TD3", "QRDQN"])
-def test_an_update_of_packed_episodes_waits_for_nothing(name: str) -> None:
+def test_an_update_of_packed_episodes_does_not_wait_for_the_device(name: str) -> None:
     algorithm = made(name, "gru")
     sizes = torch.tensor([3, 2, 1])
     batch = batch_of(algorithm, 6)
@@ -178,7 +178,7 @@ def test_an_update_of_packed_episodes_waits_for_nothing(name: str) -> None:
 @pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_acting_is_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
+def test_acting_stays_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
     if memory and name in WITHOUT_MEMORY:
         pytest.skip("it has no memory")
     algorithm = made(name, memory)

@@ -1,4 +1,4 @@
-"""ACER's gradients equal those of a slow numpy version; its correction removes the bias that its truncation makes."""
+"""ACER's gradients equal those of a slow numpy version; its correction removes the bias of its truncation."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ SPACE = spaces.Discrete(ACTIONS)
 def batch_of(seed: int = 0) -> dict[str, torch.Tensor]:
     generator = np.random.default_rng(seed)
     batch = sequences_of(generator.integers(0, ACTIONS, (STEPS, PATHS, 1)), seed)
-    # Some actions were almost never taken: their weights are truncated.
+    # Some actions had a probability close to 0, so that their importance weights are truncated.
     logits = 3 * generator.normal(size=(STEPS, PATHS, ACTIONS))
     batch[ACTPROBS] = torch.from_numpy(softmax(logits)).float()
     return batch
@@ -110,7 +110,7 @@ def test_packed_episodes_give_the_gradients_of_padded_ones() -> None:
 def one_step_gradients(
     truncation: float | None, exact_critic: bool, batches: int, size: int = 750
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of the logits, from one-step episodes of another policy: the mean of batches, and their exact expectation."""
+    """Gradients of the logits from one-step episodes of another policy, (batches, actions), and the exact gradient."""
     rewards, acting = np.array([1.0, -0.5, 0.2]), np.array([0.05, 0.15, 0.8])
     algorithm = linear(prl.ACER, SPACE, truncation=truncation, trust_region=None, entropy_coef=0.0)
     with torch.no_grad():
@@ -118,7 +118,7 @@ def one_step_gradients(
             head.layer.weight.zero_()
         algorithm.pi.head.layer.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
         probs = softmax(numpy(algorithm.pi.head.layer.bias))
-        # Where all actions are as good, there is nothing to correct by.
+        # A critic that gives all actions the same value corrects no bias.
         bias = rewards if exact_critic else np.full(ACTIONS, probs @ rewards)
         algorithm.q.head.numbers.layer.bias.copy_(torch.from_numpy(bias))
     generator = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_degenerate_policies_give_finite_gradients(logits: list[float]) -> None:
         algorithm.pi.head.layer.weight.zero_()
         algorithm.pi.head.layer.bias.copy_(torch.tensor(logits))
         algorithm.average.load_state_dict(algorithm.pi.state_dict())
-    # What acted never took the first action, and always the second; it is certain, and as the present one.
+    # The acting policy always takes the second action, and then equals the present policy.
     for acted in ([0.0, 1.0, 0.0], softmax(np.array(logits))):
         batch[ACTPROBS][:] = torch.as_tensor(acted).float()
         batch[ACT].fill_(1)
@@ -171,7 +171,7 @@ def test_degenerate_policies_give_finite_gradients(logits: list[float]) -> None:
         assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
-def test_what_acts_is_stored_and_gives_a_ratio_of_1() -> None:
+def test_acting_stores_the_policys_probabilities_and_evaluation_takes_the_mode() -> None:
     algorithm = linear(prl.ACER, SPACE, entropy_coef=0.0)
     obs = torch.randn(5, 3)
     step = algorithm.acting_step(obs, None, torch.zeros(5, 1), exploring(algorithm, 5))
@@ -193,7 +193,7 @@ def scheme_of(memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:
     )
 
 
-def test_a_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences() -> None:
+def test_an_update_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences() -> None:
     scheme = scheme_of()
     algorithm, seen = scheme.algorithm, []
     update = algorithm.update
@@ -216,7 +216,7 @@ def test_a_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences()
     scheme.close()
 
 
-def test_replays_are_as_many_as_poissons_distribution_gives() -> None:
+def test_the_number_of_replays_has_a_poisson_distribution() -> None:
     algorithm = linear(prl.ACER, SPACE, replay_ratio=3.0, update_every=13, start_steps=10, mini_batch_size=7)
     asked: list[int] = []
 
@@ -242,7 +242,7 @@ def test_without_replays_it_learns_on_policy() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "lstm"])
-def test_a_state_saved_in_the_middle_of_the_replays_goes_on_where_it_was(memory: Any) -> None:
+def test_training_continues_exactly_from_a_state_saved_between_replays(memory: Any) -> None:
     scheme, other = scheme_of(memory), scheme_of(memory)
     train(scheme, 96)
     scheme.collect(108)
@@ -258,7 +258,7 @@ def test_a_state_saved_in_the_middle_of_the_replays_goes_on_where_it_was(memory:
         whole.update(ours)
         resumed.update(theirs)
         assert_equal(resumed.state_dict(), whole.state_dict())
-    # The next phases draw as many replays.
+    # The next phases draw the same number of replays.
     for algorithm, one in ((whole, scheme), (resumed, other)):
         algorithm.set_progress(108, 600)
         list(algorithm.update_phase(one.sources))
@@ -284,7 +284,7 @@ def test_values_out_of_range_are_refused(hyper_parameters: dict[str, Any], messa
         prl.ACER.create_factory(**hyper_parameters)
 
 
-def test_actions_that_cannot_be_counted_are_refused() -> None:
+def test_continuous_action_spaces_are_refused() -> None:
     envs = envs_with(spaces.Box(-1, 1, (2,), np.float32))
     with pytest.raises(prl.UnsupportedSpaceError, match="ACER needs a Discrete action space"):
         prl.ACER.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)

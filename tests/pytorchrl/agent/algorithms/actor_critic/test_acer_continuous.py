@@ -1,4 +1,4 @@
-"""The gradients of ACER over real actions equal those of a slow numpy version."""
+"""The gradients of ACER for continuous actions equal those of a slow numpy version."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def batch_of(seed: int = 0) -> dict[str, torch.Tensor]:
     generator = np.random.default_rng(seed)
     batch = sequences_of(generator.normal(size=(STEPS, PATHS, SIZE)).astype(np.float32), seed)
     acted = generator.normal(size=(STEPS, PATHS, 2 * SIZE))
-    # Near the actions taken, so that some of them have become less likely.
+    # The acting policy's means lie near the actions taken, so that some actions are less likely now.
     acted[..., :SIZE] = 0.5 * numpy(batch[ACT]) + 0.5 * acted[..., :SIZE]
     acted[..., SIZE:] = 0.3 * acted[..., SIZE:] - 0.2
     batch[ACTPROBS] = torch.from_numpy(acted).float()
@@ -69,7 +69,7 @@ def test_losses_errors_and_gradients_equal_those_of_a_numpy_version(
         for one in (action, drawn[0])
     )
     ratio = np.exp(log_ratio)
-    assert min(ratio[1:, 0]) < 0.9 < 1 < max(ratio[1:, 0]), "traces are not tried on both sides"
+    assert min(ratio[1:, 0]) < 0.9 < 1 < max(ratio[1:, 0]), "the batch has ratios on both sides of 1"
     returns = returns_by_hand(batch, taken, value, next_value, np.minimum(1, ratio ** (1 / SIZE)))
     opc = returns_by_hand(batch, taken, value, next_value, np.ones_like(ratio))
     weights, limit = weights_of(batch), np.inf if truncation is None else truncation
@@ -133,11 +133,11 @@ def test_degenerate_policies_give_finite_gradients(now: float, then: float) -> N
     for _ in range(2):
         gradients, _ = algorithm.compute_gradients(batch)
         assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
-        # An average that is the present policy, whose divergence has no slope.
+        # Next, an average that equals the present policy: the gradient of the divergence is 0.
         algorithm.average.load_state_dict(algorithm.pi.state_dict())
 
 
-def test_the_distribution_that_acts_is_stored_and_actions_are_clipped_for_the_environment_alone() -> None:
+def test_the_acting_distribution_is_stored_and_actions_are_clipped_for_the_environment_only() -> None:
     algorithm = linear(prl.ACERContinuous, SPACE)
     obs = torch.randn(200, 3)
     step = algorithm.acting_step(obs, None, torch.zeros(200, 1), exploring(algorithm, 200))
@@ -147,7 +147,7 @@ def test_the_distribution_that_acts_is_stored_and_actions_are_clipped_for_the_en
     assert torch.equal(step.env_action, step.action.clamp(-1, 1))
 
 
-def test_actions_that_are_no_real_numbers_are_refused() -> None:
+def test_discrete_action_spaces_are_refused() -> None:
     envs = envs_with(spaces.Discrete(3))
     with pytest.raises(prl.UnsupportedSpaceError, match="ACERContinuous needs a Box action space"):
         prl.ACERContinuous.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)

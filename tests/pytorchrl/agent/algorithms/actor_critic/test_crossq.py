@@ -1,4 +1,4 @@
-"""CrossQ's losses and gradients equal those of a slow numpy version that normalises both halves as one batch."""
+"""CrossQ's losses and gradients equal those of numpy, with present and next observations normalised as one batch."""
 
 import copy
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ACTOR = {"hidden_sizes": (UNITS,), "activation": "tanh"}
 
 
 class NumpyLayers:
-    """A hidden layer, with batch renormalisation in its warm-up before and behind it."""
+    """A hidden layer with batch renormalisation before and after it, during the warm-up of the renormalisation."""
 
     def __init__(self, layers: Any) -> None:
         self.layer = [numpy(part).copy() for part in layers.layers[0].parameters()]
@@ -45,15 +45,15 @@ class NumpyCrossQ(ByHand):
         self.hidden_of_policy = NumpyLayers(algorithm.pi.body.hidden)
         self.hidden = [NumpyLayers(critic.joint) for critic in algorithm.critics]
         self._is_batch = False
-        # Next actions come first, of a policy that has learnt from no batch of its own yet.
+        # Next actions are computed first, with running statistics that the policy's batch has not updated yet.
         self._next_action, self._next_log_prob = self.act(self.batch[OBS2], self.noise2)
         self._is_batch = True
 
     def policy_output(self, obs: Any) -> Any:
         return linear(self.policy, self.hidden_of_policy.features(obs, self._is_batch))
 
-    def both(self) -> list[Any]:
-        """Values of the actions taken, and of those that follow, (10, 1) of each critic."""
+    def values_of_both(self) -> list[Any]:
+        """Values of the actions taken and of the next actions in one batch, (10, 1) for each critic."""
         rows = np.hstack([self.batch[OBS], self.taken]), np.hstack([self.batch[OBS2], self._next_action])
         return [
             linear(critic, hidden.features(np.vstack(rows), is_batch=True))
@@ -61,22 +61,22 @@ class NumpyCrossQ(ByHand):
         ]
 
     def make_target(self) -> Any:
-        value = np.min([values[5:] for values in self.both()], axis=0)
+        value = np.min([values[5:] for values in self.values_of_both()], axis=0)
         soft_value = value - self.alpha * self._next_log_prob
         return self.batch[REW] + self.batch[DISCOUNT] * soft_value
 
     def differences(self) -> Any:
-        return [values[:5] - self.target for values in self.both()]
+        return [values[:5] - self.target for values in self.values_of_both()]
 
     def keep_running_statistics(self, algorithm: Any) -> None:
-        """The policy's actions are judged by those after the critics have seen their batch."""
-        self._judges = [NumpyLayers(critic.joint) for critic in algorithm.critics]
+        """Keep the statistics after the critics' batch, with which the policy's actions are evaluated."""
+        self._evaluating = [NumpyLayers(critic.joint) for critic in algorithm.critics]
 
     def values(self, critics: Sequence[Any], obs: Any, action: Any) -> list[Any]:
         rows = np.hstack([obs, action])
         return [
             linear(critic, hidden.features(rows, is_batch=False))
-            for critic, hidden in zip(critics, self._judges, strict=True)
+            for critic, hidden in zip(critics, self._evaluating, strict=True)
         ]
 
 
@@ -102,19 +102,19 @@ def test_gradients_equal_those_of_a_numpy_version() -> None:
     }
     for number, hidden in enumerate(by_hand.hidden):
         name = f"critics.networks.{number}.joint"
-        # Statistics have gradients, those of the rows that follow among them.
+        # Gradients pass through the batch statistics, which include the next observations.
         expected[f"{name}.layers.0.weight"] = numeric_gradient(by_hand.critic_loss, hidden.layer[0])
         expected[f"{name}.renorms.1.bias"] = numeric_gradient(by_hand.critic_loss, hidden.scales[1][1])
     assert_close(assert_gradients(algorithm, batch, by_hand), expected)
 
 
-def test_running_statistics_are_those_of_both_halves_as_one_batch() -> None:
+def test_running_statistics_are_those_of_present_and_next_observations_as_one_batch() -> None:
     algorithm, batch = crossq(), n_step_batch()
     seen = torch.cat([batch[OBS], batch[OBS2]])
     algorithm.update(batch)
     for critic in algorithm.critics:
         first = norms_of(critic)[0]
-        assert first.num_batches_tracked == 1, "judging the policy is no batch to learn from"
+        assert first.num_batches_tracked == 1, "evaluating the policy's actions does not update the running statistics"
         torch.testing.assert_close(first.running_mean[:3], 0.01 * seen.mean(0))
         torch.testing.assert_close(first.running_var[:3], 0.99 + 0.01 * seen.var(0))
     first = norms_of(algorithm.pi)[0]
@@ -122,7 +122,7 @@ def test_running_statistics_are_those_of_both_halves_as_one_batch() -> None:
     torch.testing.assert_close(first.running_mean, 0.01 * batch[OBS].mean(0))
 
 
-def test_there_are_no_targets_and_the_policy_is_delayed() -> None:
+def test_there_are_no_target_networks_and_the_policys_updates_are_delayed() -> None:
     algorithm = crossq(policy_delay=3)
     assert not algorithm.training.targets
     has_learnt = ["policy_loss" in algorithm.update(n_step_batch()).metrics for _ in range(6)]
@@ -130,7 +130,7 @@ def test_there_are_no_targets_and_the_policy_is_delayed() -> None:
     assert norms_of(algorithm.pi)[0].num_batches_tracked == 2
 
 
-def test_acting_uses_running_statistics_and_changes_none() -> None:
+def test_acting_uses_running_statistics_without_updating_them() -> None:
     algorithm = crossq(start_steps=0)
     algorithm.update(n_step_batch())
     before = copy.deepcopy(algorithm.actor.state_dict())
@@ -145,7 +145,7 @@ def test_acting_uses_running_statistics_and_changes_none() -> None:
     assert_equal(algorithm.actor.state_dict(), before)
 
 
-def test_statistics_are_saved_and_sent_with_the_weights() -> None:
+def test_running_statistics_are_saved_and_copied_with_the_weights() -> None:
     one, two, third = crossq(), crossq(), crossq()
     for _ in range(2):
         one.update(n_step_batch())
@@ -157,7 +157,7 @@ def test_statistics_are_saved_and_sent_with_the_weights() -> None:
     assert_equal(one.update(n_step_batch()).info, two.update(n_step_batch()).info)
 
 
-def test_a_trained_policy_acts_alone_as_it_does_in_its_run(tmp_path: Path) -> None:
+def test_a_loaded_policy_takes_the_action_of_the_trained_algorithm(tmp_path: Path) -> None:
     scheme = prl.Scheme(
         prl.CrossQ.create_factory(start_steps=20, update_every=5, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -176,7 +176,7 @@ def test_a_trained_policy_acts_alone_as_it_does_in_its_run(tmp_path: Path) -> No
     np.testing.assert_array_equal(prl.load_policy(tmp_path)(observation), expected)
 
 
-def test_what_is_not_computed_as_one_batch_is_refused() -> None:
+def test_unsupported_actors_and_hyper_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match=r"CrossQ .* has a memory \(gru\).*choose SAC, REDQ"):
         crossq({"memory": "gru"})
     with pytest.raises(ValueError, match=r"CrossQ .* late_action=0, got 1"):

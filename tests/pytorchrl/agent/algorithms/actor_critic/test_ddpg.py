@@ -78,7 +78,7 @@ class ByHand:
         return -float(self.value(np.tanh(self.unsquashed())).mean())
 
     def log_prob(self, unsquashed: Any) -> Any:
-        """Of given actions, under the present policy."""
+        """Log probabilities of given actions, before the tanh, under the present policy."""
         mean, log_std = np.split(linear(self.policy, self.batch[OBS]), 2, axis=1)
         normal = -0.5 * ((unsquashed - mean) / np.exp(log_std)) ** 2 - log_std - 0.5 * np.log(2 * np.pi)
         return (normal - -2 * np.log(np.cosh(unsquashed))).sum(1, keepdims=True)
@@ -128,7 +128,7 @@ def test_pgts_gradients_are_those_of_log_probabilities_weighted_by_advantages(en
 
 
 def test_pgt_and_svg0_estimate_the_same_gradient() -> None:
-    """One by likelihood ratios, one by reparameterisation, of the policy's value, with 200,000 samples."""
+    """PGT uses likelihood ratios, SVG(0) reparameterisation; with 200,000 samples, both are close."""
     batch = {key: value.repeat(40_000, *[1] * (value.ndim - 1)) for key, value in n_step_batch().items()}
     svg0, pgt = linear_algorithm(prl.SVG0), linear_algorithm(prl.PGT, entropy_coef=0.0)
     pgt.actor.load_state_dict(svg0.actor.state_dict())
@@ -139,7 +139,7 @@ def test_pgt_and_svg0_estimate_the_same_gradient() -> None:
         )
 
 
-def test_the_papers_noise_explores_with_ddpg_and_stochastic_policies_draw_their_actions() -> None:
+def test_ddpg_accepts_ornstein_uhlenbeck_noise_and_svg0_explores_by_sampling() -> None:
     noise = prl.OrnsteinUhlenbeck(0.2)
     assert linear_algorithm(prl.DDPG, explorer=noise).make_explorer().then == noise
     with pytest.raises(TypeError, match="DDPG: Sample needs a distribution"):

@@ -1,4 +1,4 @@
-"""Gradients of deterministic policies that are computed beside their loss are those of autograd."""
+"""Gradients of deterministic policies that are computed without autograd equal those of autograd."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +46,7 @@ def assert_same_gradients(pair: tuple[Any, Any], batch: dict[str, Any]) -> None:
     torch.testing.assert_close(result.errors, expected.errors)
 
 
-def computes_itself(algorithm: Any, batch: dict[str, Any] | None = None) -> bool:
+def bypasses_autograd(algorithm: Any, batch: dict[str, Any] | None = None) -> bool:
     losses = algorithm.losses_after_step(algorithm.read(n_step_batch() if batch is None else batch))
     has_gradients = not losses.gradients.keys().isdisjoint(algorithm.train_pi.parameters.values())
     assert losses.of[algorithm.train_pi].requires_grad != has_gradients
@@ -71,14 +71,14 @@ def test_updates_are_those_of_autograd(
     torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
 
 
-def test_gradients_may_be_computed_and_applied_apart() -> None:
+def test_gradients_can_be_computed_and_applied_separately() -> None:
     pair = pair_of()
     assert_same_gradients(pair, n_step_batch())
     ours, autograds = pair
     for number in range(3):
         gradients, _ = ours.compute_gradients(n_step_batch(number))
         before = {name: gradient.clone() for name, gradient in gradients.items()}
-        # Others computed meanwhile leave them as they are.
+        # Gradients of another batch, computed in between, do not change them.
         ours.compute_gradients(n_step_batch(number + 10))
         torch.testing.assert_close(gradients, before, rtol=0, atol=0)
         ours.apply_gradients(gradients)
@@ -86,20 +86,20 @@ def test_gradients_may_be_computed_and_applied_apart() -> None:
     torch.testing.assert_close(ours.get_weights(), autograds.get_weights(), rtol=1e-3, atol=1e-5)
 
 
-def test_batches_of_other_lengths_are_learnt_from() -> None:
+def test_gradients_are_those_of_autograd_if_the_batch_size_changes() -> None:
     pair = pair_of()
     for rows in (3, 5, 2):
         assert_same_gradients(pair, {key: value[:rows] for key, value in n_step_batch().items()})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_does_not_count(kind: str) -> None:
+def test_gradients_are_those_of_autograd_for_every_kind_of_batch(kind: str) -> None:
     envs = envs_with(BOX)
     envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     assert_same_gradients(pair_of(envs=envs), batch_of(kind))
 
 
-def test_observations_of_several_parts_are_learnt_from() -> None:
+def test_gradients_are_those_of_autograd_for_dict_observations() -> None:
     envs = envs_with(SPACE)
     envs.observation_space = spaces.Dict({"a": continuous(size=2), "b": spaces.Discrete(3)})
     batch: dict[str, Any] = n_step_batch()
@@ -108,7 +108,7 @@ def test_observations_of_several_parts_are_learnt_from() -> None:
     assert_same_gradients(pair_of(envs=envs), batch)
 
 
-def test_observations_are_normalised() -> None:
+def test_gradients_are_those_of_autograd_for_normalised_observations() -> None:
     pair = pair_of(normalize_observations=True)
     for algorithm in pair:
         algorithm.actor.normalization.add(3 * n_step_batch(7)[OBS] + 1)
@@ -116,26 +116,26 @@ def test_observations_are_normalised() -> None:
     assert_same_gradients(pair, n_step_batch())
 
 
-class Small(prl.DDPG):
-    """Takes small actions."""
+class SmallActions(prl.DDPG):
+    """Takes actions within (-0.3, 0.3)."""
 
     def policy_head(self) -> Head:
         return DeterministicPolicy(0.3)
 
 
-class AnySize(prl.DDPG):
-    """Takes actions of any size."""
+class UnboundedActions(prl.DDPG):
+    """Takes unbounded actions."""
 
     def policy_head(self) -> Head:
         return DeterministicPolicy(squash=False)
 
 
-def test_actions_are_scaled() -> None:
-    assert_same_gradients(pair_of(Small), n_step_batch())
+def test_gradients_are_those_of_autograd_for_scaled_actions() -> None:
+    assert_same_gradients(pair_of(SmallActions), n_step_batch())
 
 
 class Scaled(nn.Module):
-    """An extractor of features with a parameter."""
+    """A feature extractor with a parameter."""
 
     def __init__(self, space: spaces.Box) -> None:
         super().__init__()
@@ -151,20 +151,20 @@ class Scaled(nn.Module):
     [*MORE_THAN_PLAIN, {"batch_norm": True}, {"late_action": 1}, {"feature_extractor": Scaled}],
     ids=str,
 )
-def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:
-    assert not computes_itself(algorithm_of(**actor))
+def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]) -> None:
+    assert not bypasses_autograd(algorithm_of(**actor))
 
 
 def test_a_policy_without_a_tanh_is_left_to_autograd() -> None:
-    assert computes_itself(algorithm_of(Small))
-    assert not computes_itself(algorithm_of(AnySize))
+    assert bypasses_autograd(algorithm_of(SmallActions))
+    assert not bypasses_autograd(algorithm_of(UnboundedActions))
 
 
-def test_memories_are_left_to_autograd() -> None:
+def test_recurrent_networks_are_left_to_autograd() -> None:
     envs = envs_with(BOX)
     envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    assert computes_itself(algorithm_of(envs=envs), batch_of("sequences"))
-    assert not computes_itself(algorithm_of(envs=envs, memory="gru"), batch_of("sequences"))
+    assert bypasses_autograd(algorithm_of(envs=envs), batch_of("sequences"))
+    assert not bypasses_autograd(algorithm_of(envs=envs, memory="gru"), batch_of("sequences"))
 
 
 @pytest.mark.parametrize(
@@ -176,17 +176,17 @@ def test_memories_are_left_to_autograd() -> None:
         lambda algorithm: algorithm.critics[0],
         lambda algorithm: algorithm.critics[0].joint,
     ],
-    ids=["policy", "its hidden layers", "its head", "critic", "its hidden layers too"],
+    ids=["policy", "policy: hidden layers", "policy: head", "critic", "critic: hidden layers"],
 )
 def test_hooks_are_called(part: Callable[[Any], nn.Module]) -> None:
     algorithm = algorithm_of()
-    assert computes_itself(algorithm)
+    assert bypasses_autograd(algorithm)
     called = []
     handle = part(algorithm).register_forward_hook(lambda *_: called.append(1))
-    assert not computes_itself(algorithm)
+    assert not bypasses_autograd(algorithm)
     assert called
     handle.remove()
-    assert computes_itself(algorithm)
+    assert bypasses_autograd(algorithm)
 
 
 class OtherLoss(prl.TD3):
@@ -197,7 +197,7 @@ class OtherLoss(prl.TD3):
 
 
 class OtherDelayedLosses(prl.TD3):
-    """Overrides the losses of updates that move the policy."""
+    """Overrides the losses of updates in which the policy learns."""
 
     def delayed_losses(self, rows: Rows) -> Losses:
         return Losses({self.train_pi: 3 * super().delayed_losses(rows).of[self.train_pi]})
@@ -211,14 +211,14 @@ class OtherPolicyLosses(prl.TD3):
 
 
 class OtherLaterLosses(prl.TD3):
-    """Overrides what is learnt after the critics."""
+    """Overrides the losses that are computed after the critics' step."""
 
     def losses_after_step(self, rows: Rows) -> Losses:
         return Losses({self.train_pi: 3 * super().losses_after_step(rows).of[self.train_pi]})
 
 
 @pytest.mark.parametrize("kind", [OtherLoss, OtherDelayedLosses, OtherPolicyLosses, OtherLaterLosses])
-def test_a_loss_that_is_made_of_the_policys_loss_has_its_gradients(kind: Any) -> None:
+def test_an_overridden_policy_loss_determines_the_gradients(kind: Any) -> None:
     delay = {"policy_delay": 1}
     theirs, _ = algorithm_of(kind, hyper_parameters=delay).compute_gradients(n_step_batch())
     plain, _ = algorithm_of(prl.TD3, hyper_parameters=delay).compute_gradients(n_step_batch())
@@ -227,11 +227,11 @@ def test_a_loss_that_is_made_of_the_policys_loss_has_its_gradients(kind: Any) ->
         torch.testing.assert_close(theirs[name], times * gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_td3bc_keeps_its_loss() -> None:
-    assert not computes_itself(algorithm_of(prl.TD3BC, hyper_parameters={"policy_delay": 1}))
+def test_td3bcs_policy_loss_is_left_to_autograd() -> None:
+    assert not bypasses_autograd(algorithm_of(prl.TD3BC, hyper_parameters={"policy_delay": 1}))
 
 
-def test_a_policy_in_a_torch_optimizer_is_learnt_too() -> None:
+def test_a_torch_optimizer_updates_the_policy_as_with_autograd() -> None:
     pair = pair_of(hyper_parameters={"optimizer": prl.TorchOptimizer(torch.optim.SGD)})
     for algorithm in pair:
         algorithm.update(n_step_batch())

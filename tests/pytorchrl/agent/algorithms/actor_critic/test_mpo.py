@@ -1,4 +1,4 @@
-"""MPO's losses and gradients equal those of a slow numpy version, for real and for discrete actions."""
+"""MPO's losses and gradients equal those of a slow numpy version, for continuous and for discrete actions."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from tests.support.by_hand import (
     replayed,
 )
 
-SPACE, CHOICES = spaces.Box(-3.0, 1.0, (2,), np.float32), spaces.Discrete(3)
+SPACE, DISCRETE = spaces.Box(-3.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 SETTINGS: dict[str, Any] = {"initial_eta": 0.7, "initial_multiplier": 1.5, "epsilon": 0.2, "polyak": 0.9}
 
 
 def batch_of(space: Any) -> dict[str, torch.Tensor]:
     """Windows of one to three steps, one of which ends in a termination."""
-    if space is CHOICES:
+    if space is DISCRETE:
         batch = replayed(np.array([[0], [2], [1], [0], [2]]))
     else:
         batch = replayed(np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2))
@@ -38,7 +38,7 @@ def linear_mpo(space: Any, **hyper_parameters: Any) -> Any:
     envs = envs_with(space)
     torch.manual_seed(0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    cls: Any = prl.MPODiscrete if space is CHOICES else prl.MPO
+    cls: Any = prl.MPODiscrete if space is DISCRETE else prl.MPO
     algorithm = cls.create_factory(**SETTINGS, **hyper_parameters)("cpu", actor, envs)
     algorithm.seed(0)
     for number, network in enumerate((algorithm.pi, algorithm.target_pi, algorithm.target_critics)):
@@ -70,7 +70,7 @@ class NumpyMPO:
             [numpy(head.numbers.layer.weight), numpy(head.numbers.layer.bias)] if self.is_discrete else layer_of(head)
         )
 
-    # What both spaces differ in
+    # Parts that differ between the two kinds of action space
 
     def normal(self, layer: Any, obs: Any) -> tuple[Any, Any]:
         mean, log_std = np.split(linear(layer, obs), 2, axis=1)
@@ -85,7 +85,7 @@ class NumpyMPO:
         return output - np.log(np.exp(output).sum(1, keepdims=True))
 
     def prior_and_values(self, key: str) -> tuple[Any, Any]:
-        """(5, M) each."""
+        """Prior probabilities and values of M actions for each row, (5, M) each."""
         obs = self.batch[key]
         if self.is_discrete:
             prior = np.exp(self.log_probs(self.policy_before, obs))
@@ -102,7 +102,7 @@ class NumpyMPO:
         return linear(critic, np.hstack([self.batch[OBS], scaled]))
 
     def fit_and_divergence(self, weights: Any) -> dict[str, tuple[float, float]]:
-        """Of each part: the mean weighted log likelihood, and the mean divergence from the target policy."""
+        """For each part, the mean weighted log likelihood and the mean divergence from the target policy."""
         obs = self.batch[OBS]
         if self.is_discrete:
             now, before = self.log_probs(self.policy, obs), self.log_probs(self.policy_before, obs)
@@ -142,7 +142,7 @@ class NumpyMPO:
         return float(sum(1.5 * kl - likelihood for likelihood, kl in parts))
 
 
-@pytest.mark.parametrize("space", [SPACE, CHOICES], ids=["real", "discrete"])
+@pytest.mark.parametrize("space", [SPACE, DISCRETE], ids=["continuous", "discrete"])
 def test_losses_and_gradients_equal_those_of_a_numpy_version(space: Any) -> None:
     algorithm, batch = linear_mpo(space), batch_of(space)
     before = copies(batch)
@@ -176,8 +176,8 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(space: Any) -> None
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-@pytest.mark.parametrize("space", [SPACE, CHOICES], ids=["real", "discrete"])
-def test_the_temperature_makes_weighted_actions_diverge_as_far_as_epsilon_says(space: Any) -> None:
+@pytest.mark.parametrize("space", [SPACE, DISCRETE], ids=["continuous", "discrete"])
+def test_the_temperature_converges_to_weights_with_a_divergence_of_epsilon(space: Any) -> None:
     algorithm, batch = (
         linear_mpo(space, lr_pi=0.0, lr_q=0.0, lr_dual=0.02, target_update_interval=10_000),
         batch_of(space),
@@ -193,14 +193,14 @@ def test_the_temperature_makes_weighted_actions_diverge_as_far_as_epsilon_says(s
     np.testing.assert_allclose((weights * np.log(weights / prior)).sum(1).mean(), 0.2, rtol=0.05)
 
 
-def test_a_multiplier_rises_where_its_part_left_the_trust_region_and_falls_within() -> None:
+def test_a_multiplier_rises_outside_its_trust_region_and_falls_within_it() -> None:
     algorithm = linear_mpo(SPACE, epsilon_mean=1e-9, epsilon_covariance=1e9)
     algorithm.update(batch_of(SPACE))
     variables = algorithm.training.variables
     assert variables["log_alpha_mean"] > np.log(1.5) > variables["log_alpha_covariance"]
 
 
-def test_targets_follow_after_so_many_batches() -> None:
+def test_targets_are_updated_at_the_target_update_interval() -> None:
     algorithm = linear_mpo(SPACE, target_update_interval=3)
     weights = []
     for _ in range(4):
@@ -211,7 +211,7 @@ def test_targets_follow_after_so_many_batches() -> None:
 
 
 @pytest.mark.parametrize("head", [prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.SquashedGaussianPolicy()])
-def test_actions_stay_in_the_box_with_every_distribution_it_takes(head: Any) -> None:
+def test_actions_stay_in_the_box_with_every_supported_distribution(head: Any) -> None:
     algorithm = linear_mpo(SPACE, distribution=head, start_steps=0)
     obs, done = 100 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(200, 1)
     step = algorithm.acting_step(obs, None, done, exploring(algorithm, 200))
@@ -220,7 +220,7 @@ def test_actions_stay_in_the_box_with_every_distribution_it_takes(head: Any) -> 
     assert all(torch.isfinite(torch.as_tensor(value)).all() for value in result.metrics.values())
 
 
-def test_other_distributions_and_values_out_of_range_are_refused() -> None:
+def test_unsupported_distributions_and_values_out_of_range_are_refused() -> None:
     for head in (prl.heads.GaussianPolicy(), prl.heads.BetaPolicy(), prl.heads.GSDEPolicy(squash=True)):
         with pytest.raises(ValueError, match=r"MPO: distribution must be a GaussianPolicy\(bounded_mean=True\)"):
             prl.MPO.create_factory(distribution=head)
@@ -236,8 +236,8 @@ def test_other_distributions_and_values_out_of_range_are_refused() -> None:
             cls.create_factory(**{name: 0})  # type: ignore[attr-defined]
 
 
-def test_spaces_name_the_algorithm_that_fits() -> None:
-    for cls, space in ((prl.MPO, CHOICES), (prl.MPODiscrete, SPACE)):
+def test_unsupported_action_spaces_are_refused() -> None:
+    for cls, space in ((prl.MPO, DISCRETE), (prl.MPODiscrete, SPACE)):
         envs = envs_with(space)
         actor = prl.OffPolicyActor.create_factory()("cpu", envs)
         with pytest.raises(prl.UnsupportedSpaceError, match=f"{cls.__name__} needs a"):

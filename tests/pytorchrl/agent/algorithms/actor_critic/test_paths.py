@@ -1,4 +1,4 @@
-"""Sums along paths, Retrace's targets and the trust region, beside loops and a numeric solver."""
+"""Sums along paths, Retrace's targets and the trust region equal those of loops and of a numeric solver."""
 
 from typing import TypeAlias
 
@@ -46,7 +46,7 @@ def test_discounted_sums_are_those_of_a_loop(length: int, steps: int, seed: int)
         np.testing.assert_allclose(ours[..., 0], theirs, rtol=1e-9, atol=1e-12)
 
 
-def test_a_path_continues_but_at_ends_of_episodes_and_before_what_fills_up() -> None:
+def test_paths_end_with_their_episode_and_before_padding() -> None:
     one = batch()
     paths = Paths(rows_of(one))
     expected = [[float(continuing(one, t, b)) for b in range(PATHS)] for t in range(STEPS)]
@@ -54,7 +54,7 @@ def test_a_path_continues_but_at_ends_of_episodes_and_before_what_fills_up() -> 
     assert later(paths.continues, 9).eq(0).all()
 
 
-def test_packed_rows_lie_in_time_as_padded_ones_do() -> None:
+def test_packed_rows_are_ordered_in_time_as_padded_ones() -> None:
     one = batch()
     (compact, places), padded = packed(one), Paths(rows_of(one))
     paths, values = Paths(rows_of(compact)), torch.randn(len(places), 1)
@@ -87,7 +87,7 @@ def test_retraces_targets_are_those_of_its_recursion(is_packed: bool) -> None:
 
 
 def projected_by_iteration(gradient: Numbers, slope: Numbers, limit: float) -> Numbers:
-    """Argmin of half the squared distance to the gradient, by ascent in the constraint's multiplier."""
+    """Argmin of half the squared distance to the gradient, by gradient ascent on the constraint's multiplier."""
     multiplier, z = 0.0, gradient
     for _ in range(300):
         z = gradient - multiplier * slope
@@ -95,7 +95,7 @@ def projected_by_iteration(gradient: Numbers, slope: Numbers, limit: float) -> N
     return z
 
 
-def test_the_trust_regions_projection_is_that_of_a_numeric_solver_and_holds_its_constraint() -> None:
+def test_the_trust_regions_projection_equals_a_numeric_solution_and_satisfies_its_constraint() -> None:
     generator = np.random.default_rng(0)
     limit = 0.7
     gradients = [generator.normal(size=(20, 2, 2)), generator.normal(size=(20, 3))]
@@ -113,7 +113,7 @@ def test_the_trust_regions_projection_is_that_of_a_numeric_solver_and_holds_its_
         np.testing.assert_allclose(z, projected_by_iteration(g, k, limit), atol=1e-6)
 
 
-def test_without_a_slope_of_the_divergence_gradients_stay_as_they_are() -> None:
+def test_gradients_are_not_changed_if_the_divergence_has_no_gradient() -> None:
     gradient = torch.tensor([[3.0, -2.0], [0.0, 0.0]])
     (found,) = within_trust_region([gradient], [torch.zeros(2, 2)], 1.0)
     assert torch.equal(found, gradient)

@@ -74,7 +74,7 @@ def test_losses_errors_and_gradients_equal_those_of_a_numpy_version(kind: str, l
     for place in backwards(batch):
         np.testing.assert_allclose(numpy(result.errors)[..., 0][place], abs(errors()[place]), rtol=1e-3, atol=1e-5)
     names = ["policy_and_value.0", "policy_and_value.1"] if together else ["policy", "value"]
-    # Of the squared inconsistency, the policy's part divided by tau; equations of section 5.
+    # Gradients of the squared inconsistency, the policy's divided by tau; equations of section 5.
     expected = {
         f"{names[0]}.head.layer.weight": (pi[0], 1 / TAU),
         f"{names[0]}.head.layer.bias": (pi[1], 1 / TAU),
@@ -89,7 +89,7 @@ def test_losses_errors_and_gradients_equal_those_of_a_numpy_version(kind: str, l
         np.testing.assert_allclose(numpy(gradients[name]), theirs, rtol=2e-3, atol=1e-4, err_msg=name)
 
 
-def test_the_unified_model_adds_up_both_gradients() -> None:
+def test_unified_pcl_adds_the_gradients_of_policy_and_values() -> None:
     algorithm = linear(prl.UnifiedPCL, SPACES["discrete"], tau=TAU, path_length=2, value_loss_coef=0.7)
     batch = batch_of("discrete")
     q = layer_of(algorithm.q.head.numbers)
@@ -116,7 +116,7 @@ def test_the_unified_model_adds_up_both_gradients() -> None:
 
 
 def test_the_softmax_policy_and_the_smooth_maximum_are_consistent() -> None:
-    """Of one step with rewards r: ``V = tau log sum exp(r / tau)`` and ``pi = exp((r - V) / tau)``."""
+    """For one-step episodes with rewards r, ``V = tau log sum exp(r / tau)`` and ``pi = exp((r - V) / tau)``."""
     rewards = np.array([1.0, -0.5, 0.2])
     algorithm, batch = linear(prl.UnifiedPCL, SPACES["discrete"], tau=TAU), batch_of("discrete")
     with torch.no_grad():
@@ -137,7 +137,7 @@ def test_packed_episodes_give_the_gradients_of_padded_ones() -> None:
         torch.testing.assert_close(other[name], gradient)
 
 
-def test_a_shared_body_is_trained_together_or_refused() -> None:
+def test_a_shared_body_is_refused_unless_policy_and_value_are_trained_together() -> None:
     envs = envs_with(SPACES["discrete"])
     shared = prl.OnPolicyActor.create_factory(hidden_sizes=(4,), shared_body=True)
     with pytest.raises(ValueError, match="share parameters"):
@@ -149,7 +149,7 @@ def test_a_shared_body_is_trained_together_or_refused() -> None:
 
 @pytest.mark.parametrize("cls", [prl.PCL, prl.UnifiedPCL])
 @pytest.mark.parametrize("window", [prl.Sequences(4), prl.Episodes(packed=True, whole=False)])
-def test_a_state_saved_between_phases_goes_on_where_it_was(cls: Any, window: Any) -> None:
+def test_training_continues_exactly_from_a_state_saved_between_phases(cls: Any, window: Any) -> None:
     def scheme() -> prl.Scheme:
         return prl.Scheme(
             cls.create_factory(update_every=12, start_steps=30, mini_batch_size=3, test_every=0),

@@ -1,4 +1,4 @@
-"""REDQ's losses and gradients equal those of a slow numpy version; few critics make each target, all the policy's."""
+"""REDQ's gradients equal those of numpy, with targets from a subset of critics and the policy's loss from all."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_gradients_equal_those_of_a_numpy_version(num_target_critics: int) -> No
     assert_gradients(algorithm, n_step_batch(), NumpyREDQ(algorithm, n_step_batch()))
 
 
-def test_targets_come_from_other_critics_in_each_update_and_every_set_is_drawn() -> None:
+def test_each_update_draws_a_random_subset_of_the_target_critics() -> None:
     algorithm = made(prl.REDQ, num_critics=3)
     drawn_sets = set()
     calls: list[int] = []
@@ -45,7 +45,7 @@ def test_targets_come_from_other_critics_in_each_update_and_every_set_is_drawn()
     assert drawn_sets == {frozenset(pair) for pair in ((0, 1), (0, 2), (1, 2))}
 
 
-def test_policy_and_temperature_learn_once_in_as_many_updates_as_a_step_has() -> None:
+def test_policy_and_temperature_are_updated_once_every_policy_delay_updates() -> None:
     algorithm = made(prl.REDQ, num_critics=3, policy_delay=3)
     learnt = []
     for _ in range(7):
@@ -59,7 +59,7 @@ def test_policy_and_temperature_learn_once_in_as_many_updates_as_a_step_has() ->
     assert learnt == [False, False, True, False, False, True, False]
 
 
-def test_the_critics_drawn_are_saved_and_follow_from_the_seed() -> None:
+def test_the_random_state_of_critic_subsets_is_saved_and_seeded() -> None:
     one, two = made(prl.REDQ, num_critics=5), made(prl.REDQ, num_critics=5)
     one.update(n_step_batch())
     two.load_state_dict(saved_and_loaded(one.state_dict()))
@@ -71,7 +71,7 @@ def test_the_critics_drawn_are_saved_and_follow_from_the_seed() -> None:
     assert_equal(*[[g.get_state() for g in algorithm._generators()] for algorithm in generators])
 
 
-def test_more_critics_than_there_are_cannot_be_drawn() -> None:
+def test_drawing_more_target_critics_than_there_are_is_refused() -> None:
     with pytest.raises(ValueError, match="REDQ: num_target_critics must be at most num_critics=2, got 3"):
         prl.REDQ.create_factory(num_critics=2, num_target_critics=3)
     with pytest.raises(ValueError, match="num_target_critics"):

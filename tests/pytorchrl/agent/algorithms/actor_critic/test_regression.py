@@ -1,4 +1,4 @@
-"""Gradients of critics that are computed beside their loss are those of autograd."""
+"""Gradients of critics that are computed without autograd equal those of autograd."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def algorithm_of(kind: Any = prl.TD3, **actor: Any) -> Any:
 
 
 def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
-    """The same algorithm, whose losses have gradients."""
+    """The same algorithm, with the critics' gradients from autograd."""
     algorithm = algorithm_of(kind, **actor)
     algorithm.regression._sweep = None
     return algorithm
@@ -47,14 +47,14 @@ def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes:
     torch.testing.assert_close(ours.get_weights(), autograds.get_weights())
 
 
-def test_no_graph_is_built_for_plain_critics() -> None:
+def test_no_autograd_graph_is_built_for_plain_critics() -> None:
     algorithm = algorithm_of()
     losses = algorithm.losses(algorithm.read(n_step_batch()))
     assert not losses.of[algorithm.train_critics].requires_grad
     assert losses.gradients.keys() == set(algorithm.train_critics.parameters.values())
 
 
-def test_gradients_computed_for_others_stay_as_they_are() -> None:
+def test_returned_gradients_are_not_changed_by_the_next_computation() -> None:
     algorithm = algorithm_of()
     gradients, _ = algorithm.compute_gradients(n_step_batch())
     before = {name: gradient.clone() for name, gradient in gradients.items()}
@@ -62,7 +62,7 @@ def test_gradients_computed_for_others_stay_as_they_are() -> None:
     torch.testing.assert_close(gradients, before, rtol=0, atol=0)
 
 
-def test_batches_of_other_lengths_are_learnt_from() -> None:
+def test_updates_are_those_of_autograd_if_the_batch_size_changes() -> None:
     ours, autograds = algorithm_of(), by_autograd()
     whole = n_step_batch()
     for rows in (3, 5, 2):
@@ -77,7 +77,7 @@ def test_batches_of_other_lengths_are_learnt_from() -> None:
     [*MORE_THAN_PLAIN, {"late_action": 1}],
     ids=str,
 )
-def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:
+def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]) -> None:
     algorithm = algorithm_of(**actor)
     losses = algorithm.losses(algorithm.read(n_step_batch()))
     assert losses.of[algorithm.train_critics].requires_grad
@@ -92,8 +92,8 @@ def test_hooks_of_a_critic_are_called() -> None:
     assert called
 
 
-class Cautious(prl.TD3):
-    """Adds to the critics' loss."""
+class WithWeightPenalty(prl.TD3):
+    """Scales the critics' loss and adds a penalty on their weights."""
 
     def losses(self, rows: Rows) -> Losses:
         losses = super().losses(rows)
@@ -101,8 +101,8 @@ class Cautious(prl.TD3):
         return Losses({**losses.of, self.train_critics: 3 * losses.of[self.train_critics] + size})
 
 
-def test_a_loss_that_is_made_of_the_critics_loss_has_its_gradients() -> None:
-    algorithm, plain = algorithm_of(Cautious), by_autograd()
+def test_an_overridden_loss_of_td3s_critics_determines_their_gradients() -> None:
+    algorithm, plain = algorithm_of(WithWeightPenalty), by_autograd()
     gradients, _ = algorithm.compute_gradients(n_step_batch())
     of_errors, _ = plain.compute_gradients(n_step_batch())
     for name, parameter in algorithm.train_critics.parameters.items():
@@ -110,7 +110,7 @@ def test_a_loss_that_is_made_of_the_critics_loss_has_its_gradients() -> None:
         torch.testing.assert_close(gradients[f"critics.{name}"], expected)
 
 
-def test_observations_of_double_precision_are_learnt_from() -> None:
+def test_updates_are_those_of_autograd_for_observations_in_double_precision() -> None:
     ours, autograds = algorithm_of(), by_autograd()
     batch = replayed(ACTIONS, 0)
     batch[OBS] = batch[OBS].double()
@@ -137,14 +137,14 @@ class OtherCriticLosses(prl.SAC):
 
 
 class OtherValues(prl.SAC):
-    """Overrides what is learnt of the critics' values."""
+    """Overrides which values enter the critics' loss."""
 
     def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
         return [*judged, *judged, *judged]
 
 
 @pytest.mark.parametrize("kind", [OtherLosses, OtherCriticLosses, OtherValues])
-def test_a_loss_that_is_made_of_that_of_sacs_critics_has_its_gradients(kind: Any) -> None:
+def test_an_overridden_loss_of_sacs_critics_determines_their_gradients(kind: Any) -> None:
     theirs, _ = algorithm_of(kind).compute_gradients(n_step_batch())
     plain, _ = algorithm_of(prl.SAC).compute_gradients(n_step_batch())
     for name, gradient in plain.items():

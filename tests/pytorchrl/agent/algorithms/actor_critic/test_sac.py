@@ -1,4 +1,4 @@
-"""SAC's losses and gradients equal those of a slow numpy version, and stay where they belong."""
+"""SAC's losses and gradients equal those of a slow numpy version, and each loss trains its own networks only."""
 
 import itertools
 from typing import Any
@@ -134,7 +134,7 @@ def test_gradients_equal_those_of_a_numpy_version() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_targets_take_no_gradient_and_critics_can_learn_after_the_policy_did() -> None:
+def test_targets_get_no_gradients_and_critics_require_gradients_after_an_update() -> None:
     algorithm = linear_sac()
     algorithm.update(replayed(ACTIONS))
     assert all(parameter.grad is None for parameter in algorithm.target_critics.parameters())
@@ -142,7 +142,7 @@ def test_targets_take_no_gradient_and_critics_can_learn_after_the_policy_did() -
 
 
 @pytest.mark.parametrize("num_critics", [1, 2, 5])
-def test_any_number_of_critics(num_critics: int) -> None:
+def test_any_number_of_critics_can_be_trained(num_critics: int) -> None:
     algorithm = linear_sac(num_critics=num_critics)
     result = algorithm.update(replayed(ACTIONS))
     assert len(algorithm.critics) == num_critics
@@ -172,7 +172,7 @@ def test_actions_at_their_bounds_have_finite_losses_and_gradients(size: float) -
     assert torch.isfinite(stored).all()
 
 
-def test_policy_and_temperature_may_learn_more_rarely_than_the_critics() -> None:
+def test_the_temperature_is_updated_once_every_policy_delay_updates() -> None:
     algorithm = linear_sac(policy_delay=2)
     alphas = [algorithm.alpha]
     for _ in range(4):
@@ -181,7 +181,7 @@ def test_policy_and_temperature_may_learn_more_rarely_than_the_critics() -> None
     assert [one != other for one, other in itertools.pairwise(alphas)] == [False, True, False, True]
 
 
-def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() -> None:
+def test_the_temperature_rises_below_the_target_entropy_and_can_be_fixed() -> None:
     batch = replayed(ACTIONS)
     rising, falling, fixed = (
         linear_sac(target_entropy=50.0),
@@ -194,12 +194,12 @@ def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() ->
     assert fixed.alpha == 1
 
 
-def test_actions_stay_in_the_box_and_evaluation_draws_no_random_number() -> None:
+def test_actions_stay_in_the_box_and_evaluation_draws_no_random_numbers() -> None:
     algorithm = linear_sac(start_steps=0)
     obs, done = 100 * torch.randn(500, 3), torch.zeros(500, 1)
     step = algorithm.acting_step(obs, None, done, exploring(algorithm, 500))
     assert all(SPACE.contains(action) for action in step.env_action.numpy())
-    assert step.action is step.env_action, "the storage has the actions of the Box"
+    assert step.action is step.env_action, "actions are stored in the units of the Box"
     evaluation = exploring(algorithm, 500, deterministic=True)
     before, generator = evaluation.state_dict(), algorithm.generator.get_state()
     one, two = (algorithm.acting_step(obs, None, done, evaluation).action for _ in range(2))
@@ -215,14 +215,14 @@ def test_actions_stay_in_the_box_and_evaluation_draws_no_random_number() -> None
         (continuous(low=-1.0, high=np.inf), "SAC needs finite bounds"),
     ],
 )
-def test_action_spaces_it_cannot_squash_into_are_refused(space: Any, message: str) -> None:
+def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: str) -> None:
     envs = envs_with(space)
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match=message):
         prl.SAC.create_factory()("cpu", actor, envs)
 
 
-def test_the_defaults_of_either_preset_of_actors_can_be_learnt_with() -> None:
+def test_an_on_policy_actor_with_default_settings_can_be_trained() -> None:
     envs = envs_with(SPACE)
     algorithm = prl.SAC.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
     algorithm.update(replayed(ACTIONS))

@@ -1,4 +1,4 @@
-"""Discrete SAC's losses and gradients equal those of a slow numpy version, and stay where they belong."""
+"""Discrete SAC's losses and gradients equal those of numpy loops, and each loss trains its own networks only."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 class ByHand:
-    """Equations 10 to 12 of the paper, of one row and one action after the other."""
+    """Equations 10 to 12 of the paper, computed row by row and action by action."""
 
     def __init__(self, algorithm: prl.SACDiscrete, batch: dict[str, Any], alpha: float) -> None:
         self.policy = layer_of(algorithm.pi.head)
@@ -134,14 +134,14 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
     assert all(parameter.grad is None for parameter in algorithm.target_critics.parameters())
 
 
-def test_an_update_draws_no_random_number() -> None:
+def test_an_update_draws_no_random_numbers() -> None:
     algorithm = linear_sac()
     before = algorithm.generator.get_state()
     algorithm.update(n_step_batch())
     assert torch.equal(algorithm.generator.get_state(), before)
 
 
-def test_the_temperature_aims_at_a_share_of_the_entropy_of_uniform_actions() -> None:
+def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> None:
     assert linear_sac().entropy_aimed_at() == pytest.approx(0.98 * np.log(3))
     falling = linear_sac(target_entropy_share=prl.LinearSchedule(1.0, 0.0))
     falling.set_progress(3, 4)
@@ -157,7 +157,7 @@ def test_the_temperature_aims_at_a_share_of_the_entropy_of_uniform_actions() -> 
     assert fixed.alpha == 1
 
 
-def test_it_draws_actions_while_it_explores_and_evaluates_the_most_likely() -> None:
+def test_exploration_samples_actions_and_evaluation_takes_the_most_likely_one() -> None:
     algorithm = linear_sac(start_steps=0)
     obs, done = torch.randn(1, 3).expand(2_000, 3), torch.zeros(2_000, 1)
     drawn = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000)).action
@@ -168,7 +168,7 @@ def test_it_draws_actions_while_it_explores_and_evaluates_the_most_likely() -> N
     assert (best == probabilities.argmax()).all()
 
 
-def test_a_saved_state_goes_on_where_it_was() -> None:
+def test_training_continues_exactly_from_a_saved_state() -> None:
     whole, resumed = linear_sac(), linear_sac()
     for number in range(4):
         whole.update(n_step_batch(number))
@@ -187,7 +187,7 @@ def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, A
         prl.SACDiscrete.create_factory(**hyper_parameters)
 
 
-def test_spaces_and_explorers_that_do_not_fit_are_refused() -> None:
+def test_unsupported_action_spaces_and_explorers_are_refused() -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match="SACDiscrete needs a Discrete action space"):
         linear_sac(continuous())
     with pytest.raises(TypeError, match="SACDiscrete: Boltzmann needs values"):

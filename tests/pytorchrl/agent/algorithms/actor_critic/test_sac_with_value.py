@@ -16,7 +16,7 @@ class NumpySACWithValue(ByHand):
     def prepare(self, algorithm: Any) -> None:
         self.value, self._target_value = layer_of(algorithm.value.head), layer_of(algorithm.target_state_value.head)
         self._scale = algorithm.reward_scale
-        # It is drawn from for the policy's action alone.
+        # Only the policy's action is drawn.
         self.noise = self.noise2
 
     def make_target(self) -> Any:
@@ -38,7 +38,7 @@ def test_gradients_equal_those_of_a_numpy_version(reward_scale: float) -> None:
     assert not [name for name in gradients if "alpha" in name]
 
 
-def test_the_temperature_stays_and_rewards_are_scaled_when_learning_alone() -> None:
+def test_the_temperature_is_fixed_and_the_rewards_of_the_batch_are_not_changed() -> None:
     algorithm, batch = made(prl.SACWithValue, reward_scale=3.0), n_step_batch()
     reward = batch[REW].clone()
     for _ in range(3):
@@ -47,7 +47,7 @@ def test_the_temperature_stays_and_rewards_are_scaled_when_learning_alone() -> N
     assert torch.equal(batch[REW], reward)
 
 
-def test_the_state_values_target_follows_and_critics_have_none() -> None:
+def test_only_the_state_value_has_a_target_which_follows_by_polyak() -> None:
     algorithm = made(prl.SACWithValue, polyak=0.75)
     before = algorithm.target_state_value.head.layer.weight.clone()
     algorithm.update(n_step_batch())
@@ -56,7 +56,7 @@ def test_the_state_values_target_follows_and_critics_have_none() -> None:
     assert list(algorithm.training.targets) == ["value"]
 
 
-def test_what_it_has_not_is_refused_by_name() -> None:
+def test_unsupported_hyper_parameters_and_shared_bodies_are_refused() -> None:
     with pytest.raises(ValueError, match="SACWithValue: reward_scale must be"):
         prl.SACWithValue.create_factory(reward_scale=0.0)
     for name in ("learn_alpha", "initial_alpha", "lr_alpha", "target_entropy"):
@@ -66,8 +66,8 @@ def test_what_it_has_not_is_refused_by_name() -> None:
         made(prl.SACWithValue, {"shared_body": True, "hidden_sizes": (4,)})
 
 
-def test_policies_of_scaled_rewards_are_those_of_a_lower_temperature() -> None:
-    """Ten times the reward at temperature 1 has the policy gradient of SAC at a tenth, ten times as large."""
+def test_critics_ten_times_as_large_give_ten_times_the_value_and_the_same_entropy() -> None:
+    """So rewards scaled by 10 at temperature 1 correspond to SAC's at temperature 0.1."""
     sac = made(prl.SAC, initial_alpha=0.1, learn_alpha=False)
     other = made(prl.SACWithValue, reward_scale=10.0)
     other.pi.load_state_dict(sac.pi.state_dict())

@@ -1,4 +1,4 @@
-"""MPO learns from sequences what a slow learner does that goes through them step by step."""
+"""MPO's updates from sequences equal those of a reference that goes through each sequence step by step."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_p
     "sequences",
     ["burn-in and n steps", *(pytest.param(name, marks=pytest.mark.long) for name in SEQUENCES if "burn" not in name)],
 )
-def test_an_update_is_that_of_a_slow_learner(sequences: str) -> None:
+def test_an_update_equals_that_of_a_step_by_step_reference(sequences: str) -> None:
     scheme = off_policy_scheme(prl.MPODiscrete, "gru", *SEQUENCES[sequences], num_critics=1, initial_eta=0.6)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.MPODiscrete)
@@ -23,7 +23,7 @@ def test_an_update_is_that_of_a_slow_learner(sequences: str) -> None:
         perturb(network, number, 0.3)
     errors, critic_loss, policy_loss = torch.zeros_like(batch[MASK]), torch.zeros(()), torch.zeros(())
     for b in range(6):
-        # The policy acts, so that its states are stored; the critics begin with zeros.
+        # Recurrent states are stored for the acting policy; those of the critics begin with zeros.
         seen, _ = states_by_hand(policy.body, batch, b, stored=True)
         seen_before, policy_states = states_by_hand(slow_policy.body, batch, b, stored=True)
         of_critic, _ = states_by_hand(critic.body, batch, b, stored=False)

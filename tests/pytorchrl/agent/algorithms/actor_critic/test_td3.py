@@ -1,4 +1,4 @@
-"""TD3's update equals the one computed by hand, and its policy and targets move in delayed updates alone."""
+"""TD3's update equals the one computed by hand, and its policy and targets change in delayed updates only."""
 
 import copy
 from typing import Any
@@ -135,7 +135,7 @@ def _assert_layers_close(found: list[Any], expected: list[Any]) -> None:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["update", "compute and apply"])
 @pytest.mark.parametrize("policy_delay", [1, 2, 3])
-def test_policy_and_targets_stand_still_between_delayed_updates(policy_delay: int, apart: bool) -> None:
+def test_policy_and_targets_do_not_change_between_delayed_updates(policy_delay: int, apart: bool) -> None:
     algorithm = linear_td3(policy_delay=policy_delay, polyak=0.5)
     delayed = {"pi": algorithm.pi, "target_pi": algorithm.target_pi, "target_critics": algorithm.target_critics}
     for number in range(1, 3 * policy_delay + 1):
@@ -171,15 +171,15 @@ def test_target_noise_is_clipped_and_comes_from_the_algorithms_generator() -> No
         for parameter in algorithm.critics.parameters():
             parameter.zero_()
     batch[DISCOUNT].fill_(1.0)
-    everywhere = torch.get_rng_state()
+    global_random_state = torch.get_rng_state()
     # With critics of 0, errors are the targets: the noise 1 * e_0 + 10 * e_1, each e at the clip.
     errors = [algorithm.compute_gradients(batch)[1].errors for _ in range(20)]
-    assert torch.equal(torch.get_rng_state(), everywhere)
+    assert torch.equal(torch.get_rng_state(), global_random_state)
     sizes = torch.cat([error for error in errors if error is not None]).flatten().unique()
     torch.testing.assert_close(sizes, torch.tensor([0.25 * 9, 0.25 * 11]))
 
 
-def test_equal_seeds_give_equal_updates_and_other_seeds_others() -> None:
+def test_equal_seeds_give_equal_updates_and_different_seeds_do_not() -> None:
     def trained(seed: int) -> dict[str, torch.Tensor]:
         algorithm = linear_td3()
         algorithm.load_state_dict(state)
@@ -195,7 +195,7 @@ def test_equal_seeds_give_equal_updates_and_other_seeds_others() -> None:
     )
 
 
-def test_a_state_saved_between_delayed_updates_goes_on_where_it_was() -> None:
+def test_training_continues_exactly_from_a_state_saved_between_delayed_updates() -> None:
     whole = linear_td3(policy_delay=3)
     for number in range(4):
         whole.update(n_step_batch(number))
@@ -208,7 +208,7 @@ def test_a_state_saved_between_delayed_updates_goes_on_where_it_was() -> None:
         assert_equal(resumed.state_dict(), whole.state_dict())
 
 
-def test_exploration_is_gaussian_noise_within_the_box_and_evaluation_draws_none() -> None:
+def test_exploration_adds_gaussian_noise_within_the_box_and_evaluation_adds_none() -> None:
     algorithm = linear_td3(exploration_noise=0.1, start_steps=0)
     with torch.no_grad():
         for parameter in algorithm.pi.parameters():
@@ -239,14 +239,14 @@ def test_exploration_is_gaussian_noise_within_the_box_and_evaluation_draws_none(
         (continuous(low=-1.0, high=np.inf), "TD3 needs finite bounds"),
     ],
 )
-def test_action_spaces_without_bounds_are_refused(space: Any, message: str) -> None:
+def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: str) -> None:
     envs = envs_with(space)
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match=message):
         prl.TD3.create_factory()("cpu", actor, envs)
 
 
-def test_targets_take_no_gradient_and_critics_learn_after_the_policy_did() -> None:
+def test_targets_get_no_gradients_and_critics_require_gradients_after_an_update() -> None:
     algorithm = linear_td3(policy_delay=1)
     algorithm.update(n_step_batch())
     for target in (algorithm.target_critics, algorithm.target_pi):

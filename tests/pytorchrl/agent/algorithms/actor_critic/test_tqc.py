@@ -1,4 +1,4 @@
-"""TQC's losses and gradients equal those of a slow numpy version, the highest quantiles left out of its targets."""
+"""TQC's losses and gradients equal those of a slow numpy version that drops the highest quantiles of targets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ class NumpyTQC(ByHand):
         return np.hstack(values).mean(1, keepdims=True)
 
     def errors(self) -> Any:
-        """The quantile Huber losses of all critics, summed over quantiles, means over the target's."""
+        """Quantile Huber losses, summed over critics and their quantiles, averaged over the target's quantiles."""
         fractions = (np.arange(QUANTILES) + 0.5) / QUANTILES
         total = np.zeros((5, 1))
         for quantiles in self.values(self.critics, self.batch[OBS], self.taken):
@@ -56,7 +56,7 @@ def test_gradients_equal_those_of_a_numpy_version(num_critics: int, num_dropped:
     assert_gradients(algorithm, n_step_batch(), NumpyTQC(algorithm, n_step_batch()))
 
 
-def test_the_more_quantiles_are_dropped_the_smaller_are_targets() -> None:
+def test_dropping_more_quantiles_lowers_the_targets() -> None:
     batch, means = n_step_batch(), []
     for dropped in (0, 2, 4):
         algorithm = made(prl.TQC, num_quantiles=QUANTILES, num_dropped=dropped)
@@ -80,7 +80,7 @@ def test_priorities_follow_the_losses_of_the_rows() -> None:
     assert len(result.info[ERRORS].unique()) == 5
 
 
-def test_without_a_quantile_left_it_is_refused() -> None:
+def test_dropping_all_quantiles_is_refused() -> None:
     with pytest.raises(ValueError, match="TQC: num_dropped must be less than num_quantiles=4, got 4"):
         prl.TQC.create_factory(num_quantiles=4, num_dropped=4)
     with pytest.raises(ValueError, match="num_dropped"):
@@ -89,7 +89,7 @@ def test_without_a_quantile_left_it_is_refused() -> None:
         prl.TQC.create_factory(kappa=0.0)
 
 
-def test_next_actions_come_from_the_next_observations() -> None:
+def test_targets_depend_on_the_next_observations() -> None:
     batch: dict[str, Any] = n_step_batch()
     targets: Sequence[Any] = []
     for shift in (0.0, 1.0):

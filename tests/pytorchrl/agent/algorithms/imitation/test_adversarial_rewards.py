@@ -1,4 +1,4 @@
-"""A reward that is learnt from an expert is paid to any on-policy algorithm."""
+"""Every on-policy algorithm can be combined with a reward that is learnt from an expert."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def combined(reward: type[Any], learner: type[Any]) -> Any:
 
 
 class ImitatingPPO(prl.GAILReward, prl.PPO):
-    """As a user writes it."""
+    """A combination as a user would define it."""
 
 
 def rollout_for(learner: type[prl.Algorithm]) -> Any:
@@ -32,7 +32,7 @@ def rollout_for(learner: type[prl.Algorithm]) -> Any:
 
 
 @pytest.mark.parametrize(("reward", "learner"), COMBINED, ids=lambda cls: cls.__name__)
-def test_any_on_policy_algorithm_is_paid_the_learnt_reward(
+def test_every_on_policy_algorithm_learns_from_the_learnt_reward(
     reward: type[Any], learner: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cls = combined(reward, learner)
@@ -53,15 +53,15 @@ def test_any_on_policy_algorithm_is_paid_the_learnt_reward(
     assert due == 1
     assert (scheme.storage.get_all_buffer_data()[REW] == 1).all()
     before, held = scheme.algorithm.get_weights(), {}
-    made = scheme.storage.before_gradients
+    before_gradients = scheme.storage.before_gradients
 
-    def noted() -> None:
+    def recording() -> None:
         held.update(scheme.storage.get_all_buffer_data())
-        made()
+        before_gradients()
 
-    monkeypatch.setattr(scheme.storage, "before_gradients", noted)
+    monkeypatch.setattr(scheme.storage, "before_gradients", recording)
     metrics = list(scheme.update())
-    assert (held[REW] != 1).all(), "returns were made of the environment's rewards"
+    assert (held[REW] != 1).all(), "returns are not computed from the environment's rewards"
     torch.testing.assert_close(
         held[REW].mean(), next(m["imitation_reward"] for m in metrics if "imitation_reward" in m)
     )
@@ -72,7 +72,7 @@ def test_any_on_policy_algorithm_is_paid_the_learnt_reward(
     scheme.close()
 
 
-def test_what_the_second_base_needs_of_a_rollout_stays() -> None:
+def test_combined_algorithms_keep_the_data_requirements_of_both_bases() -> None:
     sources = combined(prl.GAILReward, prl.REINFORCE).sources
     assert sources["main"] == prl.REINFORCE.sources["main"]
     assert sources["expert"] == prl.GAIL.sources["expert"]
@@ -81,12 +81,12 @@ def test_what_the_second_base_needs_of_a_rollout_stays() -> None:
     assert type("Own", (ImitatingPPO,), {}).sources == ImitatingPPO.sources  # type: ignore[attr-defined]
 
 
-def test_an_algorithm_of_replayed_transitions_is_refused() -> None:
+def test_an_off_policy_algorithm_is_refused() -> None:
     with pytest.raises(ValueError, match="SACByGAILReward: a learnt reward needs rollouts"):
         combined(prl.GAILReward, prl.SAC).create_factory()
 
 
-def test_the_settings_of_both_bases_are_checked_together() -> None:
+def test_the_hyper_parameters_of_both_bases_are_checked() -> None:
     factory = ImitatingPPO.create_factory(clip_param=0.1, discriminator_epochs=3)
     assert factory.hyper_parameters["clip_param"] == 0.1
     with pytest.raises(ValueError, match="discriminator_epochs must be"):

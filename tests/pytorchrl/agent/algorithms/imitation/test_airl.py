@@ -28,7 +28,7 @@ from tests.support.rollout_batches import rollout_batch
 from tests.support.training import stopped, train
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
-SHOWN = {
+EXPERT_ACTIONS = {
     "discrete": np.array([[0], [2], [1], [2], [0], [1]]),
     "box": np.random.default_rng(5).uniform(-1, 1, (6, 2)).astype(np.float32),
 }
@@ -45,17 +45,17 @@ def linear_airl(kind: str, reward_of: str, **hyper_parameters: Any) -> prl.AIRL:
 
 
 def rollout(algorithm: prl.AIRL) -> Batch:
-    """With what followed, and an end."""
-    played = rollout_batch(algorithm)
+    """A rollout of the policy with next observations, one of which is terminal."""
+    policy_batch = rollout_batch(algorithm)
     generator = np.random.default_rng(8)
     following = torch.from_numpy(generator.normal(size=(8, 3)).astype(np.float32))
     ended = torch.zeros(8, 1)
     ended[3] = 1
-    return played | {OBS2: following, DONE2: ended}
+    return policy_batch | {OBS2: following, DONE2: ended}
 
 
 class ByHand:
-    """The discriminator in numpy; its layers may be moved."""
+    """The discriminator in numpy; its layers can be changed in place."""
 
     def __init__(self, algorithm: prl.AIRL, kind: str) -> None:
         self.kind = kind
@@ -89,10 +89,12 @@ class ByHand:
 
 @pytest.mark.parametrize(("kind", "reward_of"), KINDS)
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
-def test_the_discriminator_is_trained_as_by_hand(kind: str, reward_of: str, entropy_coef: float) -> None:
+def test_the_discriminators_update_equals_the_one_computed_by_hand(
+    kind: str, reward_of: str, entropy_coef: float
+) -> None:
     algorithm = linear_airl(kind, reward_of, lr_discriminator=0.01, discriminator_entropy_coef=entropy_coef)
-    played, shown = rollout(algorithm), replayed(SHOWN[kind])
-    before = copies(played), copies(shown)
+    policy_batch, expert_batch = rollout(algorithm), replayed(EXPERT_ACTIONS[kind])
+    before = copies(policy_batch), copies(expert_batch)
     policy = copies(algorithm.pi.state_dict())
     by_hand = ByHand(algorithm, kind)
 
@@ -103,7 +105,7 @@ def test_the_discriminator_is_trained_as_by_hand(kind: str, reward_of: str, entr
         return np.exp(shaped) / (np.exp(shaped) + np.exp(log_prob))
 
     def loss() -> Any:
-        of_policy, of_expert = probability(played), probability(shown)
+        of_policy, of_expert = probability(policy_batch), probability(expert_batch)
         cross_entropy = -np.log(1 - of_policy).mean() - np.log(of_expert).mean()
         entropies = [(-p * np.log(p) - (1 - p) * np.log(1 - p)).mean() for p in (of_policy, of_expert)]
         return cross_entropy - entropy_coef * sum(entropies)
@@ -114,36 +116,36 @@ def test_the_discriminator_is_trained_as_by_hand(kind: str, reward_of: str, entr
         name: [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
         for name, layer in layers.items()
     }
-    metrics = algorithm.train_to_discriminate(played, shown)
+    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     for name, layer in layers.items():
         after = layer_of(getattr(algorithm, name).head)
         for now, parameter, step in zip(after, layer, steps[name], strict=True):
             np.testing.assert_allclose(now, parameter + step, rtol=1e-4, atol=1e-5)
-    assert_equal((played, shown), before)
+    assert_equal((policy_batch, expert_batch), before)
     assert_equal(algorithm.pi.state_dict(), policy)
 
 
 @pytest.mark.parametrize(("kind", "reward_of"), KINDS)
-def test_the_policy_is_paid_the_shaped_reward_less_its_log_probability(kind: str, reward_of: str) -> None:
+def test_the_policys_reward_is_the_shaped_reward_minus_its_log_probability(kind: str, reward_of: str) -> None:
     algorithm = linear_airl(kind, reward_of)
-    played, by_hand = rollout(algorithm), ByHand(algorithm, kind)
+    policy_batch, by_hand = rollout(algorithm), ByHand(algorithm, kind)
     with torch.no_grad():
-        rows = algorithm.read(played)
+        rows = algorithm.read(policy_batch)
         reward, kept = algorithm.reward(rows), algorithm.reward_to_keep(rows.now, rows.action)
-    np.testing.assert_allclose(numpy(reward)[:, 0], by_hand.logits(played), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(numpy(kept)[:, 0], by_hand.kept(played), rtol=1e-4, atol=1e-5)
-    # The policy that acted is the present one.
-    np.testing.assert_allclose(numpy(played[LOGP])[:, 0], by_hand.log_prob(played), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(numpy(reward)[:, 0], by_hand.logits(policy_batch), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(numpy(kept)[:, 0], by_hand.kept(policy_batch), rtol=1e-4, atol=1e-5)
+    # The acting policy is the present policy.
+    np.testing.assert_allclose(numpy(policy_batch[LOGP])[:, 0], by_hand.log_prob(policy_batch), rtol=1e-4, atol=1e-5)
 
 
-def test_an_expert_s_log_probabilities_in_its_data_are_not_those_of_the_policy() -> None:
+def test_log_probabilities_in_the_experts_data_are_ignored() -> None:
     algorithm = linear_airl("discrete", "state")
-    shown = replayed(SHOWN["discrete"])
+    expert_batch = replayed(EXPERT_ACTIONS["discrete"])
     with torch.no_grad():
-        plain = algorithm.logits(algorithm.read(shown))
-        told = algorithm.logits(algorithm.read(shown | {LOGP: torch.full((6, 1), -5.0)}))
-    assert_equal(plain, told)
+        plain = algorithm.logits(algorithm.read(expert_batch))
+        with_log_probs = algorithm.logits(algorithm.read(expert_batch | {LOGP: torch.full((6, 1), -5.0)}))
+    assert_equal(plain, with_log_probs)
 
 
 # Whole update phases
@@ -168,7 +170,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_the_discriminator_moves_before_rewards_are_paid_and_the_policy_after(
+def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy_after(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = airl_scheme(data)
@@ -176,7 +178,7 @@ def test_the_discriminator_moves_before_rewards_are_paid_and_the_policy_after(
     algorithm: Any = scheme.algorithm
     events = []
 
-    def noted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             events.append(name)
             return method(*arguments)
@@ -190,8 +192,8 @@ def test_the_discriminator_moves_before_rewards_are_paid_and_the_policy_after(
         return update(batch)
 
     update = algorithm.update
-    monkeypatch.setattr(algorithm, "update", noted("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", noted("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
+    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()
@@ -199,14 +201,14 @@ def test_the_discriminator_moves_before_rewards_are_paid_and_the_policy_after(
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_equal_seeds_learn_equally_and_others_do_not(memory: Any, data: Path) -> None:
+def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
     weights = [train(airl_scheme(data, seed, memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
     assert_equal(weights[0], weights[1])
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
 @pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_it_resumes_as_if_it_had_not_been_stopped(
+def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(airl_scheme(data, memory=memory), 100, tmp_path / "whole")
@@ -218,7 +220,7 @@ def test_it_resumes_as_if_it_had_not_been_stopped(
     assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
-def test_data_whose_next_observations_are_several_steps_away_is_refused(data: Path) -> None:
+def test_n_step_expert_data_is_refused(data: Path) -> None:
     with pytest.raises(
         prl.CompositionError, match="AIRL learns from one-step transitions, but NStepReplayBuffer has n_step=3"
     ):

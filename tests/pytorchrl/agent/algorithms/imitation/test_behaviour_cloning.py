@@ -1,4 +1,4 @@
-"""Behaviour cloning's loss and gradients equal those computed by hand, and it learns what the data does."""
+"""Behaviour cloning's gradients equal those computed by hand, and its policy reproduces the actions of the data."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tests.support.training import train
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 BOX = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
-REAL = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
+BOX_ACTIONS = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
 
 
 MIXTURE = prl.heads.MixturePolicy(num_components=2, smallest_log_std=-10.0)
@@ -54,20 +54,20 @@ def test_an_update_of_discrete_actions_equals_the_one_computed_by_hand(entropy_c
     layer = layer_of(algorithm.pi.head)
     rows = np.arange(len(ACTIONS))
 
-    def surprise() -> Any:
+    def surprisal_and_entropy() -> Any:
         scores = linear(layer, obs)
         log_probs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
         return -log_probs[rows, ACTIONS[:, 0]], -(np.exp(log_probs) * log_probs).sum(1)
 
     def loss() -> Any:
-        of_actions, entropy = surprise()
+        of_actions, entropy = surprisal_and_entropy()
         return (weight * of_actions).sum() - entropy_coef * entropy.mean()
 
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], loss(), rtol=1e-5)
-    np.testing.assert_allclose(result.metrics["entropy"], surprise()[1].mean(), rtol=1e-5)
+    np.testing.assert_allclose(result.metrics["entropy"], surprisal_and_entropy()[1].mean(), rtol=1e-5)
     assert result.errors is not None
-    np.testing.assert_allclose(numpy(result.errors)[:, 0], surprise()[0], rtol=1e-4)
+    np.testing.assert_allclose(numpy(result.errors)[:, 0], surprisal_and_entropy()[0], rtol=1e-4)
     by_hand = [numeric_gradient(loss, parameter) for parameter in layer]
     for name, gradient in zip(("weight", "bias"), by_hand, strict=True):
         np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{name}"]), gradient, rtol=1e-3, atol=1e-6)
@@ -78,15 +78,15 @@ def test_an_update_of_discrete_actions_equals_the_one_computed_by_hand(entropy_c
 
 
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
-def test_an_update_of_real_actions_equals_the_one_computed_by_hand(entropy_coef: float) -> None:
+def test_an_update_of_continuous_actions_equals_the_one_computed_by_hand(entropy_coef: float) -> None:
     algorithm = linear_bc(BOX, entropy_coef=entropy_coef)
-    batch = replayed(REAL)
-    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(REAL)
+    batch = replayed(BOX_ACTIONS)
+    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(BOX_ACTIONS)
     layer, log_std = layer_of(algorithm.pi.head), numpy(algorithm.pi.head.log_std)
 
     def loss() -> Any:
         # Actions are those of the environments, not scaled to their bounds.
-        distance = (REAL - linear(layer, obs)) / np.exp(log_std)
+        distance = (BOX_ACTIONS - linear(layer, obs)) / np.exp(log_std)
         log_probs = (-0.5 * distance**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
         entropy = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
         return -(weight * log_probs).sum() - entropy_coef * entropy
@@ -99,10 +99,14 @@ def test_an_update_of_real_actions_equals_the_one_computed_by_hand(entropy_coef:
 
 
 def squashed_log_probs(output: Any) -> Any:
-    """(N) of actions stretched from (-1, 1) to the box, by double loops."""
-    # Actions at a bound lie within it by what single precision makes of 1e-6.
-    scaled = np.stack([REAL[:, 0] / 2, REAL[:, 1] / 2.5 - 1], axis=1).clip(-1 + 1e-6, 1 - 1e-6).astype(np.float64)
-    log_probs = np.zeros(len(REAL))
+    """Log probabilities (N) of actions that are scaled from (-1, 1) to the Box, by double loops."""
+    # Actions at a bound are moved inside by 1e-6, in single precision.
+    scaled = (
+        np.stack([BOX_ACTIONS[:, 0] / 2, BOX_ACTIONS[:, 1] / 2.5 - 1], axis=1)
+        .clip(-1 + 1e-6, 1 - 1e-6)
+        .astype(np.float64)
+    )
+    log_probs = np.zeros(len(BOX_ACTIONS))
     for row, numbers in enumerate(output):
         for part, half_range in enumerate((2.0, 2.5)):
             mean, log_std, action = numbers[part], numbers[2 + part].clip(-20, 2), scaled[row, part]
@@ -113,8 +117,8 @@ def squashed_log_probs(output: Any) -> Any:
 
 
 def mixture_log_probs(output: Any) -> Any:
-    """(N) of a mixture of two normals in the units of the box, by loops over components and numbers."""
-    log_probs = np.zeros(len(REAL))
+    """Log probabilities (N) of a mixture of two normals in the units of the Box, by loops over components."""
+    log_probs = np.zeros(len(BOX_ACTIONS))
     for row, numbers in enumerate(output):
         logits, mean = numbers[:2], numbers[2:6].reshape(2, 2)
         log_std = (numbers[6:].reshape(2, 2) - 0.3).clip(-10, 2)
@@ -124,7 +128,7 @@ def mixture_log_probs(output: Any) -> Any:
             of_component = 1.0
             for part in range(2):
                 std = np.exp(log_std[component, part])
-                z = (REAL[row, part] - mean[component, part]) / std
+                z = (BOX_ACTIONS[row, part] - mean[component, part]) / std
                 of_component *= np.exp(-0.5 * z**2) / (std * np.sqrt(2 * np.pi))
             density += probability[component] * of_component
         log_probs[row] = np.log(density)
@@ -138,11 +142,11 @@ DISTRIBUTIONS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_an_update_of_any_distribution_of_real_actions_equals_the_one_computed_by_hand(name: str) -> None:
+def test_an_update_of_other_continuous_distributions_equals_the_one_computed_by_hand(name: str) -> None:
     head, log_probs = DISTRIBUTIONS[name]
     algorithm = linear_bc(BOX, distribution=head)
-    batch = replayed(REAL)
-    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(REAL)
+    batch = replayed(BOX_ACTIONS)
+    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(BOX_ACTIONS)
     module = algorithm.pi.head.head if head.is_scaled else algorithm.pi.head
     prefix = "policy.head.head.layer" if head.is_scaled else "policy.head.layer"
     layer = layer_of(module)
@@ -159,8 +163,8 @@ def test_an_update_of_any_distribution_of_real_actions_equals_the_one_computed_b
         np.testing.assert_allclose(numpy(gradients[f"{prefix}.{kind}"]), by_hand, rtol=2e-3, atol=2e-4)
 
 
-def test_a_mixture_does_one_of_two_things_where_a_normal_does_what_lies_between(tmp_path: Path) -> None:
-    data = going_either_way(tmp_path / "data.npz")
+def test_a_mixture_policy_takes_a_mode_of_the_data_where_a_normal_policy_takes_the_mean(tmp_path: Path) -> None:
+    data = write_two_mode_data(tmp_path / "data.npz")
     done = {}
     for name, head in (("normal", prl.heads.Policy()), ("mixture", prl.heads.MixturePolicy(num_components=2))):
         algorithm = {"lr": 1e-2, "mini_batch_size": 64, "distribution": head}
@@ -173,7 +177,7 @@ def test_a_mixture_does_one_of_two_things_where_a_normal_does_what_lies_between(
     assert (done["mixture"].abs() - 0.8).abs().max() < 0.15
 
 
-def going_either_way(path: Path) -> Path:
+def write_two_mode_data(path: Path) -> Path:
     """Actions close to 0.8 or to -0.8, in any state."""
     random = np.random.default_rng(0)
     episodes = []
@@ -187,7 +191,7 @@ def going_either_way(path: Path) -> Path:
     return path
 
 
-def test_padding_is_not_learnt_from() -> None:
+def test_padding_does_not_affect_gradients() -> None:
     algorithm = linear_bc(spaces.Discrete(3))
     flat = replayed(ACTIONS)
     flat[WEIGHTS] = torch.ones(6, 1)
@@ -207,7 +211,7 @@ def test_padding_is_not_learnt_from() -> None:
     assert result.errors.shape == (4, 2, 1)
 
 
-def test_it_acts_by_the_most_likely_action_and_explores_by_drawing() -> None:
+def test_evaluation_takes_the_most_likely_action_and_exploration_samples() -> None:
     algorithm = linear_bc(spaces.Discrete(3), start_steps=0)
     obs = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     done = torch.zeros(400, 1)
@@ -219,7 +223,7 @@ def test_it_acts_by_the_most_likely_action_and_explores_by_drawing() -> None:
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_equal_seeds_learn_equally_and_others_do_not(env: str, tmp_path: Path) -> None:
+def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(env: str, tmp_path: Path) -> None:
     data = recorded(tmp_path / "data.npz", env)
     weights = [train(cloning(data, seed=seed), 12).algorithm.get_weights() for seed in (3, 3, 4)]
     assert_equal(weights[0], weights[1])
@@ -227,7 +231,7 @@ def test_equal_seeds_learn_equally_and_others_do_not(env: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_it_does_what_the_data_does(env: str, tmp_path: Path) -> None:
+def test_the_policy_reproduces_the_actions_of_the_data(env: str, tmp_path: Path) -> None:
     data = recorded(tmp_path / "data.npz", env, steps=100)
     algorithm = {"lr": 1e-2, "mini_batch_size": 64}
     scheme = train(cloning(data, algorithm=algorithm, actor={"hidden_sizes": (32,)}), 300)
@@ -249,8 +253,8 @@ MEMORIES = {
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_an_actor_with_a_memory_learns_what_only_the_past_tells(name: str, tmp_path: Path) -> None:
-    data = remembering(tmp_path / "data.npz")
+def test_a_recurrent_actor_learns_actions_that_depend_on_past_observations(name: str, tmp_path: Path) -> None:
+    data = write_data_of_previous_observations(tmp_path / "data.npz")
     scheme = prl.Scheme(
         prl.BehaviourCloning.create_factory(lr=1e-2, mini_batch_size=16, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=8),
@@ -260,12 +264,12 @@ def test_an_actor_with_a_memory_learns_what_only_the_past_tells(name: str, tmp_p
     assert not scheme.storage.get_all_buffer_data()[RHS].any()
     train(scheme, 150)
     last = [float(metrics["loss"]) for _ in range(10) for metrics in scheme.update()]
-    # Without a memory nothing is better than log(2) = 0.69.
+    # Without a memory, the smallest possible loss is log(2) = 0.69.
     assert np.mean(last) < 0.3
 
 
-def remembering(path: Path) -> Path:
-    """Episodes in which the action is what was observed a step before."""
+def write_data_of_previous_observations(path: Path) -> Path:
+    """Episodes in which each action equals the previous observation."""
     generator = np.random.default_rng(0)
     episodes = []
     for _ in range(40):

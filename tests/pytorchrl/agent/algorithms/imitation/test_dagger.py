@@ -1,4 +1,4 @@
-"""DAgger stores what its expert would do in the states that the policy comes to, and learns from all of it."""
+"""DAgger stores the expert's actions in the states that the policy visits, and learns from all of them."""
 
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,14 @@ def dagger(
     )
 
 
-def done_by(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
-    """What the environments were given, and what the policy alone would have done, (steps, E, *action) each."""
+def actions_of(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
+    """Actions that the environments got and those of the policy without the expert, (steps, E, *action) each."""
     given, alone = [], []
     envs, algorithm = scheme.envs, scheme.algorithm
     assert envs is not None
     step = envs.step
 
-    def noted(action: Any) -> Any:
+    def recording(action: Any) -> Any:
         given.append(action.copy())
         seen = torch.from_numpy(observation())
         exploration = exploring(algorithm, envs.num_envs, deterministic=True)
@@ -50,23 +50,23 @@ def done_by(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
     def observation() -> Any:
         return scheme._collector._observation  # type: ignore[union-attr]
 
-    envs.step = noted  # type: ignore[method-assign]
+    envs.step = recording  # type: ignore[method-assign]
     scheme.collect(steps)
     return np.stack(given), np.stack(alone)
 
 
 @pytest.mark.parametrize("env", EXPERTS)
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
-def test_the_expert_s_actions_are_stored_in_each_state(env: str, beta: float) -> None:
+def test_the_experts_actions_are_stored_in_each_state_and_taken_with_probability_beta(env: str, beta: float) -> None:
     scheme = dagger(env, beta=beta, start_steps=0, update_every=10_000, num_envs=4)
-    given, alone = done_by(scheme, 400)
+    given, alone = actions_of(scheme, 400)
     held = scheme.storage.get_all_buffer_data()
     for seen, stored in zip(held[OBS], held[ACT], strict=True):
         np.testing.assert_array_equal(stored.numpy(), EXPERTS[env](seen.numpy()))
     labels = held[ACT].numpy()
     by_expert, by_policy = ((given == each).all(-1) for each in (labels, alone))
     assert (by_expert | by_policy).all()
-    # Where both would do the same, it is not known which of them did it.
+    # Where both choose the same action, it is unknown whose action was taken.
     differ = (labels != alone).any(-1)
     assert differ.sum() > 50
     assert by_expert[differ].mean() == pytest.approx(beta, abs=0.12)
@@ -74,17 +74,17 @@ def test_the_expert_s_actions_are_stored_in_each_state(env: str, beta: float) ->
 
 def test_the_expert_acts_alone_before_the_first_update() -> None:
     scheme = dagger(start_steps=40, update_every=10_000)
-    given, alone = done_by(scheme, 80)
+    given, alone = actions_of(scheme, 80)
     labels = scheme.storage.get_all_buffer_data()[ACT].numpy()
     np.testing.assert_array_equal(given[:20], labels[:20])
     np.testing.assert_array_equal(given[20:], alone[20:])
     assert (labels[20:] != alone[20:]).any()
 
 
-def test_the_share_of_the_expert_follows_a_schedule() -> None:
+def test_beta_may_be_a_schedule() -> None:
     scheme = dagger(beta=prl.LinearSchedule(1.0, 0.0), start_steps=0, update_every=10_000, num_envs=8)
     scheme.set_progress(0, 2_000)
-    given, alone = done_by(scheme, 2_000)
+    given, alone = actions_of(scheme, 2_000)
     labels = scheme.storage.get_all_buffer_data()[ACT].numpy()
     differ = (labels != alone)[..., 0]
     by_expert = (given == labels)[..., 0]
@@ -93,7 +93,7 @@ def test_the_share_of_the_expert_follows_a_schedule() -> None:
     assert by_expert[late][differ[late]].mean() < 0.25
 
 
-def test_its_update_is_that_of_behaviour_cloning() -> None:
+def test_gradients_equal_those_of_behaviour_cloning() -> None:
     ours = dagger()
     train(ours, 40)
     envs = ours.envs
@@ -111,7 +111,7 @@ def _copy_of(actor: Any, envs: Any) -> Any:
     return prl.OffPolicyActor.create_factory(hidden_sizes=actor.hidden_sizes)("cpu", envs)
 
 
-def test_evaluations_ask_no_expert() -> None:
+def test_evaluations_do_not_call_the_expert() -> None:
     asked = []
 
     def noting(seen: Any) -> Any:
@@ -127,7 +127,7 @@ def test_evaluations_ask_no_expert() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_a_run_resumes_as_if_it_had_not_been_stopped(
+def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made() -> prl.Scheme:
@@ -142,7 +142,7 @@ def test_a_run_resumes_as_if_it_had_not_been_stopped(
     assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
-def test_a_policy_that_was_loaded_teaches_another(tmp_path: Path) -> None:
+def test_a_loaded_policy_can_be_the_expert(tmp_path: Path) -> None:
     learner = prl.Learner(dagger(), 60, tmp_path / "expert")
     learner.run()
     learner.close()
@@ -155,7 +155,7 @@ def test_a_policy_that_was_loaded_teaches_another(tmp_path: Path) -> None:
     np.testing.assert_array_equal(held[ACT][..., 0].numpy(), [expert(seen.numpy()) for seen in held[OBS]])
 
 
-def test_actions_are_those_that_the_environment_takes() -> None:
+def test_the_experts_actions_are_checked_against_the_environments_action_space() -> None:
     class Toy(Counter):
         def __init__(self) -> None:
             super().__init__("vector", length=5, actions=spaces.Discrete(3, start=2))
@@ -177,7 +177,7 @@ def test_actions_are_those_that_the_environment_takes() -> None:
         made(lambda seen: np.full(3, 2)).collect(4)
 
 
-def test_without_an_expert_it_is_refused_and_so_is_one_with_a_memory(tmp_path: Path) -> None:
+def test_a_missing_expert_and_an_expert_with_a_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="DAgger: expert must be a function from observations to actions"):
         prl.DAgger.create_factory()
     with pytest.raises(ValueError, match="DAgger: expert must be"):
@@ -199,6 +199,6 @@ def test_without_an_expert_it_is_refused_and_so_is_one_with_a_memory(tmp_path: P
 
 
 @pytest.mark.long
-def test_it_comes_to_act_as_its_expert_does() -> None:
+def test_it_learns_to_balance_the_pole() -> None:
     scheme = train(dagger(start_steps=200, mini_batch_size=64), 2_000)
     assert scheme.evaluate(5).mean_return > 400

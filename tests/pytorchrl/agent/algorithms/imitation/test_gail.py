@@ -28,7 +28,7 @@ from tests.support.rollout_batches import rollout_batch
 from tests.support.training import stopped, train
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
-SHOWN = {
+EXPERT_ACTIONS = {
     "discrete": np.array([[0], [2], [1], [2], [0], [1]]),
     "box": np.random.default_rng(5).uniform(-1, 1, (6, 2)).astype(np.float32),
 }
@@ -45,7 +45,7 @@ def linear_gail(kind: str, **hyper_parameters: Any) -> prl.GAIL:
 def inputs(kind: str, batch: Any) -> Any:
     """Observations and actions side by side, as the discriminator takes them."""
     action = numpy(batch[ACT])
-    # The environments get actions of a Box within its bounds, and so does the discriminator.
+    # Actions of a Box are clipped to its bounds for the environments, and so for the discriminator.
     columns = np.eye(3)[action[:, 0].astype(int)] if kind == "discrete" else action.clip(-1, 1)
     return np.hstack([numpy(batch[OBS]), columns])
 
@@ -56,40 +56,42 @@ def probability(layer: Any, features: Any) -> Any:
 
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
-def test_the_discriminator_is_trained_as_by_hand_with_1_for_the_expert(kind: str, entropy_coef: float) -> None:
+def test_the_discriminators_update_equals_the_one_by_hand_with_label_1_for_the_expert(
+    kind: str, entropy_coef: float
+) -> None:
     algorithm = linear_gail(kind, lr_discriminator=0.01, discriminator_entropy_coef=entropy_coef)
-    played, shown = rollout_batch(algorithm), replayed(SHOWN[kind])
-    before = copies(played), copies(shown)
+    policy_batch, expert_batch = rollout_batch(algorithm), replayed(EXPERT_ACTIONS[kind])
+    before = copies(policy_batch), copies(expert_batch)
     others = algorithm.pi.state_dict() | {f"value.{k}": v for k, v in algorithm.value.state_dict().items()}
     others = copies(others)
     layer = layer_of(algorithm.discriminator.head)
 
-    def answers() -> Any:
-        return probability(layer, inputs(kind, played)), probability(layer, inputs(kind, shown))
+    def expert_probabilities() -> Any:
+        return probability(layer, inputs(kind, policy_batch)), probability(layer, inputs(kind, expert_batch))
 
     def loss() -> Any:
-        of_policy, of_expert = answers()
+        of_policy, of_expert = expert_probabilities()
         cross_entropy = -np.log(1 - of_policy).mean() - np.log(of_expert).mean()
         entropies = [(-p * np.log(p) - (1 - p) * np.log(1 - p)).mean() for p in (of_policy, of_expert)]
         return cross_entropy - entropy_coef * sum(entropies)
 
-    of_policy, of_expert = answers()
+    of_policy, of_expert = expert_probabilities()
     expected = loss()
     steps = [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
-    metrics = algorithm.train_to_discriminate(played, shown)
+    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     right = ((of_policy < 0.5).mean() + (of_expert > 0.5).mean()) / 2
     np.testing.assert_allclose(metrics["discriminator_accuracy"], right, rtol=1e-6)
     for after, parameter, step in zip(layer_of(algorithm.discriminator.head), layer, steps, strict=True):
         np.testing.assert_allclose(after, parameter + step, rtol=1e-4, atol=1e-5)
-    assert_equal((played, shown), before)
+    assert_equal((policy_batch, expert_batch), before)
     assert_equal(algorithm.pi.state_dict() | {f"value.{k}": v for k, v in algorithm.value.state_dict().items()}, others)
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_the_reward_is_minus_the_logarithm_of_not_being_taken_for_the_expert(kind: str) -> None:
+def test_the_reward_is_minus_the_logarithm_of_one_minus_the_discriminators_output(kind: str) -> None:
     algorithm = linear_gail(kind)
-    batch = replayed(SHOWN[kind])
+    batch = replayed(EXPERT_ACTIONS[kind])
     expected = -np.log(1 - probability(layer_of(algorithm.discriminator.head), inputs(kind, batch)))
     with torch.no_grad():
         reward = algorithm.reward(algorithm.read(batch))
@@ -97,12 +99,12 @@ def test_the_reward_is_minus_the_logarithm_of_not_being_taken_for_the_expert(kin
     np.testing.assert_allclose(numpy(reward)[:, 0], expected, rtol=1e-4)
 
 
-def test_a_sure_discriminator_leaves_rewards_finite() -> None:
+def test_rewards_are_finite_for_a_saturated_discriminator() -> None:
     algorithm = linear_gail("discrete")
     for bias in (-500.0, 500.0):
         with torch.no_grad():
             algorithm.discriminator.head.layer.bias.fill_(bias)
-            reward = algorithm.reward(algorithm.read(replayed(SHOWN["discrete"])))
+            reward = algorithm.reward(algorithm.read(replayed(EXPERT_ACTIONS["discrete"])))
         assert torch.isfinite(reward).all()
         assert (reward >= 0).all()
 
@@ -131,7 +133,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_rewards_are_rewritten_before_returns_and_the_policy_moves_before_the_discriminator(
+def test_rewards_are_replaced_before_returns_and_the_policy_learns_before_the_discriminator(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = gail_scheme(data)
@@ -141,11 +143,11 @@ def test_rewards_are_rewritten_before_returns_and_the_policy_moves_before_the_di
     held = rollout.get_all_buffer_data()
     assert (held[REW] == 1).all()
     with torch.no_grad():
-        paid = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
+        learnt_rewards = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
         after_last = algorithm.value(algorithm.actor.view(rollout.get_data_slice(7, 8)[OBS2][0]))
     events = []
 
-    def noted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             events.append(name)
             return method(*arguments)
@@ -154,12 +156,12 @@ def test_rewards_are_rewritten_before_returns_and_the_policy_moves_before_the_di
 
     def checked_update(batch: Any) -> Any:
         stored = rollout.get_all_buffer_data()
-        torch.testing.assert_close(stored[REW], paid)
+        torch.testing.assert_close(stored[REW], learnt_rewards)
         # One episode runs through the rollout of each environment, so that its returns can be computed by hand.
         assert not stored[DONE][1:].any()
         value = numpy(stored[VAL])
         following = np.concatenate([value[1:], numpy(after_last)[None]])
-        advantage = numpy(paid) + 0.99 * following - value
+        advantage = numpy(learnt_rewards) + 0.99 * following - value
         for step in reversed(range(7)):
             advantage[step] += 0.99 * 0.9 * advantage[step + 1]
         np.testing.assert_allclose(numpy(stored[ADV]), advantage, rtol=1e-4, atol=1e-5)
@@ -167,21 +169,20 @@ def test_rewards_are_rewritten_before_returns_and_the_policy_moves_before_the_di
         return update(batch)
 
     update = algorithm.update
-    monkeypatch.setattr(algorithm, "update", noted("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", noted("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
+    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
     metrics = list(scheme.update())
     assert events == ["policy", "discriminator", "discriminator"]
-    np.testing.assert_allclose(metrics[-1]["imitation_reward"], paid.mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics[-1]["imitation_reward"], learnt_rewards.mean(), rtol=1e-5)
 
 
-def test_the_rewards_of_the_environments_change_nothing(data: Path) -> None:
+def test_the_environments_rewards_do_not_affect_training(data: Path) -> None:
     plain = train(gail_scheme(data, seed=2), 64)
     scaled = train(gail_scheme(data, seed=2, wrappers=[("ScaleReward", {"factor": 7.0})]), 64)
     assert_equal(plain.algorithm.state_dict(), scaled.algorithm.state_dict())
 
 
-def test_a_rollout_ends_where_it_began_learning_from_the_expert_alone(data: Path) -> None:
-    """The expert's storage is only read."""
+def test_training_does_not_change_the_experts_storage(data: Path) -> None:
     scheme = gail_scheme(data)
     before = scheme.sources["expert"].get_all_buffer_data()
     train(scheme, 48)
@@ -190,14 +191,14 @@ def test_a_rollout_ends_where_it_began_learning_from_the_expert_alone(data: Path
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_equal_seeds_learn_equally_and_others_do_not(memory: Any, data: Path) -> None:
+def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
     weights = [train(gail_scheme(data, seed, memory=memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
     assert_equal(weights[0], weights[1])
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
 @pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_run_of_two_sources_resumes_as_if_it_had_not_been_stopped(
+def test_a_resumed_run_with_two_sources_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(gail_scheme(data, memory=memory), 100, tmp_path / "whole")
@@ -213,12 +214,14 @@ def test_a_run_of_two_sources_resumes_as_if_it_had_not_been_stopped(
     assert "ring" in state["storage"]
 
 
-def test_a_discriminator_tells_the_expert_from_another(data: Path) -> None:
+def test_the_discriminator_learns_to_recognise_the_expert(data: Path) -> None:
     algorithm = linear_gail("box", lr_discriminator=0.05)
-    played, shown = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
+    policy_batch, expert_batch = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
     for _ in range(200):
-        metrics = algorithm.train_to_discriminate(played, shown)
+        metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
     assert metrics["discriminator_accuracy"] > 0.9
     with torch.no_grad():
-        of_policy, of_expert = (algorithm.reward(algorithm.read(batch)).mean() for batch in (played, shown))
+        of_policy, of_expert = (
+            algorithm.reward(algorithm.read(batch)).mean() for batch in (policy_batch, expert_batch)
+        )
     assert of_expert > 2 * of_policy

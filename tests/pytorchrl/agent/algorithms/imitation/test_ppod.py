@@ -1,4 +1,4 @@
-"""PPO+D repeats demonstrations, and its own episodes that are worth it, beside what its policy does."""
+"""PPO+D learns from demonstrations and from its own best episodes in addition to the rollouts of its policy."""
 
 from pathlib import Path
 from typing import Any
@@ -43,35 +43,35 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "shown.npz")
 
 
-def updated(scheme: prl.Scheme, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any], list[Any]]:
-    """What was repeated in an update phase, its batches, and its metrics."""
+def run_update_phase(scheme: prl.Scheme, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any], list[Any]]:
+    """Run an update phase; return the repeated rollout, the batches and the metrics."""
     held: dict[str, Any] = {}
     batches: list[Any] = []
     update, repeated = scheme.algorithm.update, scheme.storages["repeated"]
 
-    def noted(batch: Any) -> Any:
+    def recording(batch: Any) -> Any:
         held.update(repeated.get_all_buffer_data())
         batches.append(batch)
         return update(batch)
 
     scheme.collect(10_000)
-    monkeypatch.setattr(scheme.algorithm, "update", noted)
+    monkeypatch.setattr(scheme.algorithm, "update", recording)
     metrics = list(scheme.update())
     monkeypatch.setattr(scheme.algorithm, "update", update)
     return held, batches, metrics
 
 
-# What is repeated
+# The repeated rollout
 
 
 @pytest.mark.parametrize("repeated_as", ["certain", "policy"])
-def test_a_repeated_rollout_is_the_demonstrations_with_the_present_values(
+def test_a_repeated_rollout_holds_demonstrations_with_the_present_values(
     repeated_as: Any, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With a share of 0.4, two columns of 8 steps beside three environments of 8.
+    # With a share of 0.4, two columns of 8 steps are added to those of three environments.
     scheme = ppod(data, phi=0.3, repeated_as=repeated_as, lr=0.0)
     algorithm: Any = scheme.algorithm
-    held, _, _ = updated(scheme, monkeypatch)
+    held, _, _ = run_update_phase(scheme, monkeypatch)
     assert held[REW].shape == (8, 2, 1)
     shown = list(open_dataset(data))
     with torch.no_grad():
@@ -98,11 +98,11 @@ def test_a_repeated_rollout_is_the_demonstrations_with_the_present_values(
     np.testing.assert_allclose(numpy(held[RET]), advantage + value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_demonstration_goes_on_from_one_update_to_the_next_and_ends_as_it_did(
+def test_a_demonstration_continues_in_the_next_update_and_ends_as_it_was_recorded(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = ppod(data, phi=0.0, rho=0.2)
-    parts = [updated(scheme, monkeypatch)[0] for _ in range(5)]
+    parts = [run_update_phase(scheme, monkeypatch)[0] for _ in range(5)]
     seen, done, cut = (torch.cat([part[key][:, 0] for part in parts]).numpy() for key in (OBS, DONE, TRUNC2))
     shown = [np.asarray(episode.observations) for episode in open_dataset(data)]
     begins = np.flatnonzero(done)
@@ -113,11 +113,9 @@ def test_a_demonstration_goes_on_from_one_update_to_the_next_and_ends_as_it_did(
     assert not torch.cat([part[DONE2] for part in parts]).any()
 
 
-def test_every_batch_has_rows_of_both_and_all_are_learnt_from_once_an_epoch(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_epoch_uses_all_repeated_rows_and_rows_of_the_policy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = ppod(data)
-    held, batches, metrics = updated(scheme, monkeypatch)
+    held, batches, metrics = run_update_phase(scheme, monkeypatch)
     assert [len(batch[REW]) for batch in batches] == [20] * 4
     for epoch in (batches[:2], batches[2:]):
         rows = {tuple(row) for batch in epoch for row in batch[OBS].tolist()}
@@ -180,17 +178,17 @@ def kept(capacity: int = 4, alpha: float = 2.0) -> ReplayedEpisodes:
     return ReplayedEpisodes([episode(2.0), episode(3.0)], capacity, 0.1, 0.3, alpha)
 
 
-def test_an_episode_as_good_as_a_demonstration_is_rewarded_and_others_are_valued() -> None:
+def test_episodes_as_good_as_a_demonstration_are_rewarded_and_others_valued() -> None:
     episodes = kept()
     episodes.add(episode(1.9), 5.0)
     episodes.add(episode(2.0), 0.0)
     assert [len(episodes.rewarded), len(episodes.valued)] == [3, 1]
 
 
-def test_with_each_rewarded_episode_a_part_of_phi_becomes_rho() -> None:
+def test_each_new_rewarded_episode_moves_a_part_of_phi_to_rho() -> None:
     episodes = kept()
     episodes.add(episode(2.0), 0.0)
-    assert (episodes.rho, episodes.phi) == (0.1, 0.3)  # there were none to take it from
+    assert (episodes.rho, episodes.phi) == (0.1, 0.3)  # there were no valued episodes to take it from
     for value in (1.0, 2.0):
         episodes.add(episode(0.0), value)
     episodes.add(episode(2.0), 0.0)
@@ -200,7 +198,7 @@ def test_with_each_rewarded_episode_a_part_of_phi_becomes_rho() -> None:
     np.testing.assert_allclose([episodes.rho, episodes.phi], [0.4, 0.0], atol=1e-12)
 
 
-def test_the_least_valued_are_dropped_first_and_then_the_oldest_of_the_agent_and_no_demonstration() -> None:
+def test_the_least_valued_are_dropped_first_then_the_agents_oldest_and_never_demonstrations() -> None:
     episodes = kept(capacity=3)
     for value in (5.0, 1.0, 3.0, 4.0):
         episodes.add(episode(0.0), value)
@@ -213,7 +211,7 @@ def test_the_least_valued_are_dropped_first_and_then_the_oldest_of_the_agent_and
     assert [one.number for one in episodes.rewarded] == [0, 1, *newest[3:], newest[-1] + 1]
 
 
-def test_valued_episodes_are_drawn_by_a_power_of_their_value() -> None:
+def test_valued_episodes_are_drawn_in_proportion_to_a_power_of_their_value() -> None:
     episodes = kept(alpha=2.0)
     for value in (-1.0, 1.0, 3.0):
         episodes.add(episode(0.0), value)
@@ -226,10 +224,10 @@ def test_valued_episodes_are_drawn_by_a_power_of_their_value() -> None:
     np.testing.assert_allclose(drawn[3:], [valued / 2, valued / 2], atol=0.03)
 
 
-def test_episodes_that_reach_over_rollouts_are_put_together() -> None:
+def test_episodes_that_span_several_rollouts_are_joined() -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(test_every=0),
-        # Values of a body that is shared are stored while acting.
+        # With a shared body, values are stored while acting.
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,), shared_body=True),
         prl.GAEBuffer.create_factory(size=7),
         prl.VecEnv.create_factory("CartPole-v1", 2),
@@ -242,7 +240,7 @@ def test_episodes_that_reach_over_rollouts_are_put_together() -> None:
         history.append(scheme.storage.get_all_buffer_data())
         scheme.storage.reset()
         assert scheme.steps == 14 * len(history)
-        # What is running is saved and goes on.
+        # Unfinished episodes are saved, loaded and continued.
         other = WholeEpisodes()
         other.load_state_dict(whole.state_dict())
         whole = other
@@ -268,7 +266,7 @@ def test_episodes_that_reach_over_rollouts_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_a_run_resumes_as_if_it_had_not_been_stopped(
+def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(ppod(data, memory), 200, tmp_path / "whole")
@@ -282,10 +280,10 @@ def test_a_run_resumes_as_if_it_had_not_been_stopped(
     assert state["algorithm"]["repetition"]["episodes"]["valued"]
 
 
-def test_the_actor_s_memory_runs_through_what_is_repeated(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_actors_memory_is_carried_through_repeated_steps(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = ppod(data, "gru", lr=0.0, repeated_as="policy")
-    first, _, _ = updated(scheme, monkeypatch)
-    second, _, _ = updated(scheme, monkeypatch)
+    first, _, _ = run_update_phase(scheme, monkeypatch)
+    second, _, _ = run_update_phase(scheme, monkeypatch)
     algorithm, rhs = scheme.algorithm, scheme.actor.initial_memory(2)
     for part in (first, second):
         for step in range(8):
@@ -306,12 +304,12 @@ def test_the_actor_s_memory_runs_through_what_is_repeated(data: Path, monkeypatc
         ({"normalize_advantages": "rollout"}, "would normalise the two rollouts separately"),
     ],
 )
-def test_settings_that_leave_nothing_to_learn_from_are_refused(settings: Any, message: str) -> None:
+def test_unusable_settings_are_refused(settings: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         prl.PPOD.create_factory(**settings)
 
 
-def test_demonstrations_without_a_whole_episode_are_refused(tmp_path: Path) -> None:
+def test_demonstrations_without_a_complete_episode_are_refused(tmp_path: Path) -> None:
     scheme = ppod(recorded(tmp_path / "part.npz", steps=10))
     scheme.collect(10_000)
     with pytest.raises(ValueError, match="'demonstrations' has no complete episode, from its first step to its end"):
@@ -319,7 +317,7 @@ def test_demonstrations_without_a_whole_episode_are_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_three_demonstrations_solve_a_maze_that_is_never_solved_without(tmp_path: Path) -> None:
+def test_three_demonstrations_solve_a_maze_that_ppo_does_not_solve(tmp_path: Path) -> None:
     from pytorchrl.experiments import collect_demonstrations
 
     maze = prl.SparseMaze()

@@ -18,7 +18,7 @@ from tests.support.training import stopped, train
 
 
 class ByHand(proposing.ByHand):
-    """The perturbation beside the other networks."""
+    """Adds the perturbation network."""
 
     def __init__(self, algorithm: prl.BCQ) -> None:
         super().__init__(algorithm)
@@ -46,7 +46,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weig
     before = copies(batch)
     hand, obs = ByHand(algorithm), numpy(batch[OBS])
     weight = numpy(batch[WEIGHTS])[:, 0] / ROWS
-    # In the order in which they are drawn.
+    # Random numbers in the order in which the algorithm draws them.
     noise = hand.noise(ROWS, LATENT)
     target = hand.target(batch, hand.next_actions(batch, 10))
     proposed = np.tanh(hand.decoded(obs))
@@ -78,7 +78,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weig
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_targets_follow_critics_and_perturbation_and_nothing_else() -> None:
+def test_targets_follow_critics_and_perturbation_only() -> None:
     algorithm = linear_bcq(polyak=0.9)
     (target, other), pi_target = (
         [layer_of(critic.head)[0] for critic in algorithm.target_critics],
@@ -95,10 +95,10 @@ def test_targets_follow_critics_and_perturbation_and_nothing_else() -> None:
     assert len(algorithm.training.targets) == 2
 
 
-def test_it_acts_by_the_proposed_action_that_the_first_critic_values_most() -> None:
+def test_it_takes_the_proposed_action_with_the_highest_value_of_the_first_critic() -> None:
     algorithm = linear_bcq(num_actions=20, phi=0.1)
     hand = ByHand(algorithm)
-    # The second critic has no say.
+    # The second critic does not affect the choice.
     perturb(algorithm.critics[1], 9)
     exploration = exploring(algorithm, 5, deterministic=True)
     hand.generator.set_state(exploration.generator.get_state())
@@ -112,7 +112,7 @@ def test_it_acts_by_the_proposed_action_that_the_first_critic_values_most() -> N
     np.testing.assert_array_equal(step.action, step.env_action)
 
 
-def test_an_action_moves_by_phi_at_most_and_stays_within_bounds() -> None:
+def test_an_action_is_perturbed_by_at_most_phi_and_stays_within_bounds() -> None:
     algorithm = linear_bcq(phi=0.07)
     perturb(algorithm.perturbation, 5, 100.0)
     obs = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
@@ -133,7 +133,7 @@ def test_an_autoencoder_proposes_actions_like_those_of_the_data(tmp_path: Path) 
     with torch.no_grad():
         view, generator = algorithm.actor.view(obs), torch.Generator().manual_seed(0)
         proposed = torch.tanh(algorithm.vae.unsquashed(view, len(obs), algorithm.latent_clip, generator))
-    # Data in which the action is what is observed leaves next to nothing to choose.
+    # The actions of the data are determined by the observations.
     assert (algorithm.codec.to_env(proposed) - held[ACT][:, 0]).abs().mean() < 0.3
 
 
@@ -147,14 +147,14 @@ def bcq_scheme(data: Path, seed: int = 0, **actor: Any) -> prl.Scheme:
     )
 
 
-def test_equal_seeds_learn_equally_and_others_do_not(tmp_path: Path) -> None:
+def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(tmp_path: Path) -> None:
     data = recorded(tmp_path / "data.npz", "Pendulum-v1")
     weights = [train(bcq_scheme(data, seed), 6).algorithm.get_weights() for seed in (3, 3, 4)]
     assert_equal(weights[0], weights[1])
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
-def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = recorded(tmp_path / "data.npz", "Pendulum-v1")
     whole = prl.Learner(bcq_scheme(data), 20, tmp_path / "whole")
     assert whole.run()

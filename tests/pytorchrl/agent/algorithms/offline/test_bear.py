@@ -19,7 +19,7 @@ from tests.support.training import train
 
 
 class ByHand(proposing.ByHand):
-    """The policy beside the other networks."""
+    """Adds the policy."""
 
     def __init__(self, algorithm: prl.BEAR) -> None:
         super().__init__(algorithm)
@@ -85,7 +85,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(
     before = copies(batch)
     hand, obs = ByHand(algorithm), numpy(batch[OBS])
     weight = numpy(batch[WEIGHTS])[:, 0] / ROWS
-    # In the order in which they are drawn.
+    # Random numbers in the order in which the algorithm draws them.
     noise = hand.noise(ROWS, LATENT)
     target = hand.target(batch, hand.next_actions(batch, 4))
     decoded = hand.decoded(np.repeat(obs, 3, axis=0)).reshape(ROWS, 3, 2)
@@ -99,8 +99,8 @@ def test_losses_and_gradients_equal_those_computed_by_hand(
 
     def policy_loss() -> float:
         # The first update is one of the warm-up.
-        climbing = 0.0 if warmup_updates else hand.value(obs, np.tanh(compared()))
-        return 2.0 * discrepancy() - climbing
+        mean_value = 0.0 if warmup_updates else hand.value(obs, np.tanh(compared()))
+        return 2.0 * discrepancy() - mean_value
 
     losses = {
         "vae_loss": lambda: hand.vae_loss(obs, noise),
@@ -130,19 +130,19 @@ def test_losses_and_gradients_equal_those_computed_by_hand(
 
 
 @pytest.mark.parametrize(("threshold", "rises"), [(1e-4, True), (5.0, False)])
-def test_the_multiplier_rises_where_the_discrepancy_is_above_the_threshold_and_stays_within_bounds(
+def test_the_multiplier_rises_above_the_discrepancy_threshold_and_stays_within_bounds(
     threshold: float, rises: bool
 ) -> None:
     algorithm = linear_bear(threshold=threshold, lr_multiplier=3.0, initial_multiplier=1.0)
-    bounds = []
+    log_multipliers = []
     for seed in range(8):
         algorithm.update(replayed(STORED, seed))
-        bounds.append(algorithm.log_multiplier.item())
-    assert (bounds[0] > 0) == rises
-    assert bounds[-1] == (10.0 if rises else -5.0)
+        log_multipliers.append(algorithm.log_multiplier.item())
+    assert (log_multipliers[0] > 0) == rises
+    assert log_multipliers[-1] == (10.0 if rises else -5.0)
 
 
-def test_the_width_of_the_kernel_is_used() -> None:
+def test_a_wider_kernel_gives_a_smaller_discrepancy() -> None:
     metrics = []
     for sigma in (0.5, 20.0):
         algorithm = linear_bear(sigma=sigma)
@@ -164,7 +164,7 @@ def test_targets_follow_critics_and_policy() -> None:
     assert len(algorithm.training.targets) == 2
 
 
-def test_it_acts_by_the_policys_action_that_the_first_critic_values_most() -> None:
+def test_it_takes_the_sampled_action_with_the_highest_value_of_the_first_critic() -> None:
     algorithm = linear_bear(num_actions=20)
     hand = ByHand(algorithm)
     exploration = exploring(algorithm, 5, deterministic=True)
@@ -178,14 +178,14 @@ def test_it_acts_by_the_policys_action_that_the_first_critic_values_most() -> No
     np.testing.assert_allclose(numpy(step.env_action), best * [2, 2.5] + [0, 2.5], rtol=1e-4, atol=1e-5)
 
 
-def test_a_kernel_that_there_is_not_is_refused() -> None:
+def test_an_unknown_kernel_is_refused() -> None:
     with pytest.raises(ValueError, match="BEAR: kernel must be one of 'gaussian', 'laplacian', got 'linear'"):
         prl.BEAR.create_factory(kernel="linear")  # type: ignore[arg-type]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian"] if is_nightly() else ["laplacian"])
-def test_in_most_episodes_it_does_better_than_the_data_that_it_learns_from(kernel: Any, tmp_path: Path) -> None:
+def test_its_median_return_is_higher_than_the_mean_return_of_the_data(kernel: Any, tmp_path: Path) -> None:
     data, mean_return = mixed_swings(tmp_path / "data.npz")
     lr = prl.LinearSchedule(1e-3, 0.0)
     scheme = prl.Scheme(
@@ -198,5 +198,5 @@ def test_in_most_episodes_it_does_better_than_the_data_that_it_learns_from(kerne
         seed=1,
     )
     train(scheme, 4_000)
-    # Of some starts it may never swing up, which ones depends on how a processor rounds.
+    # From some initial states it may never swing up; which ones depends on the rounding of the processor.
     assert np.median(scheme.evaluate(50).returns) > mean_return + 200

@@ -20,7 +20,7 @@ ROWS, SIZE = 5, 2
 
 
 class NumpyCQL(ByHand):
-    """Of the gaps, each estimated from uniform actions and those of the policy now and next."""
+    """Adds the gaps, estimated from uniform actions and the policy's actions for present and next observations."""
 
     def __init__(self, algorithm: prl.CQL, batch: dict[str, torch.Tensor]) -> None:
         self.algorithm, self.multiplier = algorithm, 1.0
@@ -32,7 +32,7 @@ class NumpyCQL(ByHand):
         def uniform(generator: torch.Generator) -> torch.Tensor:
             return torch.empty(ROWS, algorithm.num_samples, SIZE).uniform_(-1, 1, generator=generator)
 
-        # In the order in which they are drawn.
+        # Random numbers in the order in which the algorithm draws them.
         draws = [normal(ROWS), uniform, normal(*several), normal(*several), normal(ROWS)]
         drawn_numbers = drawn(algorithm.generator, draws)
         super().__init__(algorithm, batch)
@@ -40,7 +40,7 @@ class NumpyCQL(ByHand):
         self.proposals = self.make_proposals(*drawn_numbers[1:4])
 
     def make_proposals(self, uniform: Any, now: Any, following: Any) -> list[list[tuple[Any, float]]]:
-        """Of each row, actions and the logarithms of the densities that they were drawn by."""
+        """For each row, actions and the log densities of the distributions that they were drawn from."""
         proposals: list[list[tuple[Any, float]]] = []
         for row in range(ROWS):
             here = [(action, SIZE * np.log(0.5)) for action in uniform[row]]
@@ -59,8 +59,8 @@ class NumpyCQL(ByHand):
         value = self.of_target(self.values(self.target_critics, self.batch[OBS2], action))
         return self.batch[REW] + self.batch[DISCOUNT] * value
 
-    def counted(self, value: float, number: int, row: int) -> float:
-        """What the value of a proposal counts as."""
+    def value_in_gap(self, value: float, number: int, row: int) -> float:
+        """The value with which a proposal enters the gap."""
         return value
 
     def gaps(self) -> list[float]:
@@ -72,7 +72,7 @@ class NumpyCQL(ByHand):
                 powers = 0.0
                 for number, (action, log_density) in enumerate(self.proposals[row]):
                     value = self.values([critic], obs, action[None])[0][0, 0]
-                    powers += np.exp(self.counted(value, number, row) - log_density)
+                    powers += np.exp(self.value_in_gap(value, number, row) - log_density)
                 of_data = self.values([critic], obs, self.taken[None, row])[0][0, 0]
                 total += self.batch[WEIGHTS][row, 0] * (np.log(powers) - of_data)
             gaps.append(total / ROWS)
@@ -91,7 +91,7 @@ class NumpyCQL(ByHand):
         {"num_samples": 3, "conservative_weight": 0.7, "backup_entropy": True},
         {"num_samples": 2, "num_critics": 1, "lagrange_threshold": 2.0},
     ],
-    ids=["as it is", "other numbers", "by a multiplier"],
+    ids=["defaults", "other hyper-parameters", "Lagrange multiplier"],
 )
 def test_losses_errors_and_gradients_equal_those_of_numpy_loops(settings: dict[str, Any]) -> None:
     algorithm = made(prl.CQL, initial_alpha=0.3, **settings)
@@ -116,9 +116,9 @@ def test_losses_errors_and_gradients_equal_those_of_numpy_loops(settings: dict[s
 
 
 class NumpyCalQL(NumpyCQL):
-    """Of which actions of the policy are worth no less than what the data earned."""
+    """Actions of the policy enter the gap with at least the return-to-go of the data."""
 
-    def counted(self, value: float, number: int, row: int) -> float:
+    def value_in_gap(self, value: float, number: int, row: int) -> float:
         if number < self.algorithm.num_samples:
             return value
         return max(value, self.batch[RTG][row, 0])
@@ -133,7 +133,7 @@ def test_a_calibrated_gap_and_its_gradients_equal_those_of_numpy_loops() -> None
     assert_gradients(algorithm, batch, by_hand)
 
 
-def test_returns_of_the_data_are_asked_for_when_the_scheme_is_made(tmp_path: Path) -> None:
+def test_calql_refuses_data_without_returns_to_go(tmp_path: Path) -> None:
     data, storage = recorded(tmp_path / "data.npz", "Pendulum-v1"), prl.ReplayBuffer.create_factory(size=100)
     algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
@@ -157,7 +157,7 @@ def test_a_multiplier_rises_while_gaps_are_above_the_threshold_and_falls_below_i
     assert multipliers[0] > 1 > multipliers[1]
 
 
-def test_without_weight_and_with_the_entropy_it_is_sac() -> None:
+def test_without_conservative_weight_and_with_backup_entropy_critics_learn_as_sacs() -> None:
     sac = made(prl.SAC, lr_pi=1e-4, lr_q=3e-4, lr_alpha=1e-4)
     cql = made(prl.CQL, conservative_weight=0.0, backup_entropy=True)
     cql.load_state_dict(sac.state_dict())
@@ -167,8 +167,8 @@ def test_without_weight_and_with_the_entropy_it_is_sac() -> None:
     torch.testing.assert_close(result.errors, expected.errors)
 
 
-def test_it_learns_that_actions_which_the_data_does_not_take_are_worth_less() -> None:
-    """Rewards are the same everywhere: what values differ by, comes from the data alone."""
+def test_actions_outside_the_data_get_lower_values() -> None:
+    """All rewards are equal, so that values differ because of the conservative loss only."""
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     space = spaces.Box(-1.0, 1.0, (1,), np.float32)

@@ -1,4 +1,4 @@
-"""DecisionTransformer's loss equals that of loops, and it acts by the last steps wherever a policy is used."""
+"""DecisionTransformer's loss equals that of loops, and it acts on the last steps in all uses of a policy."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class ByHand:
         self.first, self.weight = drawn.first[:, 0].tolist(), numpy(drawn.weight)[..., 0]
         self.layers, self.states = Layers(algorithm.trajectory), Layers(algorithm.states.head)
 
-    def surprise(self, features: Any, action: Any) -> float:
+    def surprisal(self, features: Any, action: Any) -> float:
         """Negative log probability of an action."""
         output = affine(self.layers, "head.layer" if self.is_discrete else "head.head.layer", features)
         if self.is_discrete:
@@ -84,8 +84,8 @@ class ByHand:
     def is_discrete(self) -> bool:
         return self.algorithm.action_space is DISCRETE
 
-    def surprises(self) -> list[list[float]]:
-        """Of each window's steps."""
+    def surprisals(self) -> list[list[float]]:
+        """Surprisals of each window's steps."""
         rows = []
         for window in self.windows:
             states = np.stack([affine(self.states, "1", obs) for obs in self.obs[window]])
@@ -94,11 +94,11 @@ class ByHand:
             features = features_of_states(
                 self.layers, self.returns[window], states, actions, self.first[window], self.algorithm.num_heads
             )
-            rows.append([self.surprise(*each) for each in zip(features, taken, strict=True)])
+            rows.append([self.surprisal(*each) for each in zip(features, taken, strict=True)])
         return rows
 
     def loss(self) -> float:
-        return float((self.weight * np.array(self.surprises())).sum())
+        return float((self.weight * np.array(self.surprisals())).sum())
 
 
 @pytest.mark.parametrize("space", [DISCRETE, BOX], ids=["discrete", "box"])
@@ -109,15 +109,15 @@ def test_loss_errors_and_gradients_equal_those_by_loops(space: Any) -> None:
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], hand.loss(), rtol=1e-4)
     assert result.errors is not None
-    surprises = hand.surprises()
+    surprisals = hand.surprisals()
     for episode in range(len(LENGTHS)):
-        said = [
-            surprises[window][step]
-            for window in range(episode, len(surprises), len(LENGTHS))
+        of_episode = [
+            surprisals[window][step]
+            for window in range(episode, len(surprisals), len(LENGTHS))
             for step in range(3)
             if hand.weight[window][step] > 0
         ]
-        np.testing.assert_allclose(numpy(result.errors)[:, episode], np.mean(said), rtol=1e-3)
+        np.testing.assert_allclose(numpy(result.errors)[:, episode], np.mean(of_episode), rtol=1e-3)
     moved = [
         ("0.head.1", hand.states, "1.weight"),
         *(("1", hand.layers, name) for name in ("embed_return.weight", "embed_action.weight", "embed_timestep.weight")),
@@ -133,7 +133,7 @@ def test_loss_errors_and_gradients_equal_those_by_loops(space: Any) -> None:
     assert all(torch.equal(batch[name], before[name]) for name in batch)
 
 
-def test_it_learns_the_largest_return_of_the_episodes_that_it_saw() -> None:
+def test_it_stores_the_largest_return_of_the_episodes_of_its_batches() -> None:
     algorithm = made(DISCRETE)
     returns = []
     for number in range(3):
@@ -146,7 +146,7 @@ def test_it_learns_the_largest_return_of_the_episodes_that_it_saw() -> None:
 
 
 @pytest.mark.parametrize("space", [DISCRETE, BOX], ids=["discrete", "box"])
-def test_it_acts_by_the_last_steps_of_each_environments_episode(space: Any) -> None:
+def test_actions_depend_on_the_last_steps_of_each_environments_episode(space: Any) -> None:
     algorithm, envs, steps = made(space, target_return=7.0, return_scale=2.0), 3, 12
     exploration = exploring(algorithm, envs, deterministic=True)
     random = np.random.default_rng(0)
@@ -161,18 +161,18 @@ def test_it_acts_by_the_last_steps_of_each_environments_episode(space: Any) -> N
             if starts[env]:
                 running[env], to_go[env] = [], 7.0
             seen = running[env][-2:]
-            expected = alone(algorithm, seen, to_go[env], obs[env], len(running[env]) - len(seen))
+            expected = action_of_one(algorithm, seen, to_go[env], obs[env], len(running[env]) - len(seen))
             torch.testing.assert_close(acting.action[env], expected)
             running[env].append((to_go[env], obs[env], acting.action[env]))
         rewards = random.normal(size=envs).astype(np.float32)
         exploration.rewards = torch.from_numpy(rewards)[:, None]
         to_go = [before - float(reward) for before, reward in zip(to_go, rewards, strict=True)]
-        # One episode runs on beyond what is seen and told apart.
+        # The first environment's episode is longer than the context and than the largest time step.
         starts = np.array([False, step % 5 == 4, step == 7])
 
 
-def alone(algorithm: Any, seen: Any, to_go: float, obs: Any, first: int) -> torch.Tensor:
-    """The best action of one environment, by its network alone."""
+def action_of_one(algorithm: Any, seen: Any, to_go: float, obs: Any, first: int) -> torch.Tensor:
+    """The most likely action in one environment, computed from its own steps only."""
     observed = torch.stack([*(each for _, each, _ in seen), obs])
     taken = [algorithm.codec.features(action[None])[0] for _, _, action in seen]
     with torch.inference_mode():
@@ -199,7 +199,7 @@ def scheme_of(data: Path, env: str = "CartPole-v1", **changes: Any) -> prl.Schem
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_a_loaded_policy_plays_the_evaluations_episodes(env: str, tmp_path: Path) -> None:
+def test_a_loaded_policy_takes_the_actions_of_the_algorithms_evaluation(env: str, tmp_path: Path) -> None:
     data = recorded(tmp_path / "data.npz", env)
     learner = prl.Learner(scheme_of(data, env), 10, tmp_path / "run")
     assert learner.run()
@@ -226,7 +226,7 @@ def test_a_loaded_policy_plays_the_evaluations_episodes(env: str, tmp_path: Path
     environment.close()
 
 
-def test_a_policy_that_reads_rewards_asks_for_them(tmp_path: Path) -> None:
+def test_a_policy_called_without_the_past_rewards_it_needs_raises_an_error(tmp_path: Path) -> None:
     policy = prl.TrainedPolicy(scheme_of(recorded(tmp_path / "data.npz")).algorithm)
     observation = np.zeros(4, np.float32)
     policy(observation)
@@ -241,7 +241,7 @@ def test_a_policy_that_reads_rewards_asks_for_them(tmp_path: Path) -> None:
         policy.export(tmp_path / "policy.pt2")
 
 
-def test_demonstrations_of_it_are_the_episodes_of_its_evaluation(tmp_path: Path) -> None:
+def test_its_demonstrations_contain_the_actions_of_its_evaluation(tmp_path: Path) -> None:
     scheme = train(scheme_of(recorded(tmp_path / "data.npz")), 5)
     envs = prl.VecEnv.create_factory("CartPole-v1", 2, env_kwargs={"max_episode_steps": 15})
     collect_demonstrations(scheme.algorithm, envs, path=tmp_path / "shown.npz", episodes=4)
@@ -279,13 +279,15 @@ def test_demonstrations_of_it_are_the_episodes_of_its_evaluation(tmp_path: Path)
         ({"algorithm": {"num_heads": 3}}, "the embedding size must be divisible by num_heads=3, got 4"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_unsupported_sequences_actors_and_hyper_parameters_are_refused(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     data = recorded(tmp_path / "data.npz")
     with pytest.raises(ValueError, match=message):
         scheme_of(data, **changes)
 
 
-def test_a_storage_that_sums_rewards_is_refused(tmp_path: Path) -> None:
+def test_an_n_step_storage_is_refused(tmp_path: Path) -> None:
     storage = prl.NStepReplayBuffer.create_factory(size=200, n_step=2, sequences=prl.Episodes())
     with pytest.raises(prl.CompositionError, match="sums rewards itself, but NStepReplayBuffer has n_step=2"):
         prl.Scheme(
@@ -296,7 +298,7 @@ def test_a_storage_that_sums_rewards_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_it_reaches_the_return_that_it_is_asked_for(tmp_path: Path) -> None:
+def test_it_reaches_its_target_return(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     envs = prl.VecEnv.create_factory(Chain, num_envs=4)
     collect_demonstrations(

@@ -19,7 +19,7 @@ from tests.support.value_learning import NUM_ACTIONS, batch_of_windows, huber, l
 
 
 class ByHand(value_learning.ByHand):
-    """The second layer, too."""
+    """Adds the imitation network."""
 
     def __init__(self, algorithm: Any, batch: dict[str, Any]) -> None:
         super().__init__(algorithm, batch)
@@ -27,16 +27,16 @@ class ByHand(value_learning.ByHand):
         self.threshold, self.penalty = algorithm.threshold, algorithm.logit_penalty
 
     def likely(self, obs: Any) -> list[int]:
-        """Actions that are considered."""
+        """Actions whose probability relative to the largest reaches the threshold."""
         scores = np.exp(linear(self.imitation, obs))
         return [action for action in range(NUM_ACTIONS) if scores[action] / scores.max() >= self.threshold]
 
     def chosen(self, values: Any, obs: Any) -> int:
-        """The best of them."""
+        """The likely action with the highest value."""
         return max(self.likely(obs), key=lambda action: float(values[action]))
 
     def target_of(self, row: int, double: bool) -> float:
-        """Of the action that is chosen by the online or by the target network."""
+        """The target, with the next action chosen by the online or by the target network."""
         following = self.next_q(row) if double else self.target_next_q(row)
         chosen = self.chosen(following, self.obs2[row])
         return float(self.reward[row] + self.discount[row] * self.target_next_q(row)[chosen])
@@ -63,8 +63,8 @@ def test_losses_and_gradients_equal_those_computed_by_hand(threshold: float, dou
     def loss() -> float:
         rows = []
         for row in hand.rows:
-            surprise, squares = hand.imitation_losses(row)
-            rows.append(hand.weight[row] * (huber(error(row)) + surprise + 0.2 * squares))
+            surprisal, squares = hand.imitation_losses(row)
+            rows.append(hand.weight[row] * (huber(error(row)) + surprisal + 0.2 * squares))
         return float(np.mean(rows))
 
     gradients, result = algorithm.compute_gradients(batch)
@@ -82,7 +82,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(threshold: float, dou
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_it_acts_by_the_best_of_the_actions_that_are_likely_enough() -> None:
+def test_it_takes_the_best_of_the_actions_that_are_likely_enough() -> None:
     algorithm = linear_learner(prl.DiscreteBCQ, threshold=0.5)
     perturb(algorithm.imitation, 7)
     batch = batch_of_windows(size=40)
@@ -105,7 +105,7 @@ def test_both_networks_may_share_a_body() -> None:
 
 
 def data_of_chain(path: Path, taken: Any) -> Path:
-    """Episodes of a chain in which a policy takes an action by a random number in [0, 1) and the step."""
+    """Episodes of a chain; ``taken`` maps observations and random numbers in [0, 1) to actions."""
     random = np.random.default_rng(0)
     envs = prl.VecEnv.create_factory(Chain, num_envs=4)
     collect_demonstrations(lambda seen: taken(seen, random.random(len(seen)))[:, None], envs, path=path, steps=4_000)
@@ -123,14 +123,14 @@ def learner_of(data: Path, **hyper_parameters: Any) -> prl.Scheme:
 
 
 @pytest.mark.long
-def test_it_finds_the_best_policy_in_data_of_a_random_one(tmp_path: Path) -> None:
+def test_it_learns_the_best_policy_from_the_data_of_a_random_policy(tmp_path: Path) -> None:
     data = data_of_chain(tmp_path / "data.npz", lambda seen, drawn: (drawn < 0.5).astype(np.int64))
     scheme = train(learner_of(data), 1_000)
     assert mistakes(scheme.algorithm, "fully", "episodic") == 0
 
 
 @pytest.mark.long
-def test_it_never_takes_an_action_that_the_data_hardly_takes_however_good_it_is(tmp_path: Path) -> None:
+def test_it_never_takes_an_action_that_is_rare_in_the_data(tmp_path: Path) -> None:
     # The second action, which the middle and the end need, is taken once in twenty steps.
     data = data_of_chain(tmp_path / "data.npz", lambda seen, drawn: (drawn < 0.05).astype(np.int64))
     chosen = {}

@@ -31,7 +31,7 @@ def n_step_batch() -> dict[str, torch.Tensor]:
 
 
 class ByHand:
-    """Double DQN's error and the gap, of one row after the other."""
+    """Double DQN's error and the gap, row by row."""
 
     def __init__(self, algorithm: Any, batch: dict[str, torch.Tensor]) -> None:
         self.algorithm = algorithm
@@ -75,14 +75,14 @@ def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
         np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{name}"]), expected, rtol=1e-3, atol=1e-5)
 
 
-def test_without_weight_it_is_dqn() -> None:
+def test_without_conservative_weight_its_gradients_are_dqns() -> None:
     dqn, cql = linear_cql(prl.DQN), linear_cql(conservative_weight=0.0)
     cql.load_state_dict(dqn.state_dict())
     for one, two in zip(*(each.compute_gradients(n_step_batch())[0].values() for each in (dqn, cql)), strict=True):
         torch.testing.assert_close(one, two)
 
 
-def test_noise_inside_a_network_is_the_same_for_the_error_and_the_gap() -> None:
+def test_the_error_and_the_gap_use_the_same_pass_through_a_noisy_network() -> None:
     envs = envs_with(spaces.Discrete(3))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), noisy=True)("cpu", envs)
     algorithm = prl.DiscreteCQL.create_factory(double=False)("cpu", actor, envs)

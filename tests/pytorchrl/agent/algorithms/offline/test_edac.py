@@ -11,7 +11,7 @@ from tests.support.soft_critics import ACTIONS, SPACE, ByHand, assert_gradients,
 
 
 class NumpyEDAC(ByHand):
-    """The similarity of linear critics' gradients is that of their weights of the action, in every row."""
+    """The gradients of linear critics with respect to actions are their action weights, in every row."""
 
     def __init__(self, algorithm: prl.EDAC, batch: dict[str, torch.Tensor]) -> None:
         self.eta = algorithm.eta
@@ -42,7 +42,7 @@ def test_losses_errors_and_gradients_equal_those_of_numpy_loops(num_critics: int
     np.testing.assert_allclose(metrics["similarity"], by_hand.similarity() / num_critics, rtol=1e-4)
 
 
-def test_similarities_of_critics_with_layers_are_those_of_numeric_gradients() -> None:
+def test_similarities_of_critics_with_hidden_layers_are_those_of_numeric_gradients() -> None:
     algorithm = made(prl.EDAC, actor={"hidden_sizes": (7,)}, num_critics=3)
     batch = replayed(ACTIONS)
     rows = algorithm.read(batch)
@@ -65,7 +65,7 @@ def test_similarities_of_critics_with_layers_are_those_of_numeric_gradients() ->
         np.testing.assert_allclose(found[row, 0], pairs / 2, rtol=1e-3, atol=1e-4)
 
 
-def test_without_eta_it_is_sac_of_many_critics() -> None:
+def test_without_eta_it_equals_sac_with_as_many_critics() -> None:
     sac, edac = made(prl.SAC, num_critics=5, lr_q=3e-4), made(prl.EDAC, num_critics=5, eta=0.0)
     edac.load_state_dict(sac.state_dict())
     ours, theirs = edac.update(n_step_batch()).info, sac.update(n_step_batch()).info
@@ -75,7 +75,7 @@ def test_without_eta_it_is_sac_of_many_critics() -> None:
         assert torch.equal(weight, edac.get_weights()[name])
 
 
-def test_gradients_of_critics_are_driven_apart() -> None:
+def test_training_makes_the_critics_gradients_less_similar() -> None:
     def similarity_after(eta: float) -> float:
         algorithm = made(prl.EDAC, actor={"hidden_sizes": (16,)}, num_critics=4, eta=eta, lr_q=1e-2)
         for _ in range(60):
@@ -88,13 +88,13 @@ def test_gradients_of_critics_are_driven_apart() -> None:
     assert apart < free - 0.3
 
 
-def test_one_critic_cannot_be_driven_apart_from_itself() -> None:
+def test_diversifying_a_single_critic_is_refused() -> None:
     with pytest.raises(ValueError, match=r"EDAC: eta=1.0 diversifies the critics' gradients.*num_critics=1"):
         prl.EDAC.create_factory(num_critics=1)
     prl.EDAC.create_factory(num_critics=1, eta=0.0)
 
 
-def test_the_batch_takes_no_gradient() -> None:
+def test_the_batch_gets_no_gradient() -> None:
     envs = envs_with(SPACE)
     algorithm = prl.EDAC.create_factory(num_critics=2)("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
     batch = n_step_batch()

@@ -1,4 +1,4 @@
-"""Algorithms of data read nothing across the end of an episode."""
+"""Offline algorithms do not use observations from beyond the end of an episode."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ALGORITHMS: dict[str, Any] = {
     "DiscreteBCQ": lambda: (linear_learner_of_values(prl.DiscreteBCQ), batch_of_windows()),
     "DiscreteCQL": lambda: (linear_learner_of_values(prl.DiscreteCQL), batch_of_windows()),
     "TD3BC": lambda: (made(prl.TD3BC), n_step_batch()),
-    # CQL without its gaps, which are those of actions that the policy takes in next states.
+    # CQL without its gaps, which use the policy's actions in next states.
     "CQL": lambda: (made(prl.CQL, conservative_weight=0.0), n_step_batch()),
     "EDAC": lambda: (made(prl.EDAC, num_critics=3), n_step_batch()),
     "IQL": lambda: (made(prl.IQL), n_step_batch()),
@@ -30,12 +30,12 @@ ALGORITHMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_follows_a_terminal_step_changes_no_gradient(name: str) -> None:
+def test_observations_after_a_terminal_step_do_not_affect_gradients(name: str) -> None:
     algorithm, batch = ALGORITHMS[name]()
-    over = batch[DISCOUNT][:, 0] == 0
-    assert over.any()
+    terminal = batch[DISCOUNT][:, 0] == 0
+    assert terminal.any()
     found = []
-    for moved in (over, ~over):
+    for moved in (terminal, ~terminal):
         other = copies(batch)
         other[OBS2][moved] += 3
         for one in (batch, other):

@@ -1,4 +1,4 @@
-"""Windows of episodes and returns-to-go equal those of loops; nothing of one episode comes into another."""
+"""Windows of episodes and returns-to-go equal those of loops; windows never mix episodes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ STEPS, EPISODES = max(LENGTHS), len(LENGTHS)
 
 
 def batch(nested: bool = False) -> dict[str, Any]:
-    """Each observation names its episode and step; what fills an episode up would show."""
+    """Each observation holds its episode and step; padding is 99 everywhere, so that its use would be noticed."""
     random = np.random.default_rng(0)
     fields = {
         OBS: np.full((STEPS, EPISODES, 2), 99.0),
@@ -37,7 +37,7 @@ def batch(nested: bool = False) -> dict[str, Any]:
     return tensors
 
 
-def test_windows_are_consecutive_steps_of_one_episode_with_what_is_still_to_come() -> None:
+def test_windows_are_consecutive_steps_of_one_episode_with_returns_to_go() -> None:
     given, length, each = batch(), 4, 3
     before = {name: field.clone() for name, field in given.items()}
     windows = draw_windows(given, length, each, torch.Generator().manual_seed(0))
@@ -52,8 +52,8 @@ def test_windows_are_consecutive_steps_of_one_episode_with_what_is_still_to_come
             here = min(first + step, LENGTHS[episode] - 1)
             assert obs[row, step].tolist() == [episode, here]
             assert action[row, step] == 10 * episode + here
-            to_come = sum(float(given[REW][later, episode, 0]) for later in range(here, LENGTHS[episode]))
-            np.testing.assert_allclose(windows.returns[row, step, 0], to_come, rtol=1e-4, atol=1e-5)
+            return_to_go = sum(float(given[REW][later, episode, 0]) for later in range(here, LENGTHS[episode]))
+            np.testing.assert_allclose(windows.returns[row, step, 0], return_to_go, rtol=1e-4, atol=1e-5)
             is_real = first + step < LENGTHS[episode]
             assert (windows.weight[row, step, 0] > 0) == is_real
             total += LENGTHS[episode] * is_real
@@ -67,21 +67,21 @@ def test_windows_are_consecutive_steps_of_one_episode_with_what_is_still_to_come
     assert all(torch.equal(given[name], before[name]) for name in given)
 
 
-def test_an_episode_has_the_mean_of_what_is_said_of_its_windows_steps() -> None:
+def test_values_per_episode_are_means_over_the_real_steps_of_its_windows() -> None:
     windows = draw_windows(batch(), 4, 3, torch.Generator().manual_seed(0))
     values = torch.randn(windows.weight.shape, generator=torch.Generator().manual_seed(1))
     found = windows.per_episode(values)
     for episode in range(EPISODES):
-        said = [
+        of_windows = [
             float(values[row, step, 0])
             for row in range(episode, len(values), EPISODES)
             for step in range(4)
             if windows.weight[row, step, 0] > 0
         ]
-        np.testing.assert_allclose(found[episode, 0], np.mean(said), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[episode, 0], np.mean(of_windows), rtol=1e-5, atol=1e-6)
 
 
-def test_every_step_of_the_data_is_as_likely_a_beginning() -> None:
+def test_windows_begin_at_every_step_of_the_data_with_equal_weight() -> None:
     given = batch()
     given.pop(WEIGHTS)
     windows = draw_windows(given, 1, 4_000, torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Algorithms that learn from data do better than the data, in which good and bad episodes are mixed."""
+"""Offline algorithms reach higher returns than their data, which mixes good and bad episodes."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.training import train
 PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
     "TD3BC": (prl.TD3BC, {"alpha": 1.0}),
     "CQL": (prl.CQL, {"num_samples": 3, "conservative_weight": 1.0}),
-    "CQL, by a multiplier": (prl.CQL, {"num_samples": 3, "lagrange_threshold": 1.0}),
+    "CQL, Lagrange multiplier": (prl.CQL, {"num_samples": 3, "lagrange_threshold": 1.0}),
     "CalQL": (prl.CalQL, {"num_samples": 3, "conservative_weight": 1.0}),
     "IQL": (prl.IQL, {"lr_value": 1e-3, "inverse_temperature": 1.0}),
     "AWAC": (prl.AWAC, {"temperature": 1.0, "mini_batch_size": 256}),
@@ -46,7 +46,7 @@ def behaviour_return(data: Path) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PENDULUM)
-def test_the_pendulum_is_swung_up_better_than_by_the_data(name: str, pendulum: Path) -> None:
+def test_returns_on_the_pendulum_are_higher_than_those_of_the_data(name: str, pendulum: Path) -> None:
     cls, settings = PENDULUM[name]
     common = {"lr_pi": 1e-3, "lr_q": 1e-3, "mini_batch_size": 128, "test_every": 0}
     scheme = prl.Scheme(
@@ -65,12 +65,12 @@ def test_the_pendulum_is_swung_up_better_than_by_the_data(name: str, pendulum: P
 def test_discrete_cql_balances_a_pole_that_the_data_drops(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
 
-    def sloppy(obs: Any) -> Any:
+    def half_random(obs: Any) -> Any:
         # Half of the actions are random.
         return np.where(random.random((len(obs), 1)) < 0.5, random.integers(0, 2, (len(obs), 1)), balance(obs))
 
     envs, data = prl.VecEnv.create_factory("CartPole-v1"), tmp_path / "data.npz"
-    collect_demonstrations(sloppy, envs, path=data, steps=5_000, seed=0)
+    collect_demonstrations(half_random, envs, path=data, steps=5_000, seed=0)
     scheme = prl.Scheme(
         prl.DiscreteCQL.create_factory(lr=1e-3, mini_batch_size=128, test_every=0, conservative_weight=0.5),
         prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64)),

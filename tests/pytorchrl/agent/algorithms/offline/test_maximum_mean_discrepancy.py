@@ -28,7 +28,7 @@ def similarity(one: Any, other: Any, kernel: str, sigma: float) -> float:
 
 
 def by_loops(some: Any, others: Any, kernel: str, sigma: float) -> Any:
-    """(N)."""
+    """The discrepancies (N) of N pairs of sets."""
     rows = []
     for one, other in zip(some, others, strict=True):
         within = similarity(one, one, kernel, sigma) + similarity(other, other, kernel, sigma)
@@ -38,7 +38,7 @@ def by_loops(some: Any, others: Any, kernel: str, sigma: float) -> Any:
 
 @pytest.mark.parametrize("sigma", [0.5, 20.0])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_it_equals_the_one_by_double_loops(kernel: Any, sigma: float) -> None:
+def test_the_discrepancy_and_its_gradient_equal_those_of_double_loops(kernel: Any, sigma: float) -> None:
     some, others = sets()
     some.requires_grad_()
     found = maximum_mean_discrepancy(some, others, kernel, sigma)
@@ -52,7 +52,7 @@ def test_it_equals_the_one_by_double_loops(kernel: Any, sigma: float) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_set_lies_nowhere_apart_from_itself_and_the_gradient_there_is_finite(kernel: Any) -> None:
+def test_the_discrepancy_of_equal_sets_is_close_to_0_with_a_finite_gradient(kernel: Any) -> None:
     some, _ = sets()
     same = some.clone().requires_grad_()
     found = maximum_mean_discrepancy(same, some, kernel, 20.0)
@@ -62,7 +62,7 @@ def test_a_set_lies_nowhere_apart_from_itself_and_the_gradient_there_is_finite(k
     assert same.grad.isfinite().all()
 
 
-def test_narrower_kernels_tell_sets_further_apart() -> None:
+def test_a_narrower_kernel_gives_a_larger_discrepancy() -> None:
     some, others = sets()
     narrow, wide = (maximum_mean_discrepancy(some, others, "gaussian", sigma) for sigma in (1.0, 20.0))
     assert (narrow > wide).all()

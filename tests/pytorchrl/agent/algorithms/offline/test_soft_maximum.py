@@ -1,4 +1,4 @@
-"""Soft maxima that are computed block by block are those of autograd, and so are their gradients."""
+"""Soft maxima that are computed block by block, and their gradients, equal those of autograd."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def computed(actor: Any, critic: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5), (40, 24)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("rows_of_a_block", [1, 4 * NUMBER, 10_000])
-def test_blocks_give_what_autograd_gives(
+def test_results_of_blocks_equal_those_of_autograd(
     hidden_sizes: tuple[int, ...], rows_of_a_block: int, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor, critic = critic_of(hidden_sizes=hidden_sizes, activation=activation)
@@ -53,7 +53,7 @@ def test_blocks_give_what_autograd_gives(
     [*MORE_THAN_PLAIN, {"late_action": 1}],
     ids=str,
 )
-def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:
+def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]) -> None:
     made, critic = critic_of(**actor)
     assert plain_layers(critic) is None
     assert all(torch.isfinite(each).all() for each in computed(made, critic))

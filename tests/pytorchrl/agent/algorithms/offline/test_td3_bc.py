@@ -14,7 +14,7 @@ from tests.support.soft_critics import made, n_step_batch
 
 
 def policy_loss(policy: Any, critic: Any, batch: Any, alpha: float, scale: float | None = None) -> float:
-    """Of one row after the other; the scale does not depend on the policy."""
+    """Computed row by row; a scale that is passed is a constant for the policy's gradient."""
     rows = len(batch[OBS])
     actions = [np.tanh(linear(policy, batch[OBS][row])) for row in range(rows)]
     values = [linear(critic, np.hstack([batch[OBS][row], actions[row]]))[0] for row in range(rows)]
@@ -45,7 +45,7 @@ def test_the_policys_loss_and_gradients_equal_those_of_numpy_loops(alpha: float)
         np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{name}"]), gradient, rtol=1e-3, atol=1e-5)
 
 
-def test_critics_and_targets_learn_as_td3s() -> None:
+def test_critics_learn_as_td3s() -> None:
     td3 = made(prl.TD3, lr_pi=3e-4, lr_q=3e-4)
     ours = made(prl.TD3BC)
     ours.load_state_dict(td3.state_dict())
@@ -54,7 +54,7 @@ def test_critics_and_targets_learn_as_td3s() -> None:
     assert_equal(result.info, expected.info)
 
 
-def test_values_of_zero_leave_the_distance_to_the_data() -> None:
+def test_gradients_are_finite_if_all_values_are_zero() -> None:
     algorithm = made(prl.TD3BC, policy_delay=1)
     with torch.no_grad():
         for parameter in algorithm.critics.parameters():

@@ -29,12 +29,12 @@ class ByHand:
         self.target_policy = layer_of(algorithm.target_pi.head) if hasattr(algorithm, "target_pi") else self.policy
         self.log_std = numpy(algorithm.pi.head.log_std) if hasattr(algorithm.pi.head, "log_std") else None
         self.prepare()
-        # What does not depend on what is learnt by the gradients is fixed before differentiating.
+        # Targets and weights are constants for the gradients: they are computed before differentiating.
         self.targets = [self.batch[REW][r, 0] + self.batch[DISCOUNT][r, 0] * self.next_value(r) for r in range(ROWS)]
         self.weights = self.make_weights()
 
     def prepare(self) -> None:
-        """Draw."""
+        """Draw the noise of the next update."""
 
     def next_value(self, row: int) -> float:
         raise NotImplementedError
@@ -107,7 +107,7 @@ class NumpyIQL(ByHand):
 
 
 class NumpySampled(ByHand):
-    """Advantages are over actions of the policy."""
+    """Advantages are relative to sampled actions of the policy."""
 
     def prepare(self) -> None:
         number = self.algorithm.num_samples
@@ -190,7 +190,7 @@ def test_losses_errors_and_gradients_equal_those_of_numpy_loops(name: str) -> No
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_padding_has_no_part_in_awacs_weights() -> None:
+def test_padding_does_not_affect_awacs_weights() -> None:
     algorithm = made(prl.AWAC)
     batch = {key: value.view(1, ROWS, *value.shape[1:]) for key, value in n_step_batch().items() if key != WEIGHTS}
     batch |= {WEIGHTS: torch.ones(ROWS, 1), WINDOW: torch.ones(1, ROWS, 1), MASK: torch.ones(1, ROWS, 1)}
@@ -202,10 +202,10 @@ def test_padding_has_no_part_in_awacs_weights() -> None:
     np.testing.assert_allclose(weights, [*(powers / powers.mean()), 0, 0], rtol=1e-5)
 
 
-def test_an_expectile_above_the_mean_is_what_values_settle_at() -> None:
+def test_the_minimum_of_the_expectile_loss_is_the_expectile() -> None:
     values = np.random.default_rng(0).normal(size=400)
     for expectile in (0.5, 0.7, 0.95):
-        # The expectile m has as much weighted distance on its one side as on its other.
+        # On both sides of the expectile m, the weighted distances are equal.
         found = min(
             np.linspace(-3, 3, 1201), key=lambda m: float(expectile_loss(torch.from_numpy(values - m), expectile).sum())
         )
@@ -214,7 +214,7 @@ def test_an_expectile_above_the_mean_is_what_values_settle_at() -> None:
 
 
 @pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
-def test_distributions_of_actions_that_are_not_scaled_are_refused(cls: Any) -> None:
+def test_distributions_of_unscaled_actions_are_refused(cls: Any) -> None:
     with pytest.raises(ValueError, match=rf"{cls.__name__}: distribution must be of scaled actions.*GaussianPolicy"):
         cls.create_factory(distribution=prl.heads.GaussianPolicy())
 
@@ -223,7 +223,7 @@ def test_distributions_of_actions_that_are_not_scaled_are_refused(cls: Any) -> N
     "distribution", [prl.heads.SquashedGaussianPolicy(), prl.heads.BetaPolicy(), prl.heads.GSDEPolicy(3, squash=True)]
 )
 @pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
-def test_other_distributions_of_scaled_actions_learn(cls: Any, distribution: Any) -> None:
+def test_losses_are_finite_with_other_distributions_of_scaled_actions(cls: Any, distribution: Any) -> None:
     algorithm = made(cls, distribution=distribution, num_critics=2)
     result = algorithm.update(n_step_batch())
     assert all(torch.isfinite(value).all() for value in result.info.values())
@@ -235,7 +235,7 @@ def test_a_standard_deviation_stays_above_its_bound_and_can_rise_again() -> None
     with torch.no_grad():
         for parameter in algorithm.pi.head.layer.parameters():
             parameter.zero_()
-    batch[ACT].fill_(-1.0)  # the middle of the Box: what the policy does already
+    batch[ACT].fill_(-1.0)  # the middle of the Box, which is the policy's mean already
     for _ in range(100):
         algorithm.update(batch)
     log_std = algorithm.pi(algorithm.read(batch).now).log_std

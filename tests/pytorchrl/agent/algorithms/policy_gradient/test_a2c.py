@@ -1,4 +1,4 @@
-"""A2C follows the gradient of advantages, and computes and applies it in two copies as A3C does."""
+"""A2C's gradients equal those of numpy, and can be computed by one copy and applied by another, as A3C does."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_gradients_are_those_of_a_numpy_version() -> None:
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_gradients_computed_by_a_copy_move_the_other_as_its_own() -> None:
+def test_applying_gradients_of_a_copy_equals_an_update() -> None:
     worker, server, alone = linear_a2c(), linear_a2c(), linear_a2c()
     batch = rollout_batch(worker)
     server.set_weights(alone.get_weights())
@@ -60,8 +60,8 @@ def test_gradients_computed_by_a_copy_move_the_other_as_its_own() -> None:
     assert_equal(server.state_dict()["training"], alone.state_dict()["training"])
 
 
-def test_workers_that_do_not_wait_for_each_other_share_the_weights_and_the_means_of_squares() -> None:
-    """A3C: each computes gradients by its copy and experience, and applies them to what others have moved since."""
+def test_asynchronous_workers_share_the_weights_and_the_statistics_of_rmsprop() -> None:
+    """A3C: workers compute gradients with their own weights, and apply them to weights that others have changed."""
     settings = {
         "lr": 0.01,
         "max_grad_norm": None,
@@ -72,7 +72,7 @@ def test_workers_that_do_not_wait_for_each_other_share_the_weights_and_the_means
     expected = {name: value.copy() for name, value in expected.items()}
     squares = {name: np.zeros_like(value) for name, value in expected.items()}
     for turn in range(4):
-        # Both begin with the same weights; the second's gradients are of older ones when they are applied.
+        # Both begin with the same weights; the second worker's gradients are stale when they are applied.
         for worker in workers:
             worker.set_weights(server.get_weights())
         computed = [

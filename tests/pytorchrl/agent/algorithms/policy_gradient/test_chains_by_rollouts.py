@@ -1,7 +1,7 @@
-"""Each policy gradient finds the best policy of a chain of states, seen fully and partly, by every kind of actions.
+"""Policy-gradient algorithms learn the best policy of a chain, fully or partly observed, with all kinds of actions.
 
-All combinations, with three seeds, take half an hour: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of
-each algorithm and PPO with several actions and a memory.
+All combinations, with three seeds, take half an hour: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles run one
+per algorithm, and PPO with multi-discrete actions and a memory.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from tests.support.chains import GAMMA, Chain, Ends, Seen, mistakes
 from tests.support.profiles import is_nightly
 from tests.support.training import train
 
-Acts: TypeAlias = Literal["one", "several", "real"]
+Acts: TypeAlias = Literal["discrete", "multi-discrete", "continuous"]
 SEEDS = (0, 1, 2) if is_nightly() else (0,)
 STEPS: dict[Seen, int] = {"fully": 6_000, "partly": 14_000}
 FALLING = prl.LinearSchedule(1e-2, 0.0)
@@ -30,8 +30,8 @@ class Variant:
     cls: Any
     algorithm: dict[str, Any]
     storage: Any
-    of_real: prl.heads.DistributionHead = field(default_factory=prl.heads.SquashedGaussianPolicy)
-    """The distribution of real actions."""
+    for_continuous: prl.heads.DistributionHead = field(default_factory=prl.heads.SquashedGaussianPolicy)
+    """The distribution of continuous actions."""
 
 
 VARIANTS = {
@@ -46,8 +46,8 @@ VARIANTS = {
         prl.TRPO, BY_TRUST_REGION | {"lr_value": 1e-2, "value_epochs": 10}, prl.GAEBuffer.create_factory(size=32)
     ),
     "TRPOSinglePath": Variant(
-        # Returns as they are. Less their mean, those of the first actions are negative, and episodes that stay at the
-        # beginning until they are cut, which would be worse, are left out.
+        # Returns without a baseline: minus their mean, the returns of the first actions would be negative, since worse
+        # episodes, which stay at the beginning until they are truncated, are dropped.
         prl.TRPOSinglePath,
         BY_TRUST_REGION,
         prl.VanillaOnPolicyBuffer.create_factory(size=64, cut_episodes="drop"),
@@ -57,7 +57,7 @@ Combination: TypeAlias = tuple[str, Seen, Acts]
 ALL: list[Combination] = [
     (name, seen, acts) for name in VARIANTS for seen, acts in itertools.product(get_args(Seen), get_args(Acts))
 ]
-SOME: list[Combination] = [*((name, "fully", "one") for name in VARIANTS), ("PPO", "partly", "several")]
+SOME: list[Combination] = [*((name, "fully", "discrete") for name in VARIANTS), ("PPO", "partly", "multi-discrete")]
 
 
 @pytest.mark.long
@@ -65,9 +65,9 @@ SOME: list[Combination] = [*((name, "fully", "one") for name in VARIANTS), ("PPO
 def test_every_seed_solves_every_chain(name: str, seen: Seen, acts: Acts) -> None:
     ends: Ends = "episodic"
     variant = VARIANTS[name]
-    distribution = {"distribution": variant.of_real} if acts == "real" else {}
+    distribution = {"distribution": variant.for_continuous} if acts == "continuous" else {}
     memory = {"memory": "gru", "memory_size": 16} if seen == "partly" else {}
-    arguments = {"seen": seen, "ends": ends, "real": acts == "real", "several": acts == "several"}
+    arguments = {"seen": seen, "ends": ends, "real": acts == "continuous", "several": acts == "multi-discrete"}
     for seed in SEEDS:
         scheme = prl.Scheme(
             variant.cls.create_factory(**variant.algorithm, **distribution),

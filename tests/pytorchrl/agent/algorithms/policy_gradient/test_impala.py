@@ -1,4 +1,4 @@
-"""IMPALA's gradients are those of V-trace, also where older weights acted; on the storage that corrects for them."""
+"""IMPALA's gradients are those of V-trace, also for rollouts of older weights; other storages are refused."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def linear_impala(actor: Any = None, **hyper_parameters: Any) -> prl.IMPALA:
     return algorithm
 
 
-def acted(algorithm: prl.IMPALA, storage: Any) -> list[dict[str, Any]]:
-    """Fill a storage; some episodes terminate, and some are cut."""
+def fill(algorithm: prl.IMPALA, storage: Any) -> list[dict[str, Any]]:
+    """Fill a storage; some episodes terminate, and some are truncated."""
     random, exploration = np.random.default_rng(0), exploring(algorithm, ENVS)
     draw = lambda size: random.normal(size=(ENVS, size)).astype(np.float32)  # noqa: E731
     obs, done, rhs = draw(OBSERVATION_SIZE), np.ones((ENVS, 1), bool), algorithm.actor.initial_memory(ENVS)
@@ -83,7 +83,7 @@ def vtrace_by_hand(
 def test_gradients_are_those_of_vtrace_in_numpy(stale: bool) -> None:
     algorithm = linear_impala(entropy_coef=0.1, value_loss_coef=0.7)
     storage = storage_of(algorithm)
-    steps = acted(algorithm, storage)
+    steps = fill(algorithm, storage)
     if stale:
         moved(algorithm.actor, 2, 0.7)
     storage.before_gradients()
@@ -93,7 +93,7 @@ def test_gradients_are_those_of_vtrace_in_numpy(stale: bool) -> None:
     obs = np.stack([s[OBS] for s in steps]).astype(np.float64)
     actions = np.stack([numpy(s[ACT]) for s in steps]).astype(int)
     if not stale:
-        # Its weights are at most 1.
+        # The targets differ between steps.
         assert targets.std() > 0
 
     def loss() -> float:
@@ -112,12 +112,12 @@ def test_gradients_are_those_of_vtrace_in_numpy(stale: bool) -> None:
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_rollouts_of_older_weights_reach_a_learner_with_a_memory_in_slices(memory: str) -> None:
+def test_rollouts_sent_in_slices_give_a_recurrent_learner_the_same_gradients(memory: str) -> None:
     body = {"hidden_sizes": (4,), "memory": memory, "memory_size": 3}
     worker, server = linear_impala(body), linear_impala(body)
     server.set_weights(worker.get_weights())
     of_worker, of_server, alone = storage_of(worker), storage_of(server), storage_of(server)
-    steps = acted(worker, of_worker)
+    steps = fill(worker, of_worker)
     moved(server.actor, 3, 0.3)
     of_server.insert_data_slice(of_worker.get_data_slice(0, STEPS))
     for step in steps:

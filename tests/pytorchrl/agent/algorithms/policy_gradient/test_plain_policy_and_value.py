@@ -1,4 +1,4 @@
-"""Gradients of value functions and policies that are computed beside the loss are those of autograd."""
+"""Gradients of value functions and policies that are computed without autograd equal those of autograd."""
 
 import copy
 from typing import Any
@@ -63,7 +63,9 @@ def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes:
 
 @pytest.mark.parametrize("value_loss_coef", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("kind", [prl.A2C, prl.RND])
-def test_gradients_are_weighted_and_the_loss_that_is_logged_is_not(kind: Any, value_loss_coef: float) -> None:
+def test_gradients_and_metrics_are_those_of_autograd_for_every_value_loss_coef(
+    kind: Any, value_loss_coef: float
+) -> None:
     pair = pair_of(kind, hyper_parameters={"value_loss_coef": value_loss_coef})
     (ours, result), (autograds, expected) = (algorithm.compute_gradients(batch_for(algorithm)) for algorithm in pair)
     torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
@@ -71,14 +73,14 @@ def test_gradients_are_weighted_and_the_loss_that_is_logged_is_not(kind: Any, va
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=["discrete", "box"])
-def test_no_graph_is_built_for_plain_networks(space: Any) -> None:
+def test_no_autograd_graph_is_built_for_plain_networks(space: Any) -> None:
     algorithm = algorithm_of(prl.A2C, envs=envs_with(space))
     losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
     assert losses.gradients.keys() == {*algorithm.value.parameters(), *algorithm.pi.parameters()}
     assert not losses.of[algorithm.trained].requires_grad
 
 
-def test_a_policy_of_other_actions_is_left_to_autograd() -> None:
+def test_a_policy_of_multidiscrete_actions_is_left_to_autograd() -> None:
     algorithm = algorithm_of(prl.A2C, envs=envs_with(spaces.MultiDiscrete([2, 3])))
     losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
     assert losses.gradients.keys() == set(algorithm.value.parameters())
@@ -90,12 +92,12 @@ def test_a_policy_of_other_actions_is_left_to_autograd() -> None:
     [*MORE_THAN_PLAIN, {"shared_body": True}],
     ids=str,
 )
-def test_what_is_more_than_layers_of_its_own_is_left_to_autograd(actor: dict[str, Any]) -> None:
+def test_other_layers_activations_and_shared_bodies_are_left_to_autograd(actor: dict[str, Any]) -> None:
     algorithm = algorithm_of(prl.PPO, **actor)
     assert not algorithm.losses(algorithm.read(batch_for(algorithm))).gradients
 
 
-def test_clipped_losses_of_values_are_left_to_autograd() -> None:
+def test_clipped_value_losses_are_left_to_autograd() -> None:
     algorithm = algorithm_of(prl.PPO, hyper_parameters={"use_clipped_value_loss": True})
     losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
     assert losses.gradients.keys() == set(algorithm.pi.parameters())
@@ -120,7 +122,7 @@ def test_hooks_are_called(part: Any, network: str) -> None:
     assert losses.gradients.keys() >= set(getattr(algorithm, network).parameters())
 
 
-def test_observations_of_several_parts_are_learnt_from() -> None:
+def test_gradients_are_those_of_autograd_for_dict_observations() -> None:
     envs = envs_with(spaces.Discrete(3))
     parts = {"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)}
     envs.observation_space = spaces.Dict(parts)
@@ -133,7 +135,7 @@ def test_observations_of_several_parts_are_learnt_from() -> None:
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 
 
-def test_observations_are_normalised() -> None:
+def test_gradients_are_those_of_autograd_for_normalised_observations() -> None:
     pair = pair_of(prl.PPO, normalize_observations=True)
     gradients = []
     for algorithm in pair:
@@ -145,7 +147,7 @@ def test_observations_are_normalised() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [prl.TorchOptimizer(torch.optim.SGD), prl.LBFGS()], ids=["SGD", "LBFGS"])
-def test_trpos_values_are_learnt_by_any_optimiser(optimizer: Any) -> None:
+def test_trpos_value_function_is_fitted_by_other_optimisers(optimizer: Any) -> None:
     pair = pair_of(prl.TRPO, hyper_parameters={"optimizer": optimizer, "value_epochs": 3})
     for algorithm in pair:
         algorithm.update(batch_for(algorithm))
@@ -167,7 +169,7 @@ DISTRIBUTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.05])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("kind", [prl.PPO, prl.A2C])
-def test_gradients_of_normals_are_those_of_autograd(
+def test_gradients_of_gaussian_policies_are_those_of_autograd(
     kind: Any, distribution: str, entropy_coef: float, shape: tuple[int, ...]
 ) -> None:
     chosen = {"distribution": DISTRIBUTIONS[distribution], "entropy_coef": entropy_coef}
@@ -184,7 +186,7 @@ def test_gradients_of_normals_are_those_of_autograd(
     [prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.GaussianPolicy(min_log_std=-1.0), prl.heads.BetaPolicy()],
     ids=repr,
 )
-def test_normals_of_more_than_means_and_deviations_are_left_to_autograd(distribution: Any) -> None:
+def test_other_distributions_are_left_to_autograd(distribution: Any) -> None:
     algorithm = algorithm_of(
         prl.PPO, hyper_parameters={"distribution": distribution}, envs=envs_with(spaces.Box(-1, 1, (2,)))
     )
@@ -197,7 +199,7 @@ def test_normals_of_more_than_means_and_deviations_are_left_to_autograd(distribu
 )
 @pytest.mark.parametrize("kind", ["plain", "shared body"])
 def test_gradients_of_ppo_are_those_of_its_objective(options: dict[str, Any], kind: str) -> None:
-    """Of batches some of whose ratios are far beyond the clip, on either side, for advantages of either sign."""
+    """Some ratios of the batch are far beyond the clip, on both sides and for advantages of both signs."""
     algorithm = algorithm_of(
         prl.PPO,
         hyper_parameters={"entropy_coef": 0.03, "normalize_advantages": False} | options,
@@ -220,15 +222,15 @@ def test_gradients_of_ppo_are_those_of_its_objective(options: dict[str, Any], ki
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_the_loss_is_that_of_its_metrics_whoever_computes_gradients() -> None:
+def test_the_loss_equals_the_sum_of_its_metrics_with_and_without_autograd() -> None:
     for algorithm in pair_of(prl.PPO, hyper_parameters={"entropy_coef": 0.1}):
         losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
-        told = losses.metrics
-        expected = told["policy_loss"] + 0.5 * told["value_loss"] - 0.1 * told["entropy"]
+        metrics = losses.metrics
+        expected = metrics["policy_loss"] + 0.5 * metrics["value_loss"] - 0.1 * metrics["entropy"]
         torch.testing.assert_close(losses.of[algorithm.trained].detach(), expected)
 
 
-def test_a_gradient_is_refused_when_another_batch_was_judged_or_when_it_was_computed() -> None:
+def test_a_gradient_cannot_be_computed_after_another_evaluation_or_twice() -> None:
     algorithm = algorithm_of(prl.A2C)
     rows = algorithm.read(batch_for(algorithm))
     first, second = algorithm.likelihood(rows), algorithm.likelihood(rows)
@@ -241,7 +243,7 @@ def test_a_gradient_is_refused_when_another_batch_was_judged_or_when_it_was_comp
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["discrete", "box"])
 @pytest.mark.parametrize("kind", [prl.PPO, prl.A2C])
-def test_a_copy_learns_as_the_original_and_apart_from_it(kind: Any, space: Any) -> None:
+def test_a_copy_learns_like_the_original_and_independently_of_it(kind: Any, space: Any) -> None:
     original = algorithm_of(kind, envs=envs_with(space))
     original.update(batch_for(original))
     copied, before = copy.deepcopy(original), copy.deepcopy(original.get_weights())

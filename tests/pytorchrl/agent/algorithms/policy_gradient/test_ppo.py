@@ -1,4 +1,4 @@
-"""PPO's loss and gradients equal those of a slow numpy version, and its clips and stops work."""
+"""PPO's loss and gradients equal those of a slow numpy version; clipping and early stopping work."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def rollout_batch(space: Any) -> dict[str, torch.Tensor]:
 
 SPACES = {
     "discrete": spaces.Discrete(3),
-    "several": spaces.MultiDiscrete([2, 3]),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
     "box": spaces.Box(-1, 1, (2,), np.float32),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -86,7 +86,7 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, options:
     def parts() -> dict[str, float]:
         output = fields[OBS] @ policy[0].T + policy[1]
         if kind != "box":
-            choices = np.split(output, [2], axis=1) if kind == "several" else [output]
+            choices = np.split(output, [2], axis=1) if kind == "multi-discrete" else [output]
             log_ps = [choice - np.log(np.exp(choice).sum(1, keepdims=True)) for choice in choices]
             columns = fields[ACT].astype(int)
             taken = [np.take_along_axis(p, columns[:, i : i + 1], 1) for i, p in enumerate(log_ps)]
@@ -133,10 +133,10 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, options:
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_a_ratio_that_left_the_clip_in_the_right_direction_gives_no_gradient() -> None:
+def test_ratios_beyond_the_clip_in_the_direction_of_the_advantage_give_no_gradient() -> None:
     algorithm = linear_ppo(SPACES["discrete"], value_loss_coef=0.0, normalize_advantages=False)
     batch = rollout_batch(SPACES["discrete"])
-    batch[LOGP] = batch[LOGP] - 5  # the new policy is far more likely to act so
+    batch[LOGP] = batch[LOGP] - 5  # the new policy is far more likely to take these actions
     batch[ADV] = batch[ADV].abs()
     gradients, result = algorithm.compute_gradients(batch)
     info = result.metrics
@@ -144,7 +144,7 @@ def test_a_ratio_that_left_the_clip_in_the_right_direction_gives_no_gradient() -
     assert all((gradient == 0).all() for name, gradient in gradients.items() if name.startswith("policy_and_value.0."))
 
 
-def test_the_update_phase_stops_when_the_policy_moved_too_far() -> None:
+def test_the_update_phase_stops_if_the_divergence_is_too_large() -> None:
     algorithm = linear_ppo(SPACES["discrete"], target_kl=0.01)
     batch = rollout_batch(SPACES["discrete"])
     weights = algorithm.get_weights()
@@ -158,7 +158,7 @@ def test_the_update_phase_stops_when_the_policy_moved_too_far() -> None:
     assert all(torch.equal(weight, weights[name]) for name, weight in algorithm.get_weights().items())
 
 
-def test_gaussian_actions_are_stored_as_drawn_and_clipped_on_their_way_to_the_environment() -> None:
+def test_gaussian_actions_are_stored_unclipped_and_clipped_for_the_environment() -> None:
     algorithm = linear_ppo(SPACES["box"])
     step = algorithm.acting_step(
         torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1), exploring(algorithm, 200)
@@ -168,7 +168,7 @@ def test_gaussian_actions_are_stored_as_drawn_and_clipped_on_their_way_to_the_en
     assert step.fields[LOGP].shape == (200, 1)
 
 
-def test_a_box_without_bounds_is_left_alone() -> None:
+def test_actions_of_an_unbounded_box_are_not_clipped() -> None:
     algorithm = linear_ppo(spaces.Box(-np.inf, np.inf, (2,), np.float32))
     step = algorithm.acting_step(
         torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1), exploring(algorithm, 200)
@@ -177,7 +177,7 @@ def test_a_box_without_bounds_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_what_was_stored_when_acting_is_what_the_first_update_computes(kind: str) -> None:
+def test_the_first_update_computes_the_log_probabilities_that_acting_stored(kind: str) -> None:
     algorithm = linear_ppo(SPACES[kind])
     obs = torch.randn(SIZE, OBSERVATION_SIZE)
     step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), exploring(algorithm, SIZE))
@@ -187,7 +187,7 @@ def test_what_was_stored_when_acting_is_what_the_first_update_computes(kind: str
     assert info["clip_fraction"] == 0
 
 
-def test_evaluation_takes_the_most_likely_action_and_draws_no_random_number() -> None:
+def test_evaluation_takes_the_most_likely_action_and_draws_no_random_numbers() -> None:
     algorithm = linear_ppo(SPACES["discrete"])
     obs = torch.randn(SIZE, OBSERVATION_SIZE)
     evaluation = exploring(algorithm, SIZE, deterministic=True)
@@ -198,7 +198,7 @@ def test_evaluation_takes_the_most_likely_action_and_draws_no_random_number() ->
     assert_equal(evaluation.state_dict(), before)
 
 
-def test_schedules_of_rate_and_clip_follow_the_run() -> None:
+def test_schedules_of_learning_rate_and_clip_use_the_progress_of_the_run() -> None:
     algorithm = linear_ppo(
         SPACES["discrete"], lr=prl.LinearSchedule(1e-3, 0.0), clip_param=prl.LinearSchedule(0.2, 0.1)
     )
@@ -247,10 +247,10 @@ def test_advantages_of_a_rollout_are_normalised_once_for_all_its_batches(memory:
     used = torch.cat([scheme.algorithm.advantages(rows)[mask == 1] for rows, mask in zip(all_rows, masks, strict=True)])
     assert float(used.mean()) == pytest.approx(0, abs=1e-6)
     assert float(used.std()) == pytest.approx(1, abs=1e-5)
-    assert abs(float(scheme.algorithm.advantages(all_rows[0]).mean())) > 1e-3, "not each batch"
+    assert abs(float(scheme.algorithm.advantages(all_rows[0]).mean())) > 1e-3, "each batch is not normalised separately"
 
 
-def test_masked_steps_of_sequences_teach_nothing() -> None:
+def test_masked_steps_of_sequences_do_not_affect_gradients() -> None:
     scheme = noise_scheme("gru", "drop")
     scheme.collect(64)
     scheme.storage.before_gradients()
@@ -262,7 +262,7 @@ def test_masked_steps_of_sequences_teach_nothing() -> None:
     same, result_of_same = scheme.algorithm.compute_gradients(batch | changes)
     assert_equal(gradients, same)
     assert_equal(result.metrics, result_of_same.metrics)
-    # As if the others had been alone.
+    # Advantages are normalised over the unmasked steps only.
     rows = scheme.algorithm.read(batch)
     kept = batch[ADV][~padding]
     expected = (kept - kept.mean()) / kept.std()
@@ -270,7 +270,7 @@ def test_masked_steps_of_sequences_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize(("desired_kl", "factor"), [(1e3, 1.5), (1e-9, 1 / 1.5), (None, 1)])
-def test_the_learning_rate_follows_the_divergence_after_an_update_phase(desired_kl: Any, factor: float) -> None:
+def test_the_learning_rate_adapts_to_the_divergence_after_each_update_phase(desired_kl: Any, factor: float) -> None:
     scheme = noise_scheme(desired_kl=desired_kl, num_epochs=3, lr=prl.LinearSchedule(0.01, 0.0))
     train(scheme, 64)
     train(scheme, 128)
@@ -285,7 +285,7 @@ def test_the_learning_rate_follows_the_divergence_after_an_update_phase(desired_
     assert scheme.algorithm.trained.stepper.learning_rate == pytest.approx(0.005 * factor**11)
 
 
-def test_a_resumed_run_goes_on_with_the_adapted_learning_rate() -> None:
+def test_a_resumed_run_continues_with_the_adapted_learning_rate() -> None:
     one, two = noise_scheme(desired_kl=1e3), noise_scheme(desired_kl=1e3)
     train(one, 192)
     two.load_state_dict(saved_and_loaded(one.state_dict()))
@@ -299,7 +299,7 @@ def test_a_resumed_run_goes_on_with_the_adapted_learning_rate() -> None:
 
 
 @pytest.mark.parametrize("normalize_observations", [False, True])
-def test_values_are_asked_for_once_the_rollout_is_full(normalize_observations: bool) -> None:
+def test_values_are_computed_when_the_rollout_is_full(normalize_observations: bool) -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,), normalize_observations=normalize_observations),
@@ -322,7 +322,7 @@ def test_values_are_asked_for_once_the_rollout_is_full(normalize_observations: b
 
 
 @pytest.mark.parametrize("options", [{"memory": "gru", "memory_size": 3}, {"shared_body": True}], ids=str)
-def test_values_that_acting_computes_in_any_case_are_stored_then(options: dict[str, Any]) -> None:
+def test_values_are_stored_while_acting_with_a_memory_or_a_shared_body(options: dict[str, Any]) -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,), **options),
@@ -337,7 +337,7 @@ def test_values_that_acting_computes_in_any_case_are_stored_then(options: dict[s
 @pytest.mark.parametrize(
     "cls", ["VanillaOnPolicyBuffer", "GAEBuffer", "LambdaReturnBuffer", "VTraceBuffer", "AverageRewardBuffer"]
 )
-def test_batches_of_every_rollout_hold_the_values_before_the_update(cls: str) -> None:
+def test_batches_of_every_rollout_storage_hold_the_values_before_the_update(cls: str) -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(use_clipped_value_loss=True, num_mini_batch=2, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),

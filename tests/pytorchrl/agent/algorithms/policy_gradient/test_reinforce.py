@@ -1,4 +1,4 @@
-"""REINFORCE follows the likelihood-ratio gradient of returns that no limit cuts short."""
+"""REINFORCE follows the likelihood-ratio gradient; returns are complete or bootstrapped where episodes are cut."""
 
 from typing import Any
 
@@ -35,14 +35,14 @@ def linear_reinforce(space: Any, **hyper_parameters: Any) -> prl.REINFORCE:
     return algorithm
 
 
-@pytest.mark.parametrize("merit", ["returns", "advantages", "normalised advantages"])
+@pytest.mark.parametrize("weighting", ["returns", "advantages", "normalised advantages"])
 @pytest.mark.parametrize("kind", SPACES)
-def test_gradients_are_those_of_the_likelihood_ratio_in_numpy(kind: str, merit: str) -> None:
+def test_gradients_are_those_of_the_likelihood_ratio_in_numpy(kind: str, weighting: str) -> None:
     algorithm = linear_reinforce(
         SPACES[kind],
-        baseline=merit != "returns",
+        baseline=weighting != "returns",
         # Returns are left as they are.
-        normalize_advantages=merit != "advantages",
+        normalize_advantages=weighting != "advantages",
         entropy_coef=0.1,
         value_loss_coef=0.7,
     )
@@ -52,11 +52,11 @@ def test_gradients_are_those_of_the_likelihood_ratio_in_numpy(kind: str, merit: 
     policy, value = layer_of(algorithm.pi.head), layer_of(algorithm.value.head)
     log_std = np.zeros(2) if kind == "discrete" else numpy(algorithm.pi.head.log_std)  # type: ignore[arg-type]
     advantages = fields[ADV]
-    merits = {
+    weights_of_log_probs = {
         "returns": fields[RET],
         "advantages": advantages,
         "normalised advantages": (advantages - advantages.mean()) / (advantages.std(ddof=1) + 1e-8),
-    }[merit]
+    }[weighting]
 
     def parts() -> dict[str, float]:
         output = linear(policy, fields[OBS])
@@ -69,7 +69,7 @@ def test_gradients_are_those_of_the_likelihood_ratio_in_numpy(kind: str, merit: 
             log_prob = (-0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1, keepdims=True)
             entropy = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
         value_loss = 0.5 * ((linear(value, fields[OBS]) - fields[RET]) ** 2).mean()
-        return {"policy_loss": -(merits * log_prob).mean(), "value_loss": value_loss, "entropy": entropy}
+        return {"policy_loss": -(weights_of_log_probs * log_prob).mean(), "value_loss": value_loss, "entropy": entropy}
 
     def loss() -> float:
         terms = parts()
@@ -105,11 +105,11 @@ def test_an_update_is_a_step_along_the_gradient() -> None:
     assert all(torch.equal(weight, two.get_weights()[name]) for name, weight in one.get_weights().items())
 
 
-# Episodes that end, are cut, or still run
+# Episodes that terminate, are truncated, or are still running
 
 
-class Allowance(gym.Env[Any, Any]):
-    """Pays 1 for every step and always looks alike; ends after ``length`` steps as it is told."""
+class ConstantReward(gym.Env[Any, Any]):
+    """Pays 1 for every step, with constant observations; ends after ``length`` steps by termination or truncation."""
 
     observation_space = spaces.Box(-1, 1, (1,), np.float32)
     action_space = spaces.Discrete(2)
@@ -130,16 +130,20 @@ class Allowance(gym.Env[Any, Any]):
 
 
 GAMMA, LENGTH = 0.8, 5
-OF_ENDLESS = 1 / (1 - GAMMA)
-OF_TERMINATED = np.mean([(1 - GAMMA**left) / (1 - GAMMA) for left in range(1, LENGTH + 1)])
+VALUE_IF_ENDLESS = 1 / (1 - GAMMA)
+VALUE_IF_TERMINATED = np.mean([(1 - GAMMA**left) / (1 - GAMMA) for left in range(1, LENGTH + 1)])
 
 
 @pytest.mark.parametrize(
     ("length", "end", "expected"),
-    [(LENGTH, "truncated", OF_ENDLESS), (10**9, "truncated", OF_ENDLESS), (LENGTH, "terminated", OF_TERMINATED)],
+    [
+        (LENGTH, "truncated", VALUE_IF_ENDLESS),
+        (10**9, "truncated", VALUE_IF_ENDLESS),
+        (LENGTH, "terminated", VALUE_IF_TERMINATED),
+    ],
     ids=["cut by a limit", "running when the rollout is full", "terminated"],
 )
-def test_an_allowance_of_1_is_worth_what_the_discount_leaves_of_it_unless_the_episode_terminates(
+def test_a_constant_reward_has_the_value_of_an_endless_episode_unless_it_terminates(
     length: int, end: str, expected: float
 ) -> None:
     scheme = prl.Scheme(
@@ -153,7 +157,7 @@ def test_an_allowance_of_1_is_worth_what_the_discount_leaves_of_it_unless_the_ep
         ),
         prl.OnPolicyActor.create_factory(hidden_sizes=()),
         prl.VanillaOnPolicyBuffer.create_factory(size=LENGTH),
-        prl.VecEnv.create_factory(Allowance, env_kwargs={"length": length, "end": end}),
+        prl.VecEnv.create_factory(ConstantReward, env_kwargs={"length": length, "end": end}),
     )
     train(scheme, 400 * LENGTH)
     assert scheme.algorithm.updates == 400
@@ -161,13 +165,13 @@ def test_an_allowance_of_1_is_worth_what_the_discount_leaves_of_it_unless_the_ep
     assert float(value.detach()) == pytest.approx(expected, abs=0.02)
 
 
-def test_episodes_that_are_dropped_leave_no_trace_in_the_policy() -> None:
+def test_dropped_episodes_do_not_change_the_policy() -> None:
     def scheme(cut_episodes: str) -> prl.Scheme:
         return prl.Scheme(
             prl.REINFORCE.create_factory(episodes_per_update=2, test_every=0),
             prl.OnPolicyActor.create_factory(hidden_sizes=()),
             prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes=cut_episodes),
-            prl.VecEnv.create_factory(Allowance, 2, env_kwargs={"length": 4, "end": "truncated"}),
+            prl.VecEnv.create_factory(ConstantReward, 2, env_kwargs={"length": 4, "end": "truncated"}),
         )
 
     for choice, updates in (("bootstrap", 5), ("drop", 0)):
@@ -181,12 +185,12 @@ def test_episodes_that_are_dropped_leave_no_trace_in_the_policy() -> None:
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("baseline", [False, True])
-def test_of_terminated_episodes_alone_returns_are_sums_of_rewards(baseline: bool, memory: Any) -> None:
+def test_returns_of_terminated_episodes_are_discounted_sums_of_rewards(baseline: bool, memory: Any) -> None:
     scheme = prl.Scheme(
         prl.REINFORCE.create_factory(gamma=GAMMA, episodes_per_update=2, baseline=baseline, normalize_advantages=False),
         prl.OnPolicyActor.create_factory(hidden_sizes=(), memory=memory, memory_size=2),
         prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes="drop"),
-        prl.VecEnv.create_factory(Allowance, 2, env_kwargs={"length": 3, "end": "terminated"}),
+        prl.VecEnv.create_factory(ConstantReward, 2, env_kwargs={"length": 3, "end": "terminated"}),
     )
     scheme.collect(8)
     scheme.collect(8)
@@ -195,16 +199,16 @@ def test_of_terminated_episodes_alone_returns_are_sums_of_rewards(baseline: bool
     learnt = batch[MASK] == 1 if memory else torch.ones_like(batch[RET], dtype=torch.bool)
     returns = [1 + GAMMA * (1 + GAMMA), 1 + GAMMA, 1.0]
     assert sorted(batch[RET][learnt].tolist(), reverse=True) == pytest.approx(sorted(2 * returns, reverse=True))
-    # The step that an episode still runs after is of no account.
-    worthless = batch | {key: torch.where(learnt, batch[key], 1e3) for key in (RET, ADV)}
-    assert_equal(*(scheme.algorithm.compute_gradients(each)[0] for each in (batch, worthless)))
+    # The step of the unfinished episode has no effect.
+    changed = batch | {key: torch.where(learnt, batch[key], 1e3) for key in (RET, ADV)}
+    assert_equal(*(scheme.algorithm.compute_gradients(each)[0] for each in (batch, changed)))
 
 
 # Runs
 
 
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> None:
+def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:
         scheme = prl.Scheme(
             prl.REINFORCE.create_factory(episodes_per_update=2, test_every=0),

@@ -1,4 +1,4 @@
-"""RND pays for what its predictor does not know yet, and learns from two kinds of advantages."""
+"""RND's intrinsic rewards are the errors of its predictor, and it learns from two kinds of advantages."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_losses_and_gradients_of_values_and_predictor_are_those_of_a_numpy_versi
         for layer in algorithm.novelty.predictor.modules()
         if isinstance(layer, torch.nn.Linear)
     ]
-    (answer,) = [
+    (random_layer,) = [
         [numpy(layer.weight), numpy(layer.bias)]
         for layer in algorithm.novelty.random.modules()
         if isinstance(layer, torch.nn.Linear)
@@ -67,7 +67,7 @@ def test_losses_and_gradients_of_values_and_predictor_are_those_of_a_numpy_versi
         for layer in layers[:-1]:
             hidden = np.maximum(linear(layer, hidden), 0)
         predicted = linear(layers[-1], hidden)
-        of_predictor = ((predicted - linear(answer, normalised)) ** 2).mean()
+        of_predictor = ((predicted - linear(random_layer, normalised)) ** 2).mean()
         return float(0.7 * 0.5 * sum((error**2).mean() for error in errors) + of_predictor)
 
     gradients, result = algorithm.compute_gradients(batch)
@@ -97,7 +97,7 @@ def test_the_predictor_learns_from_a_random_share_of_the_transitions() -> None:
     assert np.mean(found) == pytest.approx(expected, abs=4 * np.std(found) / 20)
 
 
-def test_the_random_network_stands_still_and_the_predictor_follows_it() -> None:
+def test_the_random_network_is_not_trained_and_the_predictor_learns_its_output() -> None:
     algorithm = linear_rnd(predictor_share=1.0, lr_predictor=1e-2)
     batch = batch_of(algorithm)
     before = [parameter.clone() for parameter in algorithm.novelty.random.parameters()]
@@ -120,7 +120,7 @@ def scheme_of(env: Any = Noise, memory: Any = None, actor: Any = None, **hyper_p
 
 
 def errors_of(algorithm: Any, data: Any, seen: Any) -> Any:
-    """(T, E): of the predictor, in numpy up to the networks, of observations normalised by all seen so far."""
+    """(T, E): errors of the predictor, for observations that numpy normalises by all observations so far."""
     shift, scale = seen.mean(0), seen.std(0)
     normalised = torch.from_numpy(np.clip((numpy(data[OBS2]) - shift) / scale, -5, 5)).float()
     outputs = []
@@ -131,7 +131,7 @@ def errors_of(algorithm: Any, data: Any, seen: Any) -> Any:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_intrinsic_rewards_are_errors_over_the_deviation_of_their_discounted_sums(memory: Any) -> None:
+def test_intrinsic_rewards_are_errors_divided_by_the_deviation_of_their_discounted_sums(memory: Any) -> None:
     scheme = scheme_of(memory=memory, intrinsic_gamma=0.8, lr_predictor=0.01)
     algorithm, storage = scheme.algorithm, scheme.storage
     seen, sums, running = np.zeros((0, 3)), [], np.zeros(2)
@@ -154,7 +154,7 @@ def test_intrinsic_rewards_are_errors_over_the_deviation_of_their_discounted_sum
 
 
 @pytest.mark.parametrize("normalize", [True, False, "rollout"])
-def test_the_advantage_is_the_weighted_sum_of_both(normalize: Any) -> None:
+def test_the_advantage_is_the_weighted_sum_of_extrinsic_and_intrinsic_advantages(normalize: Any) -> None:
     scheme = scheme_of(normalize_advantages=normalize, extrinsic_coef=0.5, intrinsic_coef=3.0)
     scheme.collect(10**6)
     storage, algorithm = scheme.storage, scheme.algorithm
@@ -176,21 +176,21 @@ def test_the_advantage_is_the_weighted_sum_of_both(normalize: Any) -> None:
 @pytest.mark.parametrize(
     "kind", ["vector", "discrete", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("image", "dict"))]
 )
-def test_what_was_not_seen_before_pays_more(kind: str) -> None:
+def test_new_observations_have_larger_prediction_errors(kind: str) -> None:
     def env() -> gym.Env[Any, Any]:
         return Counter(kind, length=40)
 
     scheme = scheme_of(env, lr_predictor=3e-3, predictor_share=1.0, num_epochs=8)
     train(scheme, 600)
     algorithm = scheme.algorithm
-    batches = [_of(scheme, kind, counts) for counts in (range(5, 35), range(200, 230))]
+    batches = [_transitions_to(scheme, kind, counts) for counts in (range(5, 35), range(200, 230))]
     with torch.no_grad():
         known, new = (algorithm.novelty.errors(algorithm.read(batch)) for batch in batches)
     assert float(new.mean()) > 1.5 * float(known.mean())
 
 
-def _of(scheme: prl.Scheme, kind: str, counts: Any) -> Any:
-    """Transitions to observations of such numbers."""
+def _transitions_to(scheme: prl.Scheme, kind: str, counts: Any) -> Any:
+    """Transitions to the observations of some counts."""
     env = Counter(kind)
     seen = []
     for count in counts:
@@ -204,7 +204,7 @@ def _of(scheme: prl.Scheme, kind: str, counts: Any) -> Any:
 
 
 @pytest.mark.parametrize("memory", [None, "lstm"])
-def test_a_resumed_run_goes_on_with_networks_statistics_and_sums(memory: Any) -> None:
+def test_a_resumed_run_continues_with_saved_networks_statistics_and_sums(memory: Any) -> None:
     one, two = scheme_of(memory=memory), scheme_of(memory=memory)
     train(one, 96)
     two.load_state_dict(saved_and_loaded(one.state_dict()))
@@ -216,7 +216,7 @@ def test_a_resumed_run_goes_on_with_networks_statistics_and_sums(memory: Any) ->
 
 
 @pytest.mark.parametrize("extra", [{"noisy": True}, {"dropout": 0.5}, {"shared_body": True}])
-def test_what_the_random_network_answers_does_not_change_with_the_actors_layers(extra: Any) -> None:
+def test_the_random_network_is_deterministic_and_shares_no_parameters_with_the_policy(extra: Any) -> None:
     algorithm = scheme_of(actor=extra).algorithm
     rows = algorithm.read({OBS2: torch.randn(6, 3), "Observation": torch.randn(6, 3), "Reward": torch.zeros(6, 1)})
     assert torch.equal(algorithm.novelty.random(rows.next), algorithm.novelty.random(rows.next))
@@ -244,7 +244,7 @@ def test_hyper_parameters_out_of_range_are_refused(options: dict[str, Any], mess
         prl.RND.create_factory(**options)
 
 
-def test_by_choice_intrinsic_returns_end_with_episodes() -> None:
+def test_intrinsic_returns_can_end_with_episodes() -> None:
     returns = {}
     for ends in (False, True):
         scheme = scheme_of(intrinsic_returns_end=ends)
@@ -252,21 +252,21 @@ def test_by_choice_intrinsic_returns_end_with_episodes() -> None:
         scheme.storage.insert_single_tensor_slice(IREW, torch.ones(16, 2, 1))
         scheme.storage.before_gradients()
         returns[ends] = scheme.storage.get_all_buffer_data()
-    over = returns[True][DONE2] == 1
-    assert over.any()
-    torch.testing.assert_close(returns[True][IADV][over], 1 - returns[True][IVAL][over])
-    assert not torch.allclose(returns[False][IADV][over], returns[True][IADV][over])
+    ended = returns[True][DONE2] == 1
+    assert ended.any()
+    torch.testing.assert_close(returns[True][IADV][ended], 1 - returns[True][IVAL][ended])
+    assert not torch.allclose(returns[False][IADV][ended], returns[True][IADV][ended])
 
 
 @pytest.mark.long
-def test_it_finds_a_goal_in_more_runs_than_ppo_with_the_same_steps() -> None:
+def test_it_reaches_the_goal_in_more_runs_than_ppo_with_the_same_number_of_steps() -> None:
     reached = {cls: sum(_reaches_the_goal(cls, seed) for seed in (1, 2, 3)) for cls in (prl.RND, prl.PPO)}
     assert reached[prl.RND] >= 2
     assert reached[prl.RND] > reached[prl.PPO]
 
 
 def _reaches_the_goal(cls: Any, seed: int) -> bool:
-    # Normalised advantages would be noise as large as a reward's while there is none, which takes PPO to the goal, too.
+    # Normalised advantages would be large noise as long as there are no rewards, by which PPO reaches the goal, too.
     scheme = prl.Scheme(
         cls.create_factory(lr=1e-3, normalize_advantages=False, test_every=0),
         prl.OnPolicyActor.create_factory(normalize_observations=True),
@@ -277,5 +277,5 @@ def _reaches_the_goal(cls: Any, seed: int) -> bool:
     train(scheme, 60_000)
     mean_return = scheme.evaluate(10).mean_return
     scheme.close()
-    # An episode that does not reach it lasts 200 steps, each of which costs 1.
+    # An episode that does not reach the goal lasts 200 steps, each with a reward of -1.
     return mean_return > -190

@@ -47,8 +47,8 @@ def algorithm(request: pytest.FixtureRequest) -> prl.TRPO:
 # The Fisher information
 
 
-def laid_out(algorithm: prl.TRPO, parts: list[Tensor]) -> Tensor:
-    """One tensor for each parameter of the policy, as the algorithm lays its weights out."""
+def flattened(algorithm: prl.TRPO, parts: list[Tensor]) -> Tensor:
+    """The algorithm's vector of one tensor for each parameter of the policy."""
     vector, views = algorithm._weights.empty_vector()
     for view, part in zip(views, parts, strict=True):
         view.copy_(part)
@@ -56,12 +56,12 @@ def laid_out(algorithm: prl.TRPO, parts: list[Tensor]) -> Tensor:
 
 
 def product(algorithm: prl.TRPO, batch: Batch, vector: Tensor) -> NDArray[np.float64]:
-    """What the algorithm makes of the Fisher information times a vector, without the gaps between parameters."""
+    """The algorithm's product of the Fisher information with a vector, without the gaps between parameters."""
     sizes = [parameter.numel() for parameter in algorithm.pi.parameters()]
     parts = [part.view_as(p) for part, p in zip(vector.split(sizes), algorithm.pi.parameters(), strict=True)]
     rows = algorithm.read(batch)
     times = algorithm._fisher_product(rows, algorithm.pi(rows.now))
-    views = algorithm._weights.views_of(times(laid_out(algorithm, parts)))
+    views = algorithm._weights.views_of(times(flattened(algorithm, parts)))
     return np.concatenate([numpy(view).ravel() for view in views])
 
 
@@ -85,7 +85,7 @@ def fisher_matrix(algorithm: prl.TRPO, obs: Tensor) -> NDArray[np.float64]:
             chances = policy.probabilities[0].tolist()
             actions = [(chance, torch.tensor([action])) for action, chance in enumerate(chances)]
         else:
-            # Gauss and Hermite's nodes: exact for polynomials, which products of a normal's scores are.
+            # Gauss-Hermite quadrature is exact for polynomials, such as products of a normal's scores.
             nodes, weights = np.polynomial.hermite_e.hermegauss(5)
             mean, deviation = policy.mean[0].detach(), policy.log_std[0].detach().exp()
             actions = [
@@ -100,7 +100,7 @@ def fisher_matrix(algorithm: prl.TRPO, obs: Tensor) -> NDArray[np.float64]:
 
 
 def kl_of_numpy(algorithm: prl.TRPO, obs: NDArray[np.float64]) -> Callable[[NDArray[np.float64]], float]:
-    """The mean divergence from the policy as it is, as a function of how far its weights moved."""
+    """The mean divergence from the present policy, as a function of the change of its weights."""
     named = [(name, numpy(parameter)) for name, parameter in algorithm.pi.named_parameters()]
 
     def output(move: NDArray[np.float64]) -> Any:
@@ -132,7 +132,7 @@ def kl_of_numpy(algorithm: prl.TRPO, obs: NDArray[np.float64]) -> Callable[[NDAr
 
 
 def hessian(function: Callable[[NDArray[np.float64]], float], size: int, step: float = 1e-4) -> NDArray[np.float64]:
-    """At 0, by central differences."""
+    """The Hessian at 0, by central differences."""
     units = step * np.eye(size)
     return np.array(
         [
@@ -143,7 +143,7 @@ def hessian(function: Callable[[NDArray[np.float64]], float], size: int, step: f
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_the_fisher_product_is_that_of_the_matrix_of_expected_scores(kind: str) -> None:
+def test_the_fisher_product_is_that_of_the_expected_outer_product_of_scores(kind: str) -> None:
     algorithm = small_trpo(SPACES[kind], damping=0.0)
     batch, vector = rollout_batch(algorithm), random_vector(algorithm)
     expected = fisher_matrix(algorithm, batch[OBS]) @ numpy(vector)
@@ -159,7 +159,7 @@ def test_the_fisher_product_is_that_of_the_hessian_of_the_divergence(kind: str) 
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_the_fisher_product_through_time_is_that_of_finite_differences(memory: str) -> None:
+def test_the_fisher_product_of_a_recurrent_policy_is_that_of_finite_differences(memory: str) -> None:
     algorithm = small_trpo(actor={"memory": memory, "memory_size": 3}, damping=0.0)
     batch, vector = rollout_of_sequences(algorithm), random_vector(algorithm)
     parameters = list(algorithm.pi.parameters())
@@ -237,7 +237,7 @@ def moved_by(algorithm: prl.TRPO, batch: Batch) -> tuple[NDArray[np.float64], pr
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_the_step_is_the_natural_gradient_as_long_as_the_trust_region_allows(kind: str) -> None:
+def test_the_step_is_the_natural_gradient_scaled_to_the_trust_region(kind: str) -> None:
     algorithm = small_trpo(SPACES[kind], max_kl=1e-4, damping=0.1, cg_iterations=60)
     batch = rollout_batch(algorithm, 32)
     advantages = numpy(batch[ADV])[:, 0]
@@ -257,7 +257,9 @@ def test_the_step_is_the_natural_gradient_as_long_as_the_trust_region_allows(kin
 
 @given(st.sampled_from(sorted(SPACES)), st.sampled_from([1e-4, 0.01, 0.5]), st.integers(0, 2**32))
 @settings(max_examples=examples(40), deadline=None)
-def test_the_policy_stays_in_the_trust_region_and_promises_more(kind: str, max_kl: float, seed: int) -> None:
+def test_the_policy_stays_in_the_trust_region_and_every_step_improves_the_surrogate(
+    kind: str, max_kl: float, seed: int
+) -> None:
     algorithm = small_trpo(SPACES[kind], max_kl=max_kl, damping=0.01, normalize_advantages=False)
     batch = rollout_batch(algorithm, seed=seed)
     before = copy.deepcopy(algorithm.pi(algorithm.read(batch).now).detach())
@@ -282,7 +284,7 @@ def same(one: list[Tensor], two: list[Tensor]) -> bool:
 @pytest.mark.parametrize(
     "spoil", [lambda direction: -direction, lambda direction: direction * torch.nan], ids=["downwards", "nan"]
 )
-def test_weights_are_restored_bit_for_bit_where_no_step_is_better(
+def test_weights_are_restored_bit_for_bit_if_no_step_is_better(
     algorithm: prl.TRPO, spoil: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -294,7 +296,7 @@ def test_weights_are_restored_bit_for_bit_where_no_step_is_better(
     assert (metrics["step_fraction"], metrics["kl"]) == (0, 0)
 
 
-def test_weights_are_restored_bit_for_bit_where_every_step_leaves_the_trust_region(algorithm: prl.TRPO) -> None:
+def test_weights_are_restored_bit_for_bit_if_every_step_leaves_the_trust_region(algorithm: prl.TRPO) -> None:
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
     rows = algorithm.read(batch)
     policy = algorithm.pi(rows.now)
@@ -332,14 +334,14 @@ def test_the_line_search_takes_the_largest_fraction_that_the_trust_region_allows
     assert divergence_of(float(fraction)) == pytest.approx(float(kl), rel=1e-3)
 
 
-def test_advantages_that_say_nothing_move_nothing(algorithm: prl.TRPO) -> None:
+def test_advantages_of_zero_leave_the_policy_unchanged(algorithm: prl.TRPO) -> None:
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
     batch[ADV] = torch.zeros_like(batch[ADV])
     algorithm.update(batch)
     assert same(weights_of(algorithm.pi), before)
 
 
-def test_parameters_that_take_no_gradient_stand_still_and_those_that_are_not_used_do_no_harm() -> None:
+def test_frozen_and_unused_parameters_do_not_change() -> None:
     class Extractor(nn.Module):
         def __init__(self, space: spaces.Box) -> None:
             super().__init__()
@@ -356,7 +358,7 @@ def test_parameters_that_take_no_gradient_stand_still_and_those_that_are_not_use
     assert all(torch.equal(dict(algorithm.pi.named_parameters())[name], value) for name, value in kept.items())
 
 
-def test_gradients_apart_from_an_update_are_refused(algorithm: prl.TRPO) -> None:
+def test_computing_gradients_separately_from_an_update_is_refused(algorithm: prl.TRPO) -> None:
     with pytest.raises(NotImplementedError, match=r"TRPO defines no losses.*gradients cannot be computed separately"):
         algorithm.compute_gradients(rollout_batch(algorithm))
 
@@ -364,7 +366,7 @@ def test_gradients_apart_from_an_update_are_refused(algorithm: prl.TRPO) -> None
 # The value function
 
 
-def test_the_value_function_is_fitted_to_the_returns_from_before_the_step(algorithm: prl.TRPO) -> None:
+def test_the_value_function_is_fitted_to_the_returns_computed_before_the_step(algorithm: prl.TRPO) -> None:
     batch = rollout_batch(algorithm)
     before = copies(batch)
     values = weights_of(algorithm.value)
@@ -411,20 +413,20 @@ def test_the_value_function_may_learn_from_mini_batches_after_the_step_of_the_po
     assert same(weights_of(scheme.algorithm.pi), weights_of(by_hand.pi))
 
 
-def test_returns_and_advantages_follow_from_the_values_when_acting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_do_not_change_returns_and_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = noise_scheme()
     seen = []
     update = scheme.algorithm.update
 
-    def noted(batch: Batch) -> prl.Result:
+    def recording(batch: Batch) -> prl.Result:
         before = copies(batch)
         result = update(batch)
         seen.append(all(torch.equal(batch[key], before[key]) for key in before))
-        # GAE with lambda = 1: a return is no function of the values within its episode.
+        # Returns are sums of values and advantages.
         torch.testing.assert_close(before[RET] - before["Value"], before[ADV], rtol=1e-5, atol=1e-5)
         return result
 
-    monkeypatch.setattr(scheme.algorithm, "update", noted)
+    monkeypatch.setattr(scheme.algorithm, "update", recording)
     train(scheme, 128)
     assert seen == [True] * 4
 
@@ -448,7 +450,7 @@ def noise_scheme(memory: str | None = None, seed: int = 0, value_mini_batches: i
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_every_transition_is_learnt_from_once_whatever_remains_of_the_division_into_batches(
+def test_every_transition_is_used_once_even_if_batches_differ_in_size(
     memory: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = prl.Scheme(
@@ -482,7 +484,7 @@ def test_a_policy_with_a_memory_takes_steps_within_its_trust_region(memory: str,
 
 
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> None:
+def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
     one, again, other = (train(noise_scheme(memory, seed), 64).algorithm.get_weights() for seed in (3, 3, 4))
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)

@@ -1,4 +1,4 @@
-"""TRPO by single paths weighs actions by the returns of whole episodes, and knows no values."""
+"""Single-path TRPO weights actions by the returns of complete episodes, and has no value function."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ GAMMA = 0.9
 
 
 def noise_scheme(memory: str | None = None, seed: int = 0, **hyper_parameters: Any) -> prl.Scheme:
-    # An odd number of steps, of which some are left out.
+    # An odd number of steps, some of which are dropped.
     return prl.Scheme(
         prl.TRPOSinglePath.create_factory(**{"gamma": GAMMA, "test_every": 0} | hyper_parameters),
         prl.OnPolicyActor.create_factory(hidden_sizes=(5,), memory=memory, memory_size=4),
@@ -40,7 +40,7 @@ def returns_by_hand(data: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("memory", [None, "gru", pytest.param("lstm", marks=pytest.mark.long)])
-def test_the_step_is_that_of_discounted_returns_of_terminated_episodes(memory: str | None) -> None:
+def test_the_step_is_the_natural_gradient_of_returns_of_terminated_episodes(memory: str | None) -> None:
     scheme = noise_scheme(memory, damping=0.1, cg_iterations=40, max_kl=1e-5)
     scheme.collect(111)
     algorithm, storage = scheme.algorithm, scheme.storage
@@ -83,7 +83,7 @@ def test_the_step_is_that_of_discounted_returns_of_terminated_episodes(memory: s
     )
 
 
-def test_storages_whose_returns_lean_on_values_are_refused() -> None:
+def test_storages_that_bootstrap_returns_from_values_are_refused() -> None:
     for storage in (prl.GAEBuffer, prl.VanillaOnPolicyBuffer, prl.VTraceBuffer):
         with pytest.raises(prl.CompositionError, match=r"TRPOSinglePath has no value function.*cut_episodes='drop'"):
             prl.Scheme(
@@ -100,7 +100,7 @@ def test_hyper_parameters_out_of_range_are_refused() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
-def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> None:
+def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
     one, again, other = (train(noise_scheme(memory, seed), 222).algorithm.get_weights() for seed in (3, 3, 4))
     assert "value" not in {name.split(".")[1] for name in one}
     assert all(torch.equal(one[name], again[name]) for name in one)

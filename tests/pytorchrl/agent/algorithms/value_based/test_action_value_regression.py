@@ -1,4 +1,4 @@
-"""Gradients of action values that are computed beside the loss are those of autograd."""
+"""Gradients of action values that are computed without autograd equal those of autograd."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def algorithm_of(kind: Any = prl.DQN, *, envs: Any = None, **actor: Any) -> Any:
 
 
 def by_autograd(kind: Any = prl.DQN, **chosen: Any) -> Any:
-    """The same algorithm, whose loss has gradients."""
+    """The same algorithm, with gradients from autograd."""
     algorithm = algorithm_of(kind, **chosen)
     algorithm.regression._network = None
     return algorithm
@@ -39,21 +39,21 @@ def batch_of(number: int = 0) -> dict[str, Any]:
     return batch
 
 
-def computes_itself(algorithm: Any) -> bool:
+def bypasses_autograd(algorithm: Any) -> bool:
     losses = algorithm.losses(algorithm.read(batch_of()))
     assert losses.of[algorithm.trained].requires_grad == (not losses.gradients)
     return bool(losses.gradients)
 
 
 class Squared(prl.DQN):
-    """Squared errors everywhere."""
+    """The squared loss."""
 
     def head(self) -> Any:
         return Values(huber_threshold=None)
 
 
-class Narrow(prl.DQN):
-    """Errors that count linearly from a tenth on."""
+class SmallThreshold(prl.DQN):
+    """The Huber loss with a threshold of 0.1."""
 
     def head(self) -> Any:
         return Values(huber_threshold=0.1)
@@ -61,11 +61,11 @@ class Narrow(prl.DQN):
 
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("kind", [prl.DQN, prl.MunchausenDQN, Squared, Narrow])
+@pytest.mark.parametrize("kind", [prl.DQN, prl.MunchausenDQN, Squared, SmallThreshold])
 def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes: tuple[int, ...]) -> None:
     chosen = {"hidden_sizes": hidden_sizes, "activation": activation}
     ours, autograds = algorithm_of(kind, **chosen), by_autograd(kind, **chosen)
-    assert computes_itself(ours)
+    assert bypasses_autograd(ours)
     for number in range(4):
         result, expected = (algorithm.update(batch_of(number)) for algorithm in (ours, autograds))
         torch.testing.assert_close(result.metrics, expected.metrics)
@@ -78,13 +78,13 @@ def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes:
     [*MORE_THAN_PLAIN, {"dueling": True}],
     ids=str,
 )
-def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:
-    assert not computes_itself(algorithm_of(**actor))
+def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]) -> None:
+    assert not bypasses_autograd(algorithm_of(**actor))
 
 
 @pytest.mark.parametrize("kind", [prl.QRDQN, prl.ResidualDQN, prl.DiscreteCQL])
-def test_other_values_and_losses_are_left_to_autograd(kind: Any) -> None:
-    assert not computes_itself(algorithm_of(kind))
+def test_other_kinds_of_values_and_losses_are_left_to_autograd(kind: Any) -> None:
+    assert not bypasses_autograd(algorithm_of(kind))
 
 
 @pytest.mark.parametrize("part", [lambda q: q, lambda q: q.body.hidden, lambda q: q.head, lambda q: q.head.numbers])
@@ -92,10 +92,10 @@ def test_hooks_are_called(part: Any) -> None:
     algorithm = algorithm_of()
     called = []
     handle = part(algorithm.q).register_forward_hook(lambda *_: called.append(1))
-    assert not computes_itself(algorithm)
+    assert not bypasses_autograd(algorithm)
     assert called
     handle.remove()
-    assert computes_itself(algorithm)
+    assert bypasses_autograd(algorithm)
 
 
 class OtherLosses(prl.DQN):
@@ -113,14 +113,14 @@ class OtherLossesOfValues(prl.DQN):
 
 
 @pytest.mark.parametrize("kind", [OtherLosses, OtherLossesOfValues])
-def test_a_loss_that_is_made_of_the_loss_has_its_gradients(kind: Any) -> None:
+def test_an_overridden_loss_determines_the_gradients(kind: Any) -> None:
     theirs, _ = algorithm_of(kind).compute_gradients(batch_of())
     plain, _ = algorithm_of().compute_gradients(batch_of())
     for name, gradient in plain.items():
         torch.testing.assert_close(theirs[name], 3 * gradient)
 
 
-def test_observations_of_several_parts_are_learnt_from() -> None:
+def test_gradients_are_those_of_autograd_for_dict_observations() -> None:
     envs = envs_with(spaces.Discrete(3))
     envs.observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
     gradients = []

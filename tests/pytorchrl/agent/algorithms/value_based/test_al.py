@@ -46,7 +46,7 @@ def test_an_update_equals_the_one_computed_by_hand(
         assert not np.allclose(targets, [other(by_hand, row) for row in by_hand.rows])
 
 
-def test_after_a_terminal_step_only_the_advantage_of_the_action_taken_counts() -> None:
+def test_the_batch_has_terminal_steps_with_larger_next_advantages() -> None:
     by_hand = ByHand(linear_learner(prl.PAL), batch_of_windows())
     terminal = [row for row in by_hand.rows if by_hand.discount[row] == 0]
     next_is_larger = [
@@ -54,11 +54,11 @@ def test_after_a_terminal_step_only_the_advantage_of_the_action_taken_counts() -
         for row in terminal
         if gap(by_hand.target_next_q(row), by_hand.action[row]) > gap(by_hand.target_q(row), by_hand.action[row])
     ]
-    assert next_is_larger, "the batch of the test above has such rows"
+    assert next_is_larger, "some terminal rows have larger next advantages"
     assert all(pal(by_hand, row) == al(by_hand, row) for row in terminal)
 
 
 @pytest.mark.parametrize("cls", [prl.AL, prl.PAL, prl.DoublePAL])
-def test_a_share_out_of_range_is_refused(cls: type[prl.AL]) -> None:
+def test_an_alpha_out_of_range_is_refused(cls: type[prl.AL]) -> None:
     with pytest.raises(ValueError, match=f"{cls.__name__}: alpha must lie in \\[0, 1\\], got 1.5"):
         cls.create_factory(alpha=1.5)

@@ -27,8 +27,8 @@ def learner(**hyper_parameters: Any) -> Any:
     return linear_learner(prl.CategoricalDQN, **given)
 
 
-def batch_with_hits(seed: int = 0) -> dict[str, Any]:
-    """Besides windows as of any batch: atoms hit exactly, inside and at the ends, and returns beyond them."""
+def batch_with_exact_atoms(seed: int = 0) -> dict[str, Any]:
+    """A batch in which some returns lie exactly on inner and outermost atoms, and some beyond the support."""
     batch = batch_of_windows(seed, size=16)
     exact = [(1.0, 0.0), (-2.0, 0.0), (2.0, 0.0), (0.0, 1.0), (1.0, 1.0), (7.0, 0.5), (-9.0, 0.0)]
     for row, (reward, discount) in enumerate(exact):
@@ -64,10 +64,10 @@ def targets(by_hand: ByHand, double: bool) -> list[list[float]]:
 
 @pytest.mark.parametrize("double", [False, True])
 def test_an_update_equals_the_one_computed_by_hand(double: bool) -> None:
-    algorithm, batch = learner(double=double), batch_with_hits()
+    algorithm, batch = learner(double=double), batch_with_exact_atoms()
     by_hand = ByHand(algorithm, batch)
     wanted = targets(by_hand, double)
-    assert not np.allclose(wanted, targets(by_hand, not double)), "the batch tells double from not double"
+    assert not np.allclose(wanted, targets(by_hand, not double)), "targets with and without double differ in this batch"
     np.testing.assert_allclose(np.sum(wanted, axis=1), 1)
 
     def cross_entropy(row: int) -> float:
@@ -79,13 +79,13 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool) -> None:
 
 
 def test_the_greedy_action_has_the_highest_expected_return() -> None:
-    algorithm, batch = learner(), batch_with_hits()
+    algorithm, batch = learner(), batch_with_exact_atoms()
     by_hand = ByHand(algorithm, batch)
     greedy = algorithm.q(algorithm.actor.view(batch[OBS])).greedy()[:, 0].tolist()
     assert greedy == [int((probabilities(by_hand.q(row)) * SUPPORT).sum(1).argmax()) for row in by_hand.rows]
 
 
-def test_probabilities_become_those_of_the_rewards() -> None:
+def test_probabilities_converge_to_the_distribution_of_rewards() -> None:
     algorithm = learner(lr=0.1, double=False)
     batch = batch_of_windows(size=120)
     for key in (OBS, OBS2, DISCOUNT):
@@ -101,7 +101,7 @@ def test_probabilities_become_those_of_the_rewards() -> None:
     torch.testing.assert_close(found.detach(), expected, atol=0.02, rtol=0)
 
 
-def test_a_support_without_extent_is_refused() -> None:
+def test_an_empty_support_and_a_single_atom_are_refused() -> None:
     with pytest.raises(ValueError, match=r"CategoricalDQN: v_min must be less than v_max=1\.0, got 1\.0"):
         prl.CategoricalDQN.create_factory(v_min=1.0, v_max=1.0)
     with pytest.raises(ValueError, match="CategoricalDQN: num_atoms must be at least 2, got 1"):
@@ -109,6 +109,6 @@ def test_a_support_without_extent_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["num_atoms", "v_min", "v_max"])
-def test_what_the_network_is_made_of_cannot_change(name: str) -> None:
+def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         learner().update_algorithm_parameter(name, 7)

@@ -44,7 +44,7 @@ def test_large_preferences_leave_targets_finite(operator: Any) -> None:
     torch.testing.assert_close(target, greedy, rtol=1e-4, atol=1.0)
 
 
-def test_preferences_of_worse_actions_fall_and_the_best_ones_are_returns() -> None:
+def test_preferences_of_worse_actions_fall_further_below_the_best_with_training() -> None:
     algorithm = linear_learner(prl.DPP, operator="maximum", lr=0.05, target_update_interval=1)
     batch = batch_of_windows(size=60)
     # One state, whose actions pay 0, 1 and 2, and end the episode.
@@ -61,7 +61,7 @@ def test_preferences_of_worse_actions_fall_and_the_best_ones_are_returns() -> No
     assert spreads[0] + 1 < spreads[1] < spreads[2] - 1
 
 
-def test_out_of_range_or_of_no_use_is_refused() -> None:
+def test_invalid_and_unknown_hyper_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="DPP: eta must be greater than 0, got 0"):
         prl.DPP.create_factory(eta=0.0)
     with pytest.raises(ValueError, match="DPP: operator must be one of"):

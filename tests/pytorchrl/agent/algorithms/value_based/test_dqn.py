@@ -1,4 +1,4 @@
-"""DQN's update equals the one computed by hand, and it explores as its hyper-parameters say."""
+"""DQN's update equals the one computed by hand, and its exploration follows its hyper-parameters."""
 
 from typing import Any
 
@@ -72,16 +72,18 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool, max_grad_norm: 
 
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("threshold", [None, 0.3, 1.0])
-def test_windows_cut_short_and_squares_are_learnt_as_by_hand(threshold: float | None, double: bool) -> None:
+def test_updates_from_shorter_windows_and_with_other_losses_equal_those_by_hand(
+    threshold: float | None, double: bool
+) -> None:
     algorithm = linear_learner(prl.DQN, huber_threshold=threshold, double=double)
     by_hand = check_scalar_update(
         algorithm, batch_of_windows(), lambda by_hand, row: by_hand.bootstrapped(row, double), threshold
     )
     ways = [[by_hand.bootstrapped(row, way) for row in by_hand.rows] for way in (False, True)]
-    assert not np.allclose(*ways), "the batch tells double from not double"
+    assert not np.allclose(*ways), "targets with and without double differ in this batch"
 
 
-def test_a_threshold_out_of_range_or_changed_later_is_refused() -> None:
+def test_a_huber_threshold_out_of_range_or_changed_later_is_refused() -> None:
     with pytest.raises(ValueError, match="DQN: huber_threshold must be greater than 0, got 0"):
         prl.DQN.create_factory(huber_threshold=0.0)
     with pytest.raises(ValueError, match="huber_threshold is fixed"):
@@ -91,7 +93,7 @@ def test_a_threshold_out_of_range_or_changed_later_is_refused() -> None:
             cls.create_factory(huber_threshold=1.0)
 
 
-def test_natures_preset_has_the_papers_numbers() -> None:
+def test_natures_preset_has_the_papers_hyper_parameters() -> None:
     preset = prl.DQN.nature(capacity=80_000, num_envs=8)
     given = preset["algo_factory"].hyper_parameters
     expected = {
@@ -108,7 +110,7 @@ def test_natures_preset_has_the_papers_numbers() -> None:
         "max_grad_norm": None,
     }
     assert {name: given[name] for name in expected} == expected
-    # In transitions, however long the run is.
+    # The schedule counts transitions; the length of the run does not matter.
     assert [given["epsilon"].at(steps, 7) for steps in (0, 500_000, 1_000_000, 50_000_000)] == [1.0, 0.55, 0.1, 0.1]
     assert preset["storage_factory"].hyper_parameters["size"] == 10_000
     envs = envs_with(spaces.Discrete(6))
@@ -118,13 +120,13 @@ def test_natures_preset_has_the_papers_numbers() -> None:
     assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
 
 
-def test_the_target_takes_no_gradient() -> None:
+def test_the_target_network_gets_no_gradient() -> None:
     algorithm = linear_dqn()
     algorithm.update(replayed(ACTIONS))
     assert all(parameter.grad is None for parameter in algorithm.q_target.parameters())
 
 
-def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
+def test_a_hard_target_is_copied_at_the_target_update_interval() -> None:
     algorithm = linear_dqn(polyak=0.0, target_update_interval=3)
     first = weights_of(algorithm.q_target)[0].copy()
     for update in range(1, 7):
@@ -136,7 +138,7 @@ def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
             np.testing.assert_array_equal(target, first)
 
 
-def test_a_soft_target_follows_by_one_less_polyak() -> None:
+def test_a_soft_target_moves_by_one_minus_polyak() -> None:
     algorithm = linear_dqn(polyak=0.8, target_update_interval=1)
     perturb(algorithm.q_target, 2)
     before = weights_of(algorithm.q_target)[0].copy()
@@ -145,18 +147,18 @@ def test_a_soft_target_follows_by_one_less_polyak() -> None:
     np.testing.assert_allclose(weights_of(algorithm.q_target)[0], 0.8 * before + 0.2 * online, rtol=1e-5)
 
 
-def test_weights_can_be_taken_and_given() -> None:
-    giver, taker = linear_dqn(), linear_dqn()
-    giver.update(replayed(ACTIONS))
-    taker.set_weights(giver.get_weights())
+def test_weights_can_be_copied_to_another_algorithm() -> None:
+    source, destination = linear_dqn(), linear_dqn()
+    source.update(replayed(ACTIONS))
+    destination.set_weights(source.get_weights())
     obs, done = torch.randn(5, 3), torch.zeros(5, 1)
-    one, other = (algorithm.q(algorithm.actor.view(obs)).values for algorithm in (giver, taker))
+    one, other = (algorithm.q(algorithm.actor.view(obs)).values for algorithm in (source, destination))
     assert torch.equal(one, other)
-    acted = [a.acting_step(obs, None, done, exploring(a, 5, deterministic=True)).action for a in (giver, taker)]
+    acted = [a.acting_step(obs, None, done, exploring(a, 5, deterministic=True)).action for a in (source, destination)]
     assert torch.equal(*acted)
 
 
-def test_exploration_is_as_frequent_as_epsilon_says_and_evaluation_is_greedy() -> None:
+def test_exploration_has_the_frequency_of_epsilon_and_evaluation_is_greedy() -> None:
     algorithm = linear_dqn(epsilon=0.3, start_steps=0)
     obs, done = torch.randn(1, 3).expand(20_000, 3), torch.zeros(20_000, 1)
     greedy = algorithm.q(algorithm.actor.view(obs[:1])).greedy()
@@ -171,7 +173,7 @@ def test_exploration_is_as_frequent_as_epsilon_says_and_evaluation_is_greedy() -
     assert_equal(evaluation.state_dict(), before)
 
 
-def test_actions_are_random_until_the_first_update() -> None:
+def test_actions_are_random_during_start_steps() -> None:
     algorithm = linear_dqn(epsilon=0.0, start_steps=100)
     obs, done = torch.randn(1, 3).expand(50, 3), torch.zeros(50, 1)
     exploration = exploring(algorithm, 50)
@@ -182,14 +184,14 @@ def test_actions_are_random_until_the_first_update() -> None:
     assert chosen == [3, 3, 1]
 
 
-def test_schedules_follow_the_run() -> None:
+def test_schedules_use_the_progress_of_the_run() -> None:
     algorithm = linear_dqn(lr=prl.LinearSchedule(1e-2, 0.0), epsilon=prl.LinearSchedule(1.0, 0.2, fraction=0.5))
     algorithm.set_progress(50, 100)
     assert algorithm.trained.stepper.learning_rate == pytest.approx(5e-3)
     assert algorithm.current(algorithm.epsilon) == pytest.approx(0.2)
 
 
-def test_hyper_parameters_can_be_changed_in_use_within_their_range() -> None:
+def test_hyper_parameters_can_be_changed_within_their_range_after_creation() -> None:
     algorithm = linear_dqn(lr=1e-3)
     algorithm.update_algorithm_parameter("lr", 1e-4)
     assert algorithm.trained.stepper.learning_rate == 1e-4

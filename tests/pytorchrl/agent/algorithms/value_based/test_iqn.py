@@ -18,7 +18,7 @@ from tests.support.toys import continuous
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, N, N_TARGET, K, COSINES = 3, 4, 3, 5, 2
 PARAMETERS = 2
-"""Seed of the networks' parameters: of which the quantiles depend on the fractions."""
+"""Seed of the networks' parameters, with which the quantiles depend on the fractions."""
 SIZES = {"num_quantiles": N, "num_target_quantiles": N_TARGET, "num_action_quantiles": K, "num_cosines": COSINES}
 
 
@@ -42,13 +42,13 @@ def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def parameters_of(network: Any) -> list[Any]:
-    """Weights and biases of the embedding and of the layer behind the product."""
+    """Weights and biases of the embedding and of the layer after the product."""
     head = network.head
     return [numpy(head.embedding.weight), numpy(head.embedding.bias), *layer_of(head.numbers)]
 
 
 def quantiles_of(parameters: list[Any], obs: Any, fractions: Any) -> Any:
-    """Equation 4 and what follows it: (B, actions, fractions)."""
+    """Equation 4 of the paper and the layer after it: (B, actions, fractions)."""
     weight, bias, behind, behind_bias = parameters
     found = np.zeros((len(obs), NUM_ACTIONS, len(fractions)))
     for n, fraction in enumerate(fractions):
@@ -72,7 +72,7 @@ class Draws:
 
 
 def quantile_loss(quantiles: Any, fractions: Any, target: Any, kappa: float) -> float:
-    """Equation 3, one pair of quantiles after the other."""
+    """Equation 3 of the paper, pair by pair of quantiles."""
     total = 0.0
     for quantile, fraction in zip(quantiles, fractions, strict=True):
         for value in target:
@@ -133,15 +133,17 @@ def test_an_update_equals_the_one_computed_by_hand(kappa: float, risk: Any, doub
     batch = n_step_batch()
     by_hand = NumpyIQN(algorithm, batch)
     of_the_other = NumpyIQN(linear_iqn(double=not double, risk=risk), batch)
-    assert not np.allclose(by_hand.targets, of_the_other.targets), "the batch tells double from not double"
+    assert not np.allclose(by_hand.targets, of_the_other.targets), (
+        "targets with and without double differ in this batch"
+    )
     check_update(algorithm, by_hand, batch)
 
 
-def test_what_follows_is_chosen_by_the_target_network_as_in_the_paper() -> None:
+def test_next_actions_are_chosen_by_the_target_network_by_default() -> None:
     assert not linear_iqn().double
 
 
-def test_acting_deterministically_takes_the_midpoints_and_draws_nothing() -> None:
+def test_deterministic_acting_uses_midpoint_fractions_and_draws_no_random_numbers() -> None:
     algorithm = linear_iqn(start_steps=0, risk=CVaR(0.25))
     states = [generator.get_state() for generator in algorithm._generators()]
     obs, done = torch.randn(100, 3), torch.zeros(100, 1)
@@ -153,7 +155,7 @@ def test_acting_deterministically_takes_the_midpoints_and_draws_nothing() -> Non
     assert_equal([generator.get_state() for generator in algorithm._generators()], states)
 
 
-def test_exploring_draws_fractions_of_the_explorations_generator_alone() -> None:
+def test_exploration_draws_fractions_from_its_own_generator_only() -> None:
     algorithm = linear_iqn(start_steps=0, epsilon=0.0)
     states = [generator.get_state() for generator in algorithm._generators()]
     obs, done = torch.randn(300, 3), torch.zeros(300, 1)
@@ -169,7 +171,7 @@ def test_exploring_draws_fractions_of_the_explorations_generator_alone() -> None
     assert_equal([generator.get_state() for generator in algorithm._generators()], states)
 
 
-def test_risk_decides_between_a_sure_and_a_larger_but_uncertain_reward() -> None:
+def test_the_risk_measure_decides_between_a_certain_and_a_larger_uncertain_reward() -> None:
     sizes = {"num_quantiles": 16, "num_target_quantiles": 1, "num_action_quantiles": 32, "num_cosines": 8}
     body = {"hidden_sizes": (16,)}
     schedule = prl.LinearSchedule(0.02, 0.0)
@@ -185,7 +187,7 @@ def test_risk_decides_between_a_sure_and_a_larger_but_uncertain_reward() -> None
         uncertain = random.choice([0.0, 3.0], size=(64, 1))
         batch[REW] = torch.from_numpy(np.where(action == 1, uncertain, 1.0).astype(np.float32))
         neutral.update(batch)
-    # What was learnt can be acted on with another risk.
+    # The quantiles learnt can be used with another risk measure.
     averse = linear_iqn(actor=body, risk=CVaR(0.25), **sizes)
     averse.set_weights(neutral.get_weights())
     values = [one.policy(one.actor.view(torch.ones(1, 3)), exploring(one, 1)) for one in (neutral, averse)]
@@ -196,7 +198,7 @@ def test_risk_decides_between_a_sure_and_a_larger_but_uncertain_reward() -> None
 
 
 @pytest.mark.parametrize("actor", [{}, {"dueling": True, "hidden_sizes": (4,)}, {"noisy": True}])
-def test_a_saved_state_goes_on_where_it_was(actor: dict[str, Any]) -> None:
+def test_training_continues_exactly_from_a_saved_state(actor: dict[str, Any]) -> None:
     whole, resumed = (linear_iqn(actor=actor, polyak=0.0, target_update_interval=3) for _ in range(2))
     for number in range(4):
         whole.update(n_step_batch(number))
@@ -208,7 +210,7 @@ def test_a_saved_state_goes_on_where_it_was(actor: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", [*SIZES, "quantile_layers", "kappa", "risk"])
-def test_what_the_network_is_made_of_cannot_change(name: str) -> None:
+def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         linear_iqn().update_algorithm_parameter(name, 7)
 
@@ -228,7 +230,7 @@ def test_hyper_parameters_out_of_range_are_refused(changes: dict[str, Any], mess
 
 
 @pytest.mark.parametrize("cls", [prl.IQN, prl.MunchausenIQN])
-def test_the_papers_preset_has_its_numbers_and_its_network(cls: Any) -> None:
+def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(cls: Any) -> None:
     preset = cls.paper(capacity=80_000, num_envs=8)
     given = preset["algo_factory"].hyper_parameters
     expected = {
@@ -248,7 +250,7 @@ def test_the_papers_preset_has_its_numbers_and_its_network(cls: Any) -> None:
     }
     assert {name: given[name] for name in expected} == expected
     assert given.get("double", False) is False
-    # In transitions, however long the run is.
+    # The schedule counts transitions; the length of the run does not matter.
     assert [given["epsilon"].at(steps, 7) for steps in (0, 50_000, 1_050_000, 50_000_000)] == [1.0, 1.0, 0.01, 0.01]
     assert preset["storage_factory"].hyper_parameters["size"] == 10_000
     envs = envs_with(spaces.Discrete(6))

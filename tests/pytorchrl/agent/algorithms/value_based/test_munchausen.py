@@ -1,4 +1,4 @@
-"""The updates of Munchausen-DQN and Munchausen-IQN equal those computed by hand, at temperatures that are small too."""
+"""The updates of Munchausen-DQN and Munchausen-IQN equal those computed by hand, also at low temperatures."""
 
 import math
 from typing import Any
@@ -64,7 +64,7 @@ def bonus_of(algorithm: Any, values: Any, action: int) -> float:
 
 
 class NumpyMunchausenDQN:
-    """The loss of one batch: equation 1 of the paper, one row after the other."""
+    """The loss of one batch: equation 1 of the paper, row by row."""
 
     def __init__(self, algorithm: prl.MunchausenDQN, batch: dict[str, Any]) -> None:
         self.online, target = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
@@ -105,14 +105,14 @@ def test_an_update_equals_the_one_computed_by_hand(temperature: float, alpha: fl
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_the_bonus_is_that_of_the_first_action_clipped_before_it_is_scaled() -> None:
+def test_the_batch_has_rows_with_clipped_and_unclipped_bonuses() -> None:
     algorithm = linear_munchausen(temperature=0.03, clip_min=-0.5)
     by_hand = NumpyMunchausenDQN(algorithm, n_step_batch())
     assert by_hand.bonuses.min() == pytest.approx(0.9 * -0.5), "some row is clipped"
     assert by_hand.bonuses.max() > 0.9 * -0.5
 
 
-def test_the_target_is_of_the_target_network_alone_and_takes_no_gradient() -> None:
+def test_targets_use_the_target_network_only_and_have_no_gradient() -> None:
     algorithm, batch = linear_munchausen(), n_step_batch()
     rows = Rows(batch, algorithm.codec)
     before = algorithm.target_value(rows).mean
@@ -138,7 +138,7 @@ def test_the_policy_is_a_softmax_at_any_temperature(values: list[float], tempera
 
 
 class NumpyMunchausenIQN(NumpyIQN):
-    """The loss of one batch: the policy is made of other fractions than the target."""
+    """The loss of one batch: policy and target use different fractions."""
 
     def target_quantiles(self, algorithm: Any) -> Any:
         eta = getattr(algorithm.risk, "eta", 1.0)
@@ -164,7 +164,7 @@ def test_an_update_of_munchausen_iqn_equals_the_one_computed_by_hand(temperature
     check_update(algorithm, NumpyMunchausenIQN(algorithm, batch), batch)
 
 
-def test_munchausen_iqn_has_the_hyper_parameters_of_both_and_their_defaults() -> None:
+def test_munchausen_iqn_has_the_hyper_parameters_of_munchausen_dqn_and_iqn() -> None:
     hyper_parameters = prl.MunchausenIQN.create_factory().hyper_parameters
     assert {"alpha": 0.9, "temperature": 0.03, "clip_min": -1.0, "num_quantiles": 64}.items() <= (
         hyper_parameters.items()
@@ -180,7 +180,7 @@ class MunchausenC51(prl.MunchausenDQN, prl.CategoricalDQN):
     num_atoms = 201
 
 
-def test_a_categorical_head_learns_the_same_expected_returns() -> None:
+def test_targets_of_a_categorical_head_have_the_same_mean() -> None:
     algorithm, batch = linear_munchausen(MunchausenC51, temperature=0.5), n_step_batch()
     rows = Rows(batch, algorithm.codec)
     with torch.no_grad():
@@ -194,7 +194,7 @@ def test_a_categorical_head_learns_the_same_expected_returns() -> None:
 
 
 @pytest.mark.parametrize("cls", [prl.MunchausenDQN, prl.MunchausenIQN])
-def test_a_saved_state_goes_on_where_it_was(cls: Any) -> None:
+def test_training_continues_exactly_from_a_saved_state(cls: Any) -> None:
     whole, resumed = (linear_munchausen(cls, polyak=0.0, target_update_interval=3) for _ in range(2))
     for number in range(4):
         whole.update(n_step_batch(number))

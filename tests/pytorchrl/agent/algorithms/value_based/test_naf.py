@@ -1,4 +1,4 @@
-"""NAF's update equals the one computed by hand, and its maximum respects the bounds."""
+"""NAF's update equals the one computed by hand, and its maximum is taken within the bounds of actions."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 class ByHand:
-    """Equations 2 and 3 of the paper, of one row and one number after the other."""
+    """Equations 2 and 3 of the paper, row by row and number by number."""
 
     def __init__(self, algorithm: prl.NAF, batch: dict[str, Any]) -> None:
         self.online, self.target = (layer_of(net.head.numbers) for net in (algorithm.q, algorithm.q_target))
@@ -166,7 +166,7 @@ def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squas
 
 
 def gradients_of_peaks(**hyper_parameters: Any) -> torch.Tensor:
-    """Of the peaks' biases, where values hardly depend on the action."""
+    """Gradients of the peaks' biases, with values that hardly depend on the action."""
     algorithm = linear_naf(max_grad_norm=None, **hyper_parameters)
     numbers = algorithm.q.head.numbers.layer
     with torch.no_grad():
@@ -178,12 +178,12 @@ def gradients_of_peaks(**hyper_parameters: Any) -> torch.Tensor:
     return gradients["q.head.numbers.layer.bias"][1 : 1 + SIZE]
 
 
-def test_flat_values_teach_peaks_nothing_but_where_the_diagonal_has_a_bound() -> None:
+def test_flat_values_give_peaks_no_gradient_unless_the_diagonal_has_a_bound() -> None:
     assert gradients_of_peaks().abs().max() < 1e-12
     assert gradients_of_peaks(min_log_diagonal=-1.5).abs().min() > 1e-4
 
 
-def test_streams_of_a_dueling_network_have_the_units_that_the_actor_names() -> None:
+def test_dueling_streams_have_as_many_units_as_dueling_size() -> None:
     envs = envs_with(SPACE)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), dueling=True, dueling_size=7)("cpu", envs)
     numbers = prl.NAF.create_factory()("cpu", actor, envs).q.head.numbers
@@ -201,13 +201,13 @@ def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
     torch.testing.assert_close(algorithm.codec.from_storage(best), algorithm.q(algorithm.actor.view(obs)).greedy())
 
 
-def test_one_number_is_enough_to_act_by() -> None:
+def test_one_dimensional_actions_can_be_trained() -> None:
     envs = envs_with(spaces.Box(-2.0, 2.0, (1,), np.float32))
     algorithm = prl.NAF.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
     algorithm.update(replayed(ACTIONS[:, :1]))
 
 
-def test_a_saved_state_goes_on_where_it_was() -> None:
+def test_training_continues_exactly_from_a_saved_state() -> None:
     whole, resumed = (linear_naf(polyak=0.0, target_update_interval=3) for _ in range(2))
     for number in range(4):
         whole.update(n_step_batch(number))
@@ -224,7 +224,7 @@ def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, A
         prl.NAF.create_factory(**hyper_parameters)
 
 
-def test_spaces_and_explorers_that_do_not_fit_are_refused() -> None:
+def test_unsupported_spaces_explorers_and_changes_are_refused() -> None:
     envs = envs_with(spaces.Discrete(3))
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match="NAF needs a Box action space"):

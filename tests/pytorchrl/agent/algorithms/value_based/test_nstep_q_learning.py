@@ -1,4 +1,4 @@
-"""n-step Q-learning follows algorithm S2 of the paper: returns of segments, and a target network that counts steps."""
+"""n-step Q-learning follows algorithm S2 of the paper; its target network is updated at an interval of steps."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ ROLLOUTS = {
 }
 
 
-class Ending(gym.Env[Any, Any]):
-    """Random observations and rewards; a third of the steps end an episode, of one kind or the other."""
+class RandomEnds(gym.Env[Any, Any]):
+    """Random observations and rewards; a third of the steps terminate or truncate the episode."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = spaces.Discrete(3)
@@ -44,7 +44,7 @@ def made(storage: Any = ROLLOUTS["returns"], memory: Any = None, **hyper_paramet
         prl.NStepQLearning.create_factory(gamma=GAMMA, test_every=0, **hyper_parameters),
         prl.OnPolicyActor.create_factory(hidden_sizes=(), memory=memory, memory_size=4),
         storage,
-        prl.VecEnv.create_factory(Ending, NUM_ENVS),
+        prl.VecEnv.create_factory(RandomEnds, NUM_ENVS),
         seed=4,
     )
     for seed, network in enumerate((scheme.algorithm.q, scheme.algorithm.q_target), start=1):
@@ -67,7 +67,7 @@ def returns_of(stored: dict[str, Any], largest: Any) -> Any:
 
     Args:
         stored: the rollout.
-        largest: (steps, environments), the target network's largest values of what followed.
+        largest: (steps, environments), the target network's largest values of the next observations.
     """
     returns = np.zeros((STEPS, NUM_ENVS))
     for env in range(NUM_ENVS):
@@ -112,7 +112,7 @@ def test_an_update_equals_the_one_computed_by_hand(storage: str, huber_threshold
     scheme.close()
 
 
-def test_gradients_computed_elsewhere_are_those_of_an_update() -> None:
+def test_applying_gradients_of_a_copy_equals_an_update() -> None:
     one, two = (made().algorithm for _ in range(2))
     scheme = made()
     _, batch = rollout_of(scheme)
@@ -123,7 +123,7 @@ def test_gradients_computed_elsewhere_are_those_of_an_update() -> None:
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_the_target_network_remembers_every_observation(memory: Any) -> None:
+def test_the_target_network_keeps_its_own_recurrent_states(memory: Any) -> None:
     scheme = made(memory=memory)
     algorithm: Any = scheme.algorithm
     stored, _ = rollout_of(scheme)
@@ -147,7 +147,7 @@ def test_the_target_network_remembers_every_observation(memory: Any) -> None:
     scheme.close()
 
 
-def test_the_target_network_follows_after_so_many_steps_of_all_environments() -> None:
+def test_the_target_network_is_copied_at_an_interval_of_steps_of_all_environments() -> None:
     scheme = made(target_update_interval_steps=50)
     algorithm: Any = scheme.algorithm
     copied_at = []
@@ -166,14 +166,14 @@ def test_the_target_network_follows_after_so_many_steps_of_all_environments() ->
     scheme.close()
 
 
-def test_weights_that_are_passed_on_bring_the_target_network() -> None:
-    giver, taker = made(), made()
-    list(giver.algorithm.update_phase({"main": _full(giver)}))
-    taker.algorithm.set_weights(giver.algorithm.get_weights())
+def test_copied_weights_include_the_target_network() -> None:
+    source, destination = made(), made()
+    list(source.algorithm.update_phase({"main": _full(source)}))
+    destination.algorithm.set_weights(source.algorithm.get_weights())
     obs = torch.randn(4, 3)
-    one, other = (s.algorithm.actor.value(obs, None, torch.zeros(4, 1)) for s in (giver, taker))
+    one, other = (s.algorithm.actor.value(obs, None, torch.zeros(4, 1)) for s in (source, destination))
     assert torch.equal(one, other)
-    target = giver.algorithm.q_target(giver.algorithm.actor.view(obs)).best().mean  # type: ignore[attr-defined]
+    target = source.algorithm.q_target(source.algorithm.actor.view(obs)).best().mean  # type: ignore[attr-defined]
     torch.testing.assert_close(one, target)
 
 
@@ -182,7 +182,7 @@ def _full(scheme: prl.Scheme) -> Any:
     return scheme.storage
 
 
-def test_each_environment_explores_by_itself() -> None:
+def test_each_environment_explores_independently() -> None:
     scheme = made(epsilon=0.5)
     exploration = prl.Exploration(scheme.algorithm.codec, 4_000, "cpu", seed=0)
     obs, done = torch.ones(4_000, 3), torch.zeros(4_000, 1)
@@ -192,7 +192,7 @@ def test_each_environment_explores_by_itself() -> None:
     scheme.close()
 
 
-def test_what_it_cannot_learn_from_is_refused_by_name() -> None:
+def test_unsupported_storages_and_hyper_parameters_are_refused() -> None:
     with pytest.raises(prl.CompositionError, match=r"VTraceBuffer needs log-probabilities .* NStepQL"):
         made(prl.VTraceBuffer.create_factory(size=5))
     with pytest.raises(prl.CompositionError, match="NStepQLearning learns on-policy, but ReplayBuffer"):

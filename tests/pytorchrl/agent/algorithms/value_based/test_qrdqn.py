@@ -53,7 +53,7 @@ def quantiles_of(layer: Any, obs: Any) -> Any:
 
 
 def quantile_huber_loss(quantiles: Any, target: Any, kappa: float) -> float:
-    """Algorithm 1 and equations 9 and 10 of the paper, one pair of quantiles after the other."""
+    """Algorithm 1 and equations 9 and 10 of the paper, pair by pair of quantiles."""
     total = 0.0
     for i, quantile in enumerate(quantiles):
         fraction = (2 * i + 1) / (2 * len(quantiles))
@@ -96,7 +96,9 @@ def test_an_update_equals_the_one_computed_by_hand(kappa: float, max_grad_norm: 
     before = copies(batch)
     by_hand = NumpyQRDQN(algorithm, batch)
     of_the_other = NumpyQRDQN(linear_qrdqn_like(algorithm, double=not double), batch)
-    assert not np.allclose(by_hand.targets, of_the_other.targets), "the batch tells double from not double"
+    assert not np.allclose(by_hand.targets, of_the_other.targets), (
+        "targets with and without double differ in this batch"
+    )
     expected = [numeric_gradient(by_hand.loss, part) for part in by_hand.online]
 
     gradients, result = algorithm.compute_gradients(batch)
@@ -134,7 +136,7 @@ def linear_qrdqn_like(algorithm: prl.QRDQN, **changes: Any) -> prl.QRDQN:
     return other
 
 
-def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
+def test_a_hard_target_is_copied_at_the_target_update_interval() -> None:
     algorithm = linear_qrdqn(polyak=0.0, target_update_interval=3)
     first = layer_of(algorithm.q_target.head.numbers)[0]
     for number in range(1, 7):
@@ -169,7 +171,7 @@ def test_quantiles_learn_the_distribution_of_rewards() -> None:
     np.testing.assert_allclose(found, np.tile([1.0, 3.0, 5.0, 7.0], (NUM_ACTIONS, 1)), atol=0.3)
 
 
-def test_a_saved_state_goes_on_where_it_was() -> None:
+def test_training_continues_exactly_from_a_saved_state() -> None:
     whole = linear_qrdqn(polyak=0.0, target_update_interval=3)
     for number in range(4):
         whole.update(n_step_batch(number))
@@ -182,7 +184,7 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", ["num_quantiles", "kappa"])
-def test_what_the_network_is_made_of_cannot_change(name: str) -> None:
+def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         linear_qrdqn().update_algorithm_parameter(name, 7)
 

@@ -1,4 +1,4 @@
-"""R2D2 learns on the paper's scale, from prioritised sequences; its update is that of a slow learner."""
+"""R2D2's updates with rescaled values equal those of a reference that goes through sequences step by step."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ EPS = 1e-3
 
 
 def h(x: Any) -> Any:
-    """The paper's formula, as it stands there."""
+    """The paper's formula."""
     return torch.sign(x) * ((x.abs() + 1).sqrt() - 1) + EPS * x
 
 
@@ -33,7 +33,7 @@ def inverse_of_h(y: Any) -> Any:
     "sequences",
     ["burn-in and n steps", *(pytest.param(name, marks=pytest.mark.long) for name in SEQUENCES if "burn" not in name)],
 )
-def test_an_update_is_that_of_a_slow_learner(sequences: str, kind: Any, double: bool) -> None:
+def test_an_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: Any, double: bool) -> None:
     scheme = off_policy_scheme(prl.R2D2, kind, *SEQUENCES[sequences], double=double)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.R2D2)
@@ -63,7 +63,7 @@ def test_an_update_is_that_of_a_slow_learner(sequences: str, kind: Any, double: 
     scheme.close()
 
 
-def test_a_sequences_priority_is_between_its_largest_and_its_mean_error() -> None:
+def test_a_sequences_priority_mixes_its_largest_and_its_mean_error() -> None:
     scheme = off_policy_scheme(prl.R2D2, "lstm", prl.Sequences(4, burn_in=3, overlap=2, eta=0.9), n_step=3)
     batch, storage = batch_of(scheme), scheme.storage
     assert isinstance(storage, prl.PERBuffer)
@@ -89,13 +89,13 @@ def test_an_actor_without_a_memory_is_refused() -> None:
         )
 
 
-def test_environments_explore_as_ape_x_lets_them() -> None:
+def test_the_default_explorer_is_that_of_ape_x() -> None:
     scheme = off_policy_scheme(prl.R2D2, "lstm", prl.Sequences(4))
     assert scheme.algorithm.default_explorer() == prl.ApeXEpsilonGreedy(0.4, 7.0)  # type: ignore[attr-defined]
     scheme.close()
 
 
-def test_the_papers_preset_has_the_papers_numbers() -> None:
+def test_the_papers_preset_has_the_papers_hyper_parameters() -> None:
     preset = prl.R2D2.paper(capacity=80_000, num_envs=8)
     algorithm = preset["algo_factory"].hyper_parameters
     expected = {

@@ -23,7 +23,7 @@ def noisy(**hyper_parameters: Any) -> prl.Rainbow:
     return algorithm
 
 
-def test_its_update_is_that_of_categorical_double_dqn() -> None:
+def test_its_gradients_are_those_of_categorical_double_dqn() -> None:
     settings = {"num_atoms": 5, "v_min": -2.0, "v_max": 2.0}
     rainbow = linear_learner(prl.Rainbow, explorer=prl.EpsilonGreedy(0.1), **settings)
     categorical = linear_learner(prl.CategoricalDQN, double=True, max_grad_norm=None, **settings)
@@ -36,7 +36,7 @@ def test_its_update_is_that_of_categorical_double_dqn() -> None:
     assert torch.equal(result.errors, same.errors)
 
 
-def test_it_explores_by_noise_and_is_evaluated_without() -> None:
+def test_it_explores_with_noise_and_is_evaluated_without_noise() -> None:
     algorithm = noisy()
     obs, done = torch.randn(50, 3), torch.zeros(50, 1)
     collecting, evaluating = exploring(algorithm, 50), exploring(algorithm, 50, deterministic=True)
@@ -47,10 +47,10 @@ def test_it_explores_by_noise_and_is_evaluated_without() -> None:
     assert torch.equal(evaluated[0], evaluated[2])
 
 
-def test_the_online_and_the_target_network_draw_noise_once_for_each_pass_and_batch() -> None:
+def test_the_online_and_the_target_network_draw_noise_once_per_pass_for_the_whole_batch() -> None:
     algorithm, batch = noisy(), batch_of_windows()
     for name in (OBS, "NextObservation"):
-        # Rows differ in nothing but what noise might do to them.
+        # All rows are equal, so that values of rows could differ because of noise only.
         batch[name] = batch[name][:1].expand(len(batch[ACT]), -1).clone()
     drawn: list[tuple[NoisyLinear, torch.Tensor]] = []
 
@@ -70,15 +70,15 @@ def test_the_online_and_the_target_network_draw_noise_once_for_each_pass_and_bat
     for layer in (*online, *target):
         recorded(layer)
     algorithm.losses(algorithm.read(batch))
-    # The online network looks at what is now and at what is next, the target network at what is next.
+    # The online network evaluates present and next observations, the target network next observations.
     times = [sum(layer is each for each, _ in drawn) for layer in (*online, *target)]
     assert times == [2] * len(online) + [1] * len(target)
-    assert len({tuple(noise.tolist()) for _, noise in drawn}) == len(drawn), "every pass draws other noise"
+    assert len({tuple(noise.tolist()) for _, noise in drawn}) == len(drawn), "every pass draws new noise"
     values = algorithm.q(algorithm.actor.view(batch[OBS])).values
     torch.testing.assert_close(values, values[:1].expand_as(values))
 
 
-def test_a_target_network_follows_the_size_of_the_noise_too() -> None:
+def test_a_target_network_copies_the_scales_of_the_noise_too() -> None:
     algorithm = noisy(target_update_interval=2, lr=0.1)
     before = algorithm.q_target.head.numbers.value.weight_sigma.clone()
     algorithm.update(batch_of_windows())
@@ -89,7 +89,7 @@ def test_a_target_network_follows_the_size_of_the_noise_too() -> None:
     assert not torch.equal(after, before)
 
 
-def test_a_network_without_noise_is_refused_unless_something_else_explores() -> None:
+def test_a_network_without_noise_is_refused_unless_another_explorer_is_given() -> None:
     message = "Rainbow explores with noisy layers, but OffPolicyActor has none; give the actor noisy=True"
     with pytest.raises(ValueError, match=message):
         linear_learner(prl.Rainbow)
@@ -101,7 +101,7 @@ def test_a_network_without_noise_is_refused_unless_something_else_explores() -> 
         prl.Rainbow.create_factory(epsilon=0.1)
 
 
-def test_the_papers_preset_has_the_papers_numbers() -> None:
+def test_the_papers_preset_has_the_papers_hyper_parameters() -> None:
     preset = prl.Rainbow.paper(capacity=80_000, num_envs=8)
     algorithm = preset["algo_factory"].hyper_parameters
     expected = {
@@ -140,7 +140,7 @@ def test_the_papers_network_has_noisy_streams_on_the_convolutions() -> None:
     assert shapes == [(3136, 512), (3136, 512), (512, 51), (512, 3 * 51)]
 
 
-def test_the_small_preset_takes_random_actions_beside_the_noise_ever_fewer_in_the_first_third_of_a_run() -> None:
+def test_epsilon_of_the_small_preset_falls_during_the_first_third_of_a_run() -> None:
     scheme = prl.Scheme(**prl.Rainbow.small(200), train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"))
     explorer = scheme.algorithm.explorer_of_policy
     assert isinstance(explorer, prl.EpsilonGreedy)

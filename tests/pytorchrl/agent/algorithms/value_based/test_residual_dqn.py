@@ -16,9 +16,9 @@ def bellman_error(now: ByHand, following: ByHand, row: int) -> float:
 
 
 @pytest.mark.parametrize("grad_scale", [0.0, 0.3, 1.0])
-def test_the_gradient_is_that_of_both_values(grad_scale: float) -> None:
+def test_the_gradient_is_that_of_present_and_next_values(grad_scale: float) -> None:
     algorithm, batch = linear_learner(prl.ResidualDQN, grad_scale=grad_scale), batch_of_windows()
-    # The same layer twice, so that each of its two places can be moved alone.
+    # Two copies of the layer, so that present and next values can be changed separately.
     now, following = ByHand(algorithm, batch), ByHand(algorithm, batch)
 
     def loss() -> float:
@@ -49,6 +49,6 @@ def test_hyper_parameters_of_a_target_network_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("grad_scale", [-0.1, 1.5])
-def test_a_scale_out_of_range_is_refused(grad_scale: float) -> None:
+def test_a_grad_scale_out_of_range_is_refused(grad_scale: float) -> None:
     with pytest.raises(ValueError, match="ResidualDQN: grad_scale must lie in"):
         prl.ResidualDQN.create_factory(grad_scale=grad_scale)

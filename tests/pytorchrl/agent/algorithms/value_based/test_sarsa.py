@@ -1,4 +1,4 @@
-"""SARSA bootstraps on the action that was taken next, and on one that its explorer chooses where none is known."""
+"""SARSA bootstraps from the next action taken, or from one that its explorer chooses if no next action is stored."""
 
 from typing import Any
 
@@ -43,11 +43,11 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool) -> None:
 
 @pytest.mark.parametrize("next_action", ["taken", "policy"])
 @pytest.mark.parametrize("double", [True, False])
-def test_actions_chosen_anew_are_those_of_the_explorer(next_action: str, double: bool) -> None:
+def test_chosen_next_actions_come_from_the_explorer(next_action: str, double: bool) -> None:
     algorithm = linear_learner(prl.SARSA, epsilon=0.5, double=double, next_action=next_action)
     batch = batch_with_next_actions(size=40)
     by_hand = ByHand(algorithm, batch)
-    # The same numbers as the update will draw, in the order in which it draws them.
+    # The random numbers that the update will draw, in the same order.
     draws = exploring(algorithm, 40)
     draws.load_state_dict(algorithm.state_dict()["exploration"])
     explores, uniform = draws.random.random((40, 1))[:, 0] < 0.5, draws.uniform_actions()[:, 0]
@@ -63,7 +63,7 @@ def test_actions_chosen_anew_are_those_of_the_explorer(next_action: str, double:
     torch.testing.assert_close(targets, torch.tensor([target(by_hand, row) for row in by_hand.rows]))
 
 
-def test_random_actions_of_the_beginning_are_never_bootstrapped_on() -> None:
+def test_targets_do_not_use_the_random_actions_of_start_steps() -> None:
     algorithm = linear_learner(prl.SARSA, epsilon=0.0, double=False, next_action="policy", start_steps=1_000)
     batch = batch_with_next_actions(size=60)
     assert algorithm.steps == 0
@@ -71,7 +71,7 @@ def test_random_actions_of_the_beginning_are_never_bootstrapped_on() -> None:
     torch.testing.assert_close(algorithm.next_value(Rows(batch, algorithm.codec)).mean, expected)
 
 
-def test_the_explorer_that_chooses_follows_the_run_and_may_be_another() -> None:
+def test_the_explorer_of_next_actions_follows_its_schedule_and_can_be_replaced() -> None:
     algorithm = linear_learner(prl.SARSA, epsilon=prl.LinearSchedule(1.0, 0.0), next_action="policy", double=False)
     rows = Rows(batch_with_next_actions(size=300), algorithm.codec)
     values = algorithm.q_target(rows.next)
@@ -90,7 +90,7 @@ def test_the_explorer_that_chooses_follows_the_run_and_may_be_another() -> None:
     assert abs(share_of_greedy() - 1 / 3) < 0.1
 
 
-def test_a_loaded_algorithm_chooses_what_the_saved_one_would_have() -> None:
+def test_a_loaded_algorithm_chooses_the_next_actions_of_the_saved_one() -> None:
     one, other = (linear_learner(prl.SARSA, epsilon=0.5, next_action="policy") for _ in range(2))
     one.update(batch_with_next_actions(1))
     other.load_state_dict(one.state_dict())
@@ -100,7 +100,7 @@ def test_a_loaded_algorithm_chooses_what_the_saved_one_would_have() -> None:
     assert_equal(one.state_dict(), other.state_dict())
 
 
-def test_a_seed_says_what_is_chosen() -> None:
+def test_the_seed_determines_the_next_actions_chosen() -> None:
     algorithms = [linear_learner(prl.SARSA, epsilon=0.5) for _ in range(3)]
     for algorithm, seed in zip(algorithms, (1, 1, 2), strict=True):
         algorithm.seed(seed)
@@ -114,7 +114,7 @@ def test_a_seed_says_what_is_chosen() -> None:
     "sequences",
     ["burn-in and n steps", *(pytest.param(n, marks=pytest.mark.long) for n in SEQUENCES if "burn" not in n)],
 )
-def test_each_step_of_a_sequence_has_its_next_action(sequences: str) -> None:
+def test_each_step_of_a_sequence_uses_its_own_next_action(sequences: str) -> None:
     scheme = off_policy_scheme(prl.SARSA, "gru", *SEQUENCES[sequences], epsilon=0.0)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.SARSA)
@@ -130,12 +130,12 @@ def test_each_step_of_a_sequence_has_its_next_action(sequences: str) -> None:
 
 
 class Forgetful(prl.ReplayBuffer):
-    """A storage that cannot say which action came next."""
+    """A storage that does not know next actions."""
 
     knows_next_actions = False
 
 
-def test_what_it_cannot_learn_from_is_refused_by_name() -> None:
+def test_unsupported_storages_and_next_actions_are_refused() -> None:
     def scheme(storage: Any) -> prl.Scheme:
         envs = prl.VecEnv.create_factory("CartPole-v1")
         return prl.Scheme(prl.SARSA.create_factory(), prl.OffPolicyActor.create_factory(), storage, envs)

@@ -1,4 +1,4 @@
-"""Variants of DQN learn from sequences what a slow learner does that goes through them step by step."""
+"""Updates of DQN's variants from sequences equal those of a reference that goes through them step by step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[type[prl.DQN], Callable[..., Tensor]]] = {
     ["burn-in and n steps", *(pytest.param(name, marks=pytest.mark.long) for name in SEQUENCES if "burn" not in name)],
 )
 @pytest.mark.parametrize("name", VARIANTS)
-def test_an_update_is_that_of_a_slow_learner(name: str, sequences: str) -> None:
+def test_an_update_equals_that_of_a_step_by_step_reference(name: str, sequences: str) -> None:
     cls, target_of = VARIANTS[name]
     scheme = off_policy_scheme(cls, "gru", *SEQUENCES[sequences])
     batch, algorithm = batch_of(scheme), scheme.algorithm
@@ -58,7 +58,7 @@ def test_an_update_is_that_of_a_slow_learner(name: str, sequences: str) -> None:
         target_features, states = states_by_hand(target_network.body, batch, b, stored=True)
         for t in range(len(features)):
             action = int(batch[ACT][t, b, 0])
-            following = features_after(target_network.body, batch, b, t, states, learns)
+            following = next_features_with_gradient(target_network.body, batch, b, t, states, learns)
             values: list[Any] = [target_network.head(each).values[0] for each in (target_features[t], following)]
             target = target_of(*values, action, batch[REW][t, b, 0], batch[DISCOUNT][t, b, 0])
             error = network.head(features[t]).values[0, action] - (target if learns else target.detach())
@@ -74,8 +74,8 @@ def test_an_update_is_that_of_a_slow_learner(name: str, sequences: str) -> None:
     scheme.close()
 
 
-def features_after(body: Any, batch: Any, b: int, t: int, states: list[Any], learns: bool) -> Any:
-    """What followed a step; with a gradient of what was seen then, and not of what led up to it."""
+def next_features_with_gradient(body: Any, batch: Any, b: int, t: int, states: list[Any], learns: bool) -> Any:
+    """Features of the next observation; gradients, if any, pass through it and not through the steps before it."""
     if not learns:
         return next_features(body, batch, b, t, states)
     features, _ = body(batch[OBS2][t, b : b + 1], states[t + int(batch[WINDOW][t, b]) - 1], torch.zeros(1, 1))

@@ -1,4 +1,4 @@
-"""IQN and Munchausen-IQN learn from sequences what a slow learner does that goes through them step by step."""
+"""Updates of IQN and Munchausen-DQN from sequences equal those of a reference that goes through them step by step."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ every_kind_of_sequences = pytest.mark.parametrize(
 
 
 @every_kind_of_sequences
-def test_iqns_update_is_that_of_a_slow_learner(sequences: str) -> None:
+def test_iqns_update_equals_that_of_a_step_by_step_reference(sequences: str) -> None:
     scheme = off_policy_scheme(prl.IQN, "gru", *SEQUENCES[sequences], **SIZES)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.IQN)
@@ -51,7 +51,7 @@ def test_iqns_update_is_that_of_a_slow_learner(sequences: str) -> None:
 
 
 @every_kind_of_sequences
-def test_munchausen_dqns_targets_are_those_of_a_slow_learner(sequences: str) -> None:
+def test_munchausen_dqns_errors_equal_those_of_a_step_by_step_reference(sequences: str) -> None:
     scheme = off_policy_scheme(prl.MunchausenDQN, "lstm", *SEQUENCES[sequences], temperature=0.1)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.MunchausenDQN)
