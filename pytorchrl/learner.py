@@ -351,16 +351,16 @@ class Learner:
         self._callbacks.call("on_checkpoint", self, self._folder.checkpoint_file)
         return self._folder.checkpoint_file
 
-    def save_policy(self, path: Path, **told: float) -> Path:
+    def save_policy(self, path: Path, **numbers: float) -> Path:
         """Save only the policy, for :func:`load_policy`; returns the file.
 
         Args:
             path: the file; its folder is created if it does not exist.
-            told: further numbers saved with it.
+            numbers: further numbers saved with it.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         weights = self.scheme.algorithm.get_weights()
-        state = {"config": self.scheme.config, "steps": self.scheme.steps, **told, "weights": weights}
+        state = {"config": self.scheme.config, "steps": self.scheme.steps, **numbers, "weights": weights}
         checkpoint.save(path, state)
         return path
 

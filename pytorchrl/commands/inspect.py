@@ -81,11 +81,11 @@ def inspect(
     else:
         ((name, count),) = given.items()
         rows = _rows(transitions, name, count)
-    told = transitions.describe(rows)
+    described = transitions.describe(rows)
     steps = transitions.describe(transitions.around(rows[0], around))
-    Console().print(transition_report(told[0], steps) if len(told) == 1 else transitions_table(told))
+    Console().print(transition_report(described[0], steps) if len(described) == 1 else transitions_table(described))
     if output is not None or video is not None:
-        _show(path, told[0], steps, output, video)
+        _show(path, described[0], steps, output, video)
 
 
 def _inspect_storage(path: Path, output: Path | None) -> None:
@@ -121,15 +121,15 @@ def _rows(transitions: StoredTransitions, name: Choice, count: int) -> list[int]
 
 def _show(
     path: Path,
-    told: TransitionDescription,
+    description: TransitionDescription,
     around: list[TransitionDescription],
     output: Path | None,
     video: Path | None,
 ) -> None:
     """Draw and film a transition, and tell where the pictures come from."""
-    film = film_transition(path, told.row)
-    print(film.told)
+    film = film_transition(path, description.row)
+    print(film.description)
     if output is not None:
-        print(f"Picture: {plot_transition(told, around, film, output)}")
+        print(f"Picture: {plot_transition(description, around, film, output)}")
     if video is not None:
-        print(f"Video: {film.write(video)}; row {told.row} has a red frame")
+        print(f"Video: {film.write(video)}; row {description.row} has a red frame")

@@ -42,7 +42,7 @@ def show(run: Run, diff: bool = False) -> None:
     _print("Results", _returns(run, config))
 
 
-def told(value: Any) -> str:
+def shown(value: Any) -> str:
     """Format a value of a configuration as Python source; a part without the arguments that are defaults."""
     if isinstance(value, Mapping) and set(value) == {"callable"}:
         return str(value["callable"])
@@ -50,11 +50,11 @@ def told(value: Any) -> str:
         given = value["hyper_parameters"]
         defaults = _defaults(str(value["name"]))
         changed = {name: one for name, one in given.items() if name not in defaults or one != defaults[name]}
-        return f"{value['name']}({', '.join(f'{name}={told(one)}' for name, one in changed.items())})"
+        return f"{value['name']}({', '.join(f'{name}={shown(one)}' for name, one in changed.items())})"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name!r}: {told(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name!r}: {shown(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(told, value))}]"
+        return f"[{', '.join(map(shown, value))}]"
     return repr(value)
 
 
@@ -68,11 +68,11 @@ def _defaults(name: str) -> Mapping[str, Any]:
 
 
 def _composition(config: Mapping[str, Any]) -> dict[str, str]:
-    rows = {part: told(config[part]) for part in _PARTS if config.get(part) is not None}
-    rows |= {f"source {name}": told(source) for name, source in config.get("sources", {}).items()}
+    rows = {part: shown(config[part]) for part in _PARTS if config.get(part) is not None}
+    rows |= {f"source {name}": shown(source) for name, source in config.get("sources", {}).items()}
     if config.get("callbacks"):
-        rows["callbacks"] = told(config["callbacks"])
-    return rows | {name: told(config[name]) for name in _SETTINGS if config.get(name)}
+        rows["callbacks"] = shown(config["callbacks"])
+    return rows | {name: shown(config[name]) for name in _SETTINGS if config.get(name)}
 
 
 def _provenance(folder: RunFolder) -> dict[str, str]:

@@ -121,7 +121,7 @@ class WandbWriter:
     def _start(self, mode: Mode) -> "wandb.Run":
         import wandb
 
-        told = wandb.setup().settings
+        of_process = wandb.setup().settings
         settings = wandb.Settings(
             silent=True,
             console="off",
@@ -132,9 +132,9 @@ class WandbWriter:
             finish_timeout=_SECONDS_TO_FINISH,
         )
         arguments: dict[str, Any] = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
-        if told.sweep_id and told.run_id:
+        if of_process.sweep_id and of_process.run_id:
             # The agent has chosen the id, and waits for that run.
-            run_id = told.run_id
+            run_id = of_process.run_id
             if _folders.get(run_id, self._log_dir) != self._log_dir:
                 raise ValueError(
                     f"log_to: the sweep's run {run_id} already logs {_folders[run_id]}, and {self._log_dir} cannot be "

@@ -295,9 +295,9 @@ class Scheme:
         if self._collector is None:
             self._count_data()
         drawn = self._limiter.drawn if self._limiter is not None else 0
-        told = {} if self._overlapped is None else self._overlapped.metrics
+        of_collection = {} if self._overlapped is None else self._overlapped.metrics
         for metrics in self.algorithm.update_phase(self.sources):
-            yield {**metrics, **told}
+            yield {**metrics, **of_collection}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
                 f"Scheme: an update phase was due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "

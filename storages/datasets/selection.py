@@ -136,8 +136,8 @@ class SelectedDataset(Dataset):
         returns, successes, lengths = (list(column) for column in zip(*facts, strict=True)) if facts else ([], [], [])
         numbers = self._selection.numbers(returns, successes)
         if not len(numbers):
-            told = f"; their returns lie in [{min(returns):g}, {max(returns):g}]" if returns else ""
-            raise DatasetError(f"{self._selection} selects none of the {len(returns)} episodes of {self.path}{told}")
+            span = f"; their returns lie in [{min(returns):g}, {max(returns):g}]" if returns else ""
+            raise DatasetError(f"{self._selection} selects none of the {len(returns)} episodes of {self.path}{span}")
         return {int(number): lengths[number] for number in numbers}
 
 

@@ -128,8 +128,8 @@ class MixedStorage:
             errors = tensor_of_errors(info, tuple(of_rows.shape), _OWNER)
         said = dict(info)
         for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, errors), strict=True):
-            told = info if of_part is None else {**info, ERRORS: of_part}
-            for key, value in storage.after_gradients(part, told).items():
+            of_update = info if of_part is None else {**info, ERRORS: of_part}
+            for key, value in storage.after_gradients(part, of_update).items():
                 if key not in info:
                     said[key.replace("storage/", f"storage/{name}/", 1)] = value
         return said

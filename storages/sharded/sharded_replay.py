@@ -306,12 +306,12 @@ class ShardedReplay:
             found = known.shard_of(int(indices[0, 0]))
             if found is not None:
                 parts[found].append((indices[:, 0] - known.first_index(found[0]), errors))
-        told = {
+        by_shard = {
             shard: [Update(identity, *(np.concatenate(arrays) for arrays in zip(*of_shard, strict=True)))]
             for (shard, identity), of_shard in parts.items()
         }
         progress, self._progress = self._progress, None
-        return PendingUpdates(told, progress)
+        return PendingUpdates(by_shard, progress)
 
     def _settle(self) -> None:
         """Wait for all slices, drop prefetched batches, and send all queued updates."""

@@ -1,4 +1,4 @@
-"""Bad input is refused by name, with a way out, and what was stored stays."""
+"""Bad input raises an error that names the field and the remedy, and leaves the stored data unchanged."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +41,7 @@ LATER = {
         good() | {REW: np.zeros(2, np.float32)},
         r"Reward had shape \(2, 1\) in the first sample, now it has \(2,\)",
     ),
-    "flag's shape": (good() | {DONE2: np.zeros(2, bool)}, r"NextDone had shape \(2, 1\)"),
+    "shape of a flag": (good() | {DONE2: np.zeros(2, bool)}, r"NextDone had shape \(2, 1\)"),
     "environments": (
         Stream(3, "vector", False, np.random.default_rng(0)).step(),
         r"had shape \(2, 3\) in the first sample, now it has \(3, 3\)",
@@ -50,7 +50,7 @@ LATER = {
         good() | {OBS: {"a": good()[OBS]}},
         r"Observation\['a'\] was not in the first sample, which fixed the fields: Observation",
     ),
-    "memory where there was none": (
+    "recurrent state that the first sample lacks": (
         good(recurrent=True),
         "RecurrentHiddenStates was not in the first sample, which fixed the fields: Observation",
     ),
@@ -73,31 +73,31 @@ LATER = {
 FIRST = {
     "missing field": (without(REW), "a sample needs Observation, .*; Reward is missing"),
     "no trailing axis": (good() | {REW: np.zeros(2, np.float32)}, r"Reward must have shape \(2, 1\), got \(2,\)"),
-    "flag's shape": (
+    "shape of a flag": (
         good() | {TRUNC2: np.zeros((2, 2), bool)},
         r"NextTruncated must have shape \(2, 1\), got \(2, 2\)",
     ),
-    "observations that differ": (
+    "observations of different shapes": (
         good() | {OBS2: np.zeros((2, 4), np.float32)},
         "NextObservation must have the shape and dtype of Observation",
     ),
-    "memory without its beginning": (
+    "next recurrent state without recurrent state": (
         good() | {RHS2: np.zeros((2, 4), np.float32)},
         "NextRecurrentHiddenStates must have the shape and dtype of RecurrentHiddenStates, .* beside nothing",
     ),
-    "environments that differ": (
+    "different numbers of environments": (
         good() | {ACT: np.zeros((3, 1))},
         r"the first axis of every field must be the environments; Done has 2 of them, Action has shape \(3, 1\)",
     ),
     "no environments": (good() | {DONE: np.float32(0)}, "Done must be an array or a tensor|Done has 0 of them"),
     "objects": (good() | {ACT: np.array([[None], [None]])}, "Action must have a numeric dtype .*got dtype .*O"),
-    "texts": (good() | {ACT: np.array([["a"], ["b"]])}, "Action must have a numeric dtype .*got dtype"),
-    "more precision than tensors have": (
+    "strings": (good() | {ACT: np.array([["a"], ["b"]])}, "Action must have a numeric dtype .*got dtype"),
+    "dtype that tensors lack": (
         good() | {ACT: np.zeros((2, 1), np.longdouble)},
         "Action must have a numeric dtype .*got dtype <f16",
     ),
-    "foreign bytes": (good() | {ACT: np.zeros((2, 1), ">f4")}, "Action must have a numeric dtype .*got dtype >f4"),
-    "a dtype that arrays lack": (
+    "foreign byte order": (good() | {ACT: np.zeros((2, 1), ">f4")}, "Action must have a numeric dtype .*got dtype >f4"),
+    "dtype that arrays lack": (
         good() | {ACT: torch.zeros((2, 1), dtype=torch.bfloat16)},
         "Action must have a dtype .*bfloat16",
     ),
@@ -105,7 +105,7 @@ FIRST = {
         good() | {OBS: {"a": {"b": good()[OBS]}}, OBS2: {"a": {"b": good()[OBS]}}},
         r"Observation\['a'\] must be an array or a tensor, got dict",
     ),
-    "observations of other names": (
+    "different keys of observations": (
         good() | {OBS: {"a": good()[OBS]}, OBS2: {"b": good()[OBS]}},
         "NextObservation must have the shape and dtype of Observation",
     ),
@@ -114,7 +114,7 @@ FIRST = {
 
 
 @pytest.mark.parametrize("case", LATER)
-def test_a_sample_that_does_not_fit_is_refused_whole(case: str) -> None:
+def test_an_invalid_later_sample_is_refused_and_leaves_the_storage_unchanged(case: str) -> None:
     storage = replay_buffer(5)
     for seed in range(3):
         storage.insert_transition(good(seed=seed))
@@ -136,7 +136,7 @@ def test_a_sample_that_does_not_fit_is_refused_whole(case: str) -> None:
         (lambda stacks: stacks.astype(np.float64), "had dtype uint8 in the first sample, now it has float64"),
     ],
 )
-def test_stacks_that_do_not_fit_are_refused_before_their_frames_are_looked_at(
+def test_frame_stacks_of_wrong_shape_or_dtype_are_refused_before_their_memory_is_read(
     key: str, changed: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = replay_buffer(5, envs=environments("frames", NUM_ENVS))
@@ -145,8 +145,8 @@ def test_stacks_that_do_not_fit_are_refused_before_their_frames_are_looked_at(
         storage.insert_transition(stream.step())
     before, sample = contents(storage), stream.step()
     with monkeypatch.context() as patched:
-        # It reads memory by address, as far as stacks of the right shape and dtype would reach.
-        patched.setattr(insertion, "insert_steps_with_stacks", lambda *_: pytest.fail("frames were looked at"))
+        # This function reads memory by address, as far as stacks of the right shape and dtype extend.
+        patched.setattr(insertion, "insert_steps_with_stacks", lambda *_: pytest.fail("frames were read"))
         with pytest.raises(SampleError, match=f"{key} {message}"):
             storage.insert_transition(sample | {key: changed(sample[key])})
     assert contents(storage) == before
@@ -157,7 +157,7 @@ def test_stacks_that_do_not_fit_are_refused_before_their_frames_are_looked_at(
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("key", [OBS, OBS2])
-def test_numbers_that_are_not_finite_are_seen_wherever_they_stand(number: float, dtype: Any, key: str) -> None:
+def test_non_finite_numbers_are_found_in_every_position(number: float, dtype: Any, key: str) -> None:
     storage, finite = replay_buffer(5), np.zeros((2, 2, 3), dtype)
     storage.insert_transition(good() | {OBS: finite, OBS2: finite})
     before = contents(storage)
@@ -173,7 +173,7 @@ def test_numbers_that_are_not_finite_are_seen_wherever_they_stand(number: float,
     assert contents(storage) == before
 
 
-def test_intrinsic_rewards_are_looked_at_as_rewards_are() -> None:
+def test_non_finite_intrinsic_rewards_are_refused() -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good() | {IREW: np.zeros((2, 1), np.float32)})
     with pytest.raises(SampleError, match="IntrinsicReward of environment 1 is nan at step 1"):
@@ -181,7 +181,7 @@ def test_intrinsic_rewards_are_looked_at_as_rewards_are() -> None:
 
 
 @pytest.mark.parametrize("case", FIRST)
-def test_a_first_sample_that_makes_no_sense_is_refused_and_fixes_nothing(case: str) -> None:
+def test_an_invalid_first_sample_is_refused_and_does_not_fix_the_fields(case: str) -> None:
     storage = replay_buffer(5)
     sample, message = FIRST[case]
     with pytest.raises(SampleError, match=message):
@@ -191,7 +191,7 @@ def test_a_first_sample_that_makes_no_sense_is_refused_and_fixes_nothing(case: s
     assert len(storage) == 2
 
 
-def test_numbers_inside_a_dict_observation_are_looked_at_too() -> None:
+def test_non_finite_numbers_are_found_in_dict_observations() -> None:
     storage = replay_buffer(5)
     sample = good("dict")
     sample[OBS2]["a"][1, 0] = np.nan
@@ -199,7 +199,7 @@ def test_numbers_inside_a_dict_observation_are_looked_at_too() -> None:
         storage.insert_transition(sample)
 
 
-def test_numbers_that_are_not_finite_are_kept_where_they_are_allowed() -> None:
+def test_allow_nonfinite_stores_non_finite_numbers() -> None:
     storage = replay_buffer(5, allow_nonfinite=True)
     reward = np.array([[np.nan], [np.inf]], np.float32)
     observation = np.full((2, 3), np.nan, np.float32)
@@ -213,12 +213,12 @@ def test_numbers_that_are_not_finite_are_kept_where_they_are_allowed() -> None:
         storage.insert_transition(good() | {REW: reward})
 
 
-def test_a_batch_of_an_empty_storage_is_refused_by_the_call() -> None:
+def test_generate_batches_refuses_an_empty_storage() -> None:
     with pytest.raises(EmptyStorageError, match="ReplayBuffer: no batch can be made of an empty storage; insert"):
         replay_buffer(5).generate_batches(1, 8)
 
 
-def test_a_batch_of_a_storage_that_was_emptied_is_refused_too() -> None:
+def test_generate_batches_refuses_a_storage_after_a_reset() -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     storage.reset()
@@ -227,14 +227,14 @@ def test_a_batch_of_a_storage_that_was_emptied_is_refused_too() -> None:
 
 
 @pytest.mark.parametrize(("num_mini_batch", "mini_batch_size"), [(0, 8), (-1, 8), (1, 0), (1, -3)])
-def test_batches_of_nothing_are_refused_by_the_call(num_mini_batch: int, mini_batch_size: int) -> None:
+def test_generate_batches_refuses_counts_and_sizes_below_one(num_mini_batch: int, mini_batch_size: int) -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     with pytest.raises(ValueError, match=r"ReplayBuffer: .*must be at least 1"):
         storage.generate_batches(num_mini_batch, mini_batch_size)
 
 
-def test_a_replay_buffer_needs_to_know_the_size_of_a_batch() -> None:
+def test_a_replay_buffer_requires_a_batch_size() -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     with pytest.raises(ValueError, match="needs a mini_batch_size, got None"):
@@ -242,7 +242,7 @@ def test_a_replay_buffer_needs_to_know_the_size_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (0, 4), (3, 2)])
-def test_slices_of_what_is_not_stored_are_refused(start: int, end: int) -> None:
+def test_slices_out_of_range_are_refused(start: int, end: int) -> None:
     storage = replay_buffer(5)
     for seed in range(3):
         storage.insert_transition(good(seed=seed))
@@ -265,7 +265,7 @@ def test_slices_of_what_is_not_stored_are_refused(start: int, end: int) -> None:
         (REW, np.zeros((2, 2, 1), np.float32), 2, "steps 2 to 4 of Reward are out of range, with 3 steps stored"),
     ],
 )
-def test_replacing_what_cannot_be_replaced_is_refused(key: str, values: Any, start: int, message: str) -> None:
+def test_invalid_replacements_of_a_field_are_refused(key: str, values: Any, start: int, message: str) -> None:
     storage = replay_buffer(5)
     for seed in range(3):
         storage.insert_transition(good(seed=seed))
@@ -275,14 +275,14 @@ def test_replacing_what_cannot_be_replaced_is_refused(key: str, values: Any, sta
     assert contents(storage) == before
 
 
-def test_a_replaced_number_may_be_what_it_likes_where_that_is_allowed() -> None:
+def test_allow_nonfinite_permits_non_finite_replacements() -> None:
     storage = replay_buffer(5, allow_nonfinite=True)
     storage.insert_transition(good())
     storage.insert_single_tensor_slice(REW, torch.full((1, 2, 1), np.nan))
     assert storage.get_all_buffer_data()[REW].isnan().all()
 
 
-def test_a_slice_whose_fields_disagree_on_its_length_is_refused() -> None:
+def test_a_slice_with_fields_of_different_lengths_is_refused() -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     data, before = storage.get_all_buffer_data(), contents(storage)
@@ -292,7 +292,7 @@ def test_a_slice_whose_fields_disagree_on_its_length_is_refused() -> None:
     assert contents(storage) == before
 
 
-def test_a_slice_of_another_storage_that_does_not_fit_is_refused_by_the_name_of_the_field() -> None:
+def test_an_incompatible_slice_of_another_storage_raises_an_error_that_names_the_field() -> None:
     storage, other = replay_buffer(5), replay_buffer(5)
     storage.insert_transition(good())
     other.insert_transition(good("image"))
@@ -314,7 +314,7 @@ def test_a_state_of_another_size_or_number_of_environments_is_refused() -> None:
     assert len(other) == 3
 
 
-def test_a_refused_state_leaves_what_was_stored_and_the_next_batch_as_they_were() -> None:
+def test_a_refused_state_leaves_the_stored_data_and_the_next_batch_unchanged() -> None:
     storage, twin, other = replay_buffer(5), replay_buffer(5), replay_buffer(6)
     for one in (storage, twin):
         one.insert_transition(good())
@@ -327,7 +327,7 @@ def test_a_refused_state_leaves_what_was_stored_and_the_next_batch_as_they_were(
     assert drawn[0] == drawn[1]
 
 
-def test_environments_that_are_not_those_the_storage_was_made_for_are_refused_when_loading() -> None:
+def test_an_empty_storage_refuses_a_state_of_another_number_of_environments() -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     made_for_three = ReplayBuffer.create_factory(size=5)("cpu", None, ALGORITHM, SimpleNamespace(num_envs=3))
@@ -343,7 +343,9 @@ def test_environments_that_are_not_those_the_storage_was_made_for_are_refused_wh
         ("allow_nonfinite", 3, "allow_nonfinite must be a bool, got 3"),
     ],
 )
-def test_parameters_that_cannot_be_changed_are_refused(name: str, value: Any, message: str) -> None:
+def test_updates_of_unknown_or_fixed_parameters_and_invalid_values_are_refused(
+    name: str, value: Any, message: str
+) -> None:
     storage = replay_buffer(5)
     storage.insert_transition(good())
     before = contents(storage)

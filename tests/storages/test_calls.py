@@ -1,4 +1,4 @@
-"""How many Python functions an insertion and a batch call: what a reader has to follow, and what is not compiled."""
+"""Limits on the number of Python functions, except compiled ones, that an insertion and a batch call."""
 
 import sys
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def made(kind: type[Storage], **given: Any) -> tuple[Storage, Stream]:
 
 
 def calls_of(function: Callable[[], Any]) -> list[str]:
-    """Names of the Python functions of `storages` that a call enters, compiled ones and comprehensions left out."""
+    """Names of the Python functions of `storages` that a call enters, without compiled ones and comprehensions."""
     function()
     compiled, entered = compiled_code(), []
 
@@ -70,7 +70,7 @@ def test_a_batch_takes_few_calls(kind: type[Storage], given: dict[str, Any], mos
     iterators = []
 
     def draw() -> None:
-        # The iterator is kept, as a loop keeps it; ending it is no part of a batch.
+        # The iterator is kept, because closing it is not part of a batch.
         iterators.append(storage.generate_batches(1, 256))
         next(iterators[-1])
 

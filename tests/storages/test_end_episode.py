@@ -1,4 +1,4 @@
-"""An episode that is ended by hand is the episode that a limit would have cut with the same step."""
+"""An episode that ``end_episode`` ends equals one that is truncated at the same step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ REPLAYS: dict[str, Callable[..., Any]] = {
         her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew), **PRIORITIES, **given
     ),
     "on the device": lambda **given: storages.PERBuffer.create_factory(keep_on_device=True, **PRIORITIES, **given),
-    "ahead": lambda **given: storages.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
+    "prefetch": lambda **given: storages.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
 }
 WINDOWS = {
     "transitions": None,
@@ -36,7 +36,7 @@ WINDOWS = {
 
 
 def batches(storage: Storage) -> dict[int, Any]:
-    """Batches, of whose errors the storage hears."""
+    """Draws batches, and gives the storage their errors."""
     drawn = {}
     for number, batch in enumerate(storage.generate_batches(3, 8)):
         shape = batch[MASK].shape if MASK in batch else (8, 1)
@@ -45,8 +45,8 @@ def batches(storage: Storage) -> dict[int, Any]:
     return drawn
 
 
-def cut(sample: Any, envs: list[int]) -> Any:
-    """The same step, which cuts the episodes of some environments that it does not end."""
+def truncated_at(sample: Any, envs: list[int]) -> Any:
+    """The same step, with truncations of the given environments where it does not terminate an episode."""
     sample = map_leaves(sample, np.array)
     sample[TRUNC2][envs] |= ~sample[DONE2][envs]
     return sample
@@ -55,7 +55,7 @@ def cut(sample: Any, envs: list[int]) -> Any:
 @pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("way", REPLAYS)
-def test_a_replay_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(way: str, window: str, kind: str) -> None:
+def test_end_episode_in_a_replay_equals_a_truncation_at_the_same_step(way: str, window: str, kind: str) -> None:
     factory, envs = REPLAYS[way](size=SIZE, sequences=WINDOWS[window]), environments(kind, 3)
     by_hand, by_limit = (factory("cpu", None, ALGORITHM, envs) for _ in range(2))
     for one in (by_hand, by_limit):
@@ -65,7 +65,7 @@ def test_a_replay_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(way: st
         sample = stream.step()
         by_hand.insert_transition(sample)
         ended = [step % 3, 0] if step % 5 == 4 else []
-        by_limit.insert_transition(cut(sample, ended))
+        by_limit.insert_transition(truncated_at(sample, ended))
         if ended:
             by_hand.end_episode(ended)
             stream.end_episode(ended)
@@ -79,7 +79,7 @@ def test_a_replay_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(way: st
 
 
 @pytest.mark.parametrize("kind", [storages.VanillaOnPolicyBuffer, storages.GAEBuffer, storages.VTraceBuffer])
-def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: Any) -> None:
+def test_end_episode_in_a_rollout_equals_a_truncation_at_the_same_step(kind: Any) -> None:
     class Actor(SummingActor):
         def evaluate_actions(self, obs: Any, rhs: Any, done: Any, action: Any) -> Any:
             return torch.zeros_like(done), obs.sum(-1, keepdim=True)
@@ -91,7 +91,7 @@ def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: 
         sample = stream.step()
         sample |= {VAL: sample[REW] * 2, LOGP: np.zeros((2, 1), np.float32)}
         by_hand.insert_transition(sample)
-        by_limit.insert_transition(cut(sample, [1] if step in (3, 11) else []))
+        by_limit.insert_transition(truncated_at(sample, [1] if step in (3, 11) else []))
         if step in (3, 11):
             by_hand.before_gradients()
             by_hand.end_episode([1])
@@ -103,7 +103,7 @@ def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: 
     assert contents(by_hand) == contents(by_limit)
 
 
-def test_an_end_that_comes_after_a_commit_is_on_disk_with_the_next(tmp_path: Path) -> None:
+def test_an_end_of_episode_after_a_commit_is_stored_with_the_next_commit(tmp_path: Path) -> None:
     factory = storages.PERBuffer.create_factory(size=SIZE, directory=tmp_path, **PRIORITIES)
     storage, stream = factory("cpu", None, ALGORITHM, None), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(5):
@@ -119,7 +119,7 @@ def test_an_end_that_comes_after_a_commit_is_on_disk_with_the_next(tmp_path: Pat
     again.close()
 
 
-def test_an_episode_is_ended_once_and_what_does_not_exist_is_refused() -> None:
+def test_end_episode_is_idempotent_and_refuses_unknown_environments() -> None:
     storage = storages.ReplayBuffer.create_factory(size=SIZE)("cpu", None, ALGORITHM, None)
     storage.end_episode()
     storage.end_episode([7])

@@ -1,4 +1,4 @@
-"""Errors that come with a slice are those that its transitions, sequences and episodes are drawn by."""
+"""Errors that are given with a slice set the priorities of its transitions, sequences and episodes."""
 
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ def with_errors(random: np.random.Generator, steps: int, **given: Any) -> dict[s
 
 
 def errors_of(storage: Any) -> np.ndarray[Any, Any]:
-    """Of what may be drawn, in the order of their numbers."""
+    """The errors of the rows that may be drawn, in the order of their numbers."""
     priorities = storage.priorities
     return np.array([priorities.errors_of(number, number + 1)[0] for number in priorities.drawn])
 
 
-def test_transitions_of_a_slice_are_drawn_by_the_errors_that_came_with_it() -> None:
+def test_the_errors_of_a_slice_set_the_priorities_of_its_transitions() -> None:
     storage, random = prioritised(), np.random.default_rng(0)
     data = with_errors(random, 20)
     storage.insert_data_slice(data)
@@ -44,7 +44,7 @@ def test_transitions_of_a_slice_are_drawn_by_the_errors_that_came_with_it() -> N
     assert (errors_of(storage)[40:] == storage.priorities.largest_error).all(), "no errors came with these"
 
 
-def test_errors_may_be_tensors_of_any_precision() -> None:
+def test_the_errors_of_a_slice_may_be_tensors_or_arrays_of_any_precision() -> None:
     storage, data = prioritised(), slice_of(np.random.default_rng(0), 4)
     for errors in (torch.ones(4, 2, 1), torch.full((4, 2, 1), 2.0).half(), np.full((4, 2, 1), 3)):
         storage.insert_data_slice(data | {ERRORS: errors})
@@ -53,7 +53,7 @@ def test_errors_may_be_tensors_of_any_precision() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_a_sequence_has_the_error_of_those_of_its_steps_that_came_with_it(data: st.DataObject) -> None:
+def test_the_error_of_a_sequence_is_computed_from_the_given_errors_of_its_steps(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 6))
     overlap = data.draw(st.none() | st.integers(0, length - 1))
     across, num_envs = data.draw(st.booleans()), data.draw(st.integers(1, 3))
@@ -80,7 +80,7 @@ def test_a_sequence_has_the_error_of_those_of_its_steps_that_came_with_it(data: 
 
 
 @pytest.mark.parametrize("longest", [None, 3])
-def test_an_episode_has_the_error_of_its_steps(longest: int | None) -> None:
+def test_the_error_of_an_episode_is_computed_from_the_errors_of_its_steps(longest: int | None) -> None:
     episodes = Episodes(longest=longest, eta=ETA)
     storage, random = prioritised(sequences=episodes), np.random.default_rng(0)
     data = with_errors(random, 30, num_envs=1)
@@ -98,13 +98,13 @@ def test_an_episode_has_the_error_of_its_steps(longest: int | None) -> None:
         np.testing.assert_allclose(storage.priorities.errors_of(number, number + 1), expected[number], rtol=1e-6)
 
 
-def test_of_a_slice_that_is_longer_than_the_storage_the_newest_errors_stay() -> None:
+def test_a_slice_longer_than_the_storage_keeps_its_newest_errors() -> None:
     storage, data = prioritised(size=10), with_errors(np.random.default_rng(0), 33)
     storage.insert_data_slice(data)
     np.testing.assert_array_equal(errors_of(storage), np.abs(data[ERRORS][-10:]).astype(np.float32).ravel())
 
 
-def test_the_steps_before_one_that_is_refused_keep_their_errors() -> None:
+def test_the_steps_before_a_refused_step_keep_their_errors() -> None:
     storage, data = prioritised(), with_errors(np.random.default_rng(0), 8)
     data[REW][5, 1] = np.nan
     with pytest.raises(SampleError, match="at step 5"):
@@ -122,14 +122,14 @@ def test_the_steps_before_one_that_is_refused_keep_their_errors() -> None:
         (np.full((4, 2, 1), 1e300), "must be finite as float32"),
     ],
 )
-def test_errors_that_are_not_one_finite_number_a_transition_are_refused(errors: Any, message: str) -> None:
+def test_errors_must_be_one_finite_number_for_each_transition(errors: Any, message: str) -> None:
     storage = prioritised()
     with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
         storage.insert_data_slice(slice_of(np.random.default_rng(0), 4) | {ERRORS: errors})
     assert not len(storage)
 
 
-def test_storages_without_priorities_leave_errors_out(tmp_path: Path) -> None:
+def test_the_errors_of_a_slice_are_not_stored_as_a_field(tmp_path: Path) -> None:
     data = with_errors(np.random.default_rng(0), 6)
     plain = maker(ReplayBuffer.create_factory(size=9))()
     rollout = GAEBuffer.create_factory(size=6)("cpu", SummingActor(), ALGORITHM, None)
@@ -145,7 +145,7 @@ def test_storages_without_priorities_leave_errors_out(tmp_path: Path) -> None:
     on_disk.close()
 
 
-def test_errors_of_slices_are_on_disk_with_them(tmp_path: Path) -> None:
+def test_the_errors_of_slices_are_restored_from_a_directory(tmp_path: Path) -> None:
     factory = PERBuffer.create_factory(size=40, alpha=0.7, epsilon=0.01, directory=tmp_path, commit_every=7)
     storage, random = maker(factory)(), np.random.default_rng(0)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Classes in a script of their own extend ours without repeating their hyper-parameters."""
+"""User-defined subclasses extend storages without repeating their hyper-parameters."""
 
 import pickle
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ALGORITHM = SimpleNamespace(gamma=0.9)
 
 
 class Clipped(ReplayBuffer):
-    """Repeats nothing, and takes nothing over."""
+    """Declares its hyper-parameters itself and inherits none."""
 
     def __init__(self, device: Any, actor: Any, algorithm: Any, envs: Any, size: Count, clip: float = 1.0) -> None:
         self.clip = clip
@@ -25,14 +25,14 @@ class Clipped(ReplayBuffer):
 
 
 class Fixed(GAEBuffer):
-    """Has a size that it chooses itself."""
+    """Sets its size itself."""
 
     def __init__(self, device: Any, actor: Any, algorithm: Any, envs: Any) -> None:
         super().__init__(device, actor, algorithm, envs, 7)
 
 
 class Scaled(PERBuffer):
-    """Takes all over, with another default of its own for one."""
+    """Inherits all hyper-parameters, with a different default for ``alpha``."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Scaled(PERBuffer):
 
 
 class Twice(Scaled):
-    """Takes over what its base takes over."""
+    """Inherits the hyper-parameters that its base inherits."""
 
     def __init__(self, *context: Any, more: int = 2, **others: Any) -> None:
         self.more = more
         super().__init__(*context, **others)
 
 
-def test_a_class_that_repeats_no_hyper_parameter_of_its_base_is_made_and_used() -> None:
+def test_a_subclass_that_drops_hyper_parameters_of_its_base_can_be_used() -> None:
     factory = Clipped.create_factory(100, clip=0.5)
     assert factory.config == {"name": "Clipped", "hyper_parameters": {"size": 100, "clip": 0.5}}
     storage = factory("cpu", None, ALGORITHM, None)
@@ -71,7 +71,7 @@ def test_a_class_that_repeats_no_hyper_parameter_of_its_base_is_made_and_used() 
 
 
 @pytest.mark.parametrize("cls", [Scaled, Twice])
-def test_a_class_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cls: Any) -> None:
+def test_a_subclass_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cls: Any) -> None:
     assert hyper_parameters_of(cls).keys() == {*hyper_parameters_of(PERBuffer), "scale"} | (
         {"more"} if cls is Twice else set()
     )
@@ -98,14 +98,12 @@ def test_a_class_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cl
         ({"size": 9, "device": "cpu"}, TypeError, "Scaled: unknown hyper-parameter 'device'"),
     ],
 )
-def test_what_is_wrong_is_said_of_hyper_parameters_that_were_taken_over(
-    arguments: Any, error: Any, message: str
-) -> None:
+def test_inherited_hyper_parameters_are_validated(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         Scaled.create_factory(**arguments)
 
 
-def test_keywords_that_lead_to_no_class_with_hyper_parameters_are_none() -> None:
+def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None:
     class Loose(Component):
         def __init__(self, rate: float = 1.0, **unused: Any) -> None: ...
 
@@ -126,6 +124,8 @@ def test_keywords_that_lead_to_no_class_with_hyper_parameters_are_none() -> None
         (ReplayBuffer, "batch_size", "here it is mini_batch_size or num_mini_batch of the algorithm"),
     ],
 )
-def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hint: str) -> None:
+def test_hyper_parameter_names_of_other_libraries_raise_an_error_with_the_name_used_here(
+    cls: Any, name: str, hint: str
+) -> None:
     with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
         cls.create_factory(size=5, **{name: 1})

@@ -1,4 +1,4 @@
-"""What the fields of a sample may be called and hold, and in which dtype they are given out."""
+"""Allowed names and contents of the fields of a sample, and the dtypes in which they are returned."""
 
 from typing import Any
 
@@ -40,14 +40,14 @@ def made(cls: Any = ReplayBuffer, envs: Any = None, **hyper_parameters: Any) -> 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("hyper_parameters", [{}, {"n_step": 3}, {"sequences": Sequences(2)}])
-def test_whole_rewards_are_float32_in_every_batch(hyper_parameters: Any, dtype: Any) -> None:
+def test_integer_rewards_are_float32_in_every_batch(hyper_parameters: Any, dtype: Any) -> None:
     storage = made(NStepReplayBuffer, **hyper_parameters)
     for obs in range(5):
         storage.insert_transition(step(obs, obs + 1, 1) | {REW: np.ones((1, 1), dtype)})
     assert next(storage.generate_batches(1, 4))[REW].dtype == torch.float32
     data = storage.get_all_buffer_data()
     assert data[REW].dtype == torch.float32
-    # Rewards that are whole now and then, too.
+    # Also rewards that are integers in some samples only.
     storage.insert_transition(step(5, 6, 0.5))
     storage.insert_transition(step(6, 7, 1) | {REW: torch.ones(1, 1, dtype=torch.int64)})
     storage.insert_single_tensor_slice(REW, np.full((1, 1, 1), 3), 0)
@@ -57,7 +57,7 @@ def test_whole_rewards_are_float32_in_every_batch(hyper_parameters: Any, dtype: 
     assert next(double.generate_batches(1, 1))[REW].dtype == torch.float64
 
 
-def test_whole_rewards_and_values_make_the_returns_of_others() -> None:
+def test_integer_rewards_and_values_give_the_same_returns_as_floats() -> None:
     one, other = made(GAEBuffer, size=5), made(GAEBuffer, size=5)
     for obs in range(5):
         one.insert_transition(step(obs, obs + 1, obs))
@@ -68,7 +68,7 @@ def test_whole_rewards_and_values_make_the_returns_of_others() -> None:
     assert equal(one.get_all_buffer_data(), other.get_all_buffer_data())
 
 
-def test_whole_rewards_of_added_episodes_are_float32(tmp_path: Any) -> None:
+def test_integer_rewards_of_added_episodes_are_float32(tmp_path: Any) -> None:
     factory = PersistentEpisodicBuffer.create_factory(size=100, directory=tmp_path / "e", n_step=2)
     for _ in range(2):
         storage = factory("cpu", None, ALGORITHM, None)
@@ -107,7 +107,7 @@ NUMBERS = np.zeros((1, 2), np.float32)
     ],
 )
 @pytest.mark.parametrize("cls", [ReplayBuffer, GAEBuffer])
-def test_what_is_no_array_under_a_name_is_refused_with_a_way_out(cls: Any, fields: Any, message: str) -> None:
+def test_fields_that_are_not_named_arrays_are_refused_with_a_remedy(cls: Any, fields: Any, message: str) -> None:
     storage = made(cls)
     with pytest.raises(SampleError, match=f"{cls.__name__}: {message}"):
         storage.insert_transition(step(1, 2, 1) | fields)
@@ -124,7 +124,7 @@ def test_a_masked_array_is_refused_after_the_first_sample_too() -> None:
 
 
 @pytest.mark.parametrize("frames", [1, {"x": 1}, {"x": 0}])
-def test_observations_that_are_stacks_of_one_frame_or_of_none_are_whole_and_can_be_loaded(frames: Any) -> None:
+def test_observations_with_stacks_of_one_or_zero_frames_can_be_saved_and_loaded(frames: Any) -> None:
     envs = environments("frames", 1)
     envs.stacked_frames = frames
     storages = [made(envs=envs) for _ in range(2)]
@@ -140,7 +140,9 @@ def test_observations_that_are_stacks_of_one_frame_or_of_none_are_whole_and_can_
 
 @pytest.mark.parametrize("cls", [ReplayBuffer, GAEBuffer])
 @pytest.mark.parametrize("hyper_parameters", [{}, {"directory": "here"}])
-def test_what_a_state_lacks_is_said(cls: Any, hyper_parameters: Any, tmp_path: Any, monkeypatch: Any) -> None:
+def test_loading_an_incomplete_state_raises_an_error_that_names_the_missing_entries(
+    cls: Any, hyper_parameters: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     storage = made(cls, **({} if cls is GAEBuffer else hyper_parameters))
     storage.insert_transition(step(1, 2, 1))

@@ -1,4 +1,4 @@
-"""Rewards, values, log probabilities and errors of half precision count as what they are in single precision."""
+"""Half-precision rewards, values, log probabilities and errors give the results of their single-precision values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ half_precision = pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
 
 
 def single(value: Any) -> Any:
-    """A number of half precision in single precision."""
+    """The single-precision array of a half-precision array or tensor."""
     return value.astype(np.float32) if isinstance(value, np.ndarray) else value.float().numpy()
 
 
@@ -83,7 +83,7 @@ def test_rewards_of_half_precision_are_summed_in_single_precision(name: str, hal
 
 
 class Actor:
-    """Answers in a given precision, as under autocast."""
+    """Returns values and log probabilities in a given precision, as under autocast."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -97,7 +97,7 @@ class Actor:
 
 @half_precision
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer])
-def test_advantages_of_values_of_half_precision_are_those_of_single_precision(
+def test_half_precision_values_give_the_same_advantages_as_single_precision(
     cls: Any, half: Callable[[Any], Any]
 ) -> None:
     halves, singles = two_alike(
@@ -113,7 +113,7 @@ def test_advantages_of_values_of_half_precision_are_those_of_single_precision(
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer])
-def test_an_actor_may_answer_in_half_precision(cls: Any, dtype: torch.dtype) -> None:
+def test_an_actor_may_return_half_precision_values(cls: Any, dtype: torch.dtype) -> None:
     made = [
         cls.create_factory(size=15)("cpu", Actor(precision), ALGORITHM, None) for precision in (dtype, torch.float32)
     ]
@@ -131,7 +131,9 @@ def test_an_actor_may_answer_in_half_precision(cls: Any, dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("half", [lambda errors: errors.half(), lambda errors: errors.bfloat16()])
 @pytest.mark.parametrize("sequences", [None, Sequences(2), Episodes(whole=False, packed=True)])
-def test_priorities_follow_errors_of_half_precision(sequences: Any, half: Callable[[Any], Any]) -> None:
+def test_half_precision_errors_set_the_same_priorities_as_single_precision(
+    sequences: Any, half: Callable[[Any], Any]
+) -> None:
     def make() -> Any:
         storage = PERBuffer.create_factory(size=12, alpha=0.5, sequences=sequences)("cpu", None, ALGORITHM, None)
         storage.seed(3)
@@ -144,7 +146,7 @@ def test_priorities_follow_errors_of_half_precision(sequences: Any, half: Callab
     assert_equal(made[0].state_dict(), made[1].state_dict())
 
 
-def test_half_precision_may_come_after_single_precision_and_in_slices() -> None:
+def test_half_precision_rewards_are_accepted_after_single_precision_and_in_slices() -> None:
     storage: Any = NStepReplayBuffer.create_factory(size=12, n_step=2)("cpu", None, ALGORITHM, None)
     stream = Stream(2, "vector", False, np.random.default_rng(5))
     for half in (lambda array: array, *HALVES.values()):
@@ -159,7 +161,9 @@ def test_half_precision_may_come_after_single_precision_and_in_slices() -> None:
 
 @half_precision
 @pytest.mark.parametrize("episodic", [False, True])
-def test_half_precision_comes_back_from_a_directory(half: Callable[[Any], Any], episodic: bool, tmp_path: Path) -> None:
+def test_half_precision_rewards_are_restored_from_a_directory(
+    half: Callable[[Any], Any], episodic: bool, tmp_path: Path
+) -> None:
     number = iter("ab")
 
     def make(name: str | None = None) -> Any:
@@ -182,14 +186,14 @@ def test_half_precision_comes_back_from_a_directory(half: Callable[[Any], Any], 
         storage.close()
 
 
-def test_other_fields_keep_half_precision_where_arrays_have_it() -> None:
+def test_other_fields_keep_float16() -> None:
     storage: Any = ReplayBuffer.create_factory(size=5)("cpu", None, ALGORITHM, None)
     sample = Stream(2, "vector", False, np.random.default_rng(5)).step()
     storage.insert_transition(sample | {ACT: np.zeros((2, 1), np.float16)})
     assert next(storage.generate_batches(1, 2))[ACT].dtype == torch.float16
 
 
-def test_other_fields_of_bfloat16_are_refused_with_the_way_out() -> None:
+def test_bfloat16_in_other_fields_is_refused_with_a_remedy() -> None:
     storage: Any = ReplayBuffer.create_factory(size=5)("cpu", None, ALGORITHM, None)
     sample: Sample = Stream(2, "vector", False, np.random.default_rng(5)).step()
     observed = torch.from_numpy(sample[OBS])
@@ -199,7 +203,7 @@ def test_other_fields_of_bfloat16_are_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])
-def test_steps_of_half_precision_go_on_for_as_long_as_others(kind: str) -> None:
+def test_float16_observations_keep_their_dtype_and_values_over_many_steps(kind: str) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
     halves, singles = (replay_buffer(size=300) for _ in range(2))
     for _ in range(260):

@@ -32,7 +32,7 @@ PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
 WAYS: dict[str, Any] = {
     "uniform": storages.ReplayBuffer.create_factory,
     "priority": lambda **given: storages.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
-    "everything": lambda **given: storages.HERBuffer.create_factory(
+    "hindsight": lambda **given: storages.HERBuffer.create_factory(
         her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew),
         n_step=2,
         prefetch=2,

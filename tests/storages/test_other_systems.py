@@ -1,4 +1,4 @@
-"""Storages in memory need nothing that only some operating systems have; a directory is refused by name there."""
+"""Storages in memory need no POSIX features; without POSIX, a storage with a directory raises an error that says so."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-AS_ELSEWHERE = """
+WITHOUT_POSIX = """
 import os
 import sys
 
-import torch  # It finds out by itself what the system has.
+import torch  # Imported first, because it inspects the system itself.
 
 sys.modules["fcntl"] = None
 for name in ("O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK", "fdatasync", "register_at_fork", "fork", "pread",
@@ -49,16 +49,16 @@ except PersistenceError as error:
 
 
 @pytest.mark.long
-def test_storages_in_memory_work_without_locks_forks_and_flags_of_posix(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", AS_ELSEWHERE, tmp_path / "kept"],
+def test_storages_in_memory_work_without_posix_locks_forks_and_open_flags(tmp_path: Path) -> None:
+    output = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX, tmp_path / "kept"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
         timeout=300,
     ).stdout
-    assert told.splitlines() == [
+    assert output.splitlines() == [
         "40 (8, 3)",
         "40 (8, 3)",
         "ReplayBuffer: a storage with a directory needs POSIX file locks, which this system lacks; keep it in memory",

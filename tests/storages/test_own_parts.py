@@ -1,4 +1,4 @@
-"""A sampler and a window of a user's script compose with directories, stacked frames and sequences."""
+"""A user-defined sampler and window work with directories, stacked frames and sequences."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ class NewestMoreOften(Sampler):
 
 
 class Undiscounted(NSteps):
-    """Sums rewards without a discount, and tells how many were summed in place of the action."""
+    """Sums rewards without a discount, and returns the number of summed rewards in the action field."""
 
     def step_fields(self, ring: Any, gather: Any, transitions: Any, gamma: float, keys: Any = None) -> dict[str, Any]:
         fields = super().step_fields(ring, gather, transitions, 1.0, keys)
@@ -53,7 +53,7 @@ class Undiscounted(NSteps):
 
 
 class OwnBuffer(NStepReplayBuffer):
-    """Repeats no hyper-parameter of its base."""
+    """Adds one hyper-parameter and inherits those of its base."""
 
     sharpness: Positive = 4.0
 
@@ -73,7 +73,7 @@ def made(kind: str, **given: Any) -> tuple[OwnBuffer, Stream]:
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("kind", ["vector", "frames"])
 @pytest.mark.parametrize("sequences", [None, Sequences(5, burn_in=2)])
-def test_they_compose_with_a_directory_frames_and_sequences(
+def test_user_defined_parts_work_with_a_directory_frames_and_sequences(
     kind: str, sequences: Any, prefetch: int, tmp_path: Path
 ) -> None:
     on_disk = {"directory": tmp_path / "kept", "commit_every": 10}
@@ -104,7 +104,7 @@ def test_they_compose_with_a_directory_frames_and_sequences(
     again.close()
 
 
-def test_newer_rows_are_drawn_more_often_and_weigh_less() -> None:
+def test_a_user_defined_sampler_draws_newer_rows_more_often_with_smaller_weights() -> None:
     storage, stream = made("vector")
     storage.seed(0)
     for _ in range(60):
@@ -117,7 +117,7 @@ def test_newer_rows_are_drawn_more_often_and_weigh_less() -> None:
     assert weights[newer].max() < weights[older].min()
 
 
-def test_rewards_are_summed_by_the_own_window() -> None:
+def test_a_user_defined_window_sums_the_rewards() -> None:
     storage, stream = made("vector")
     storage.seed(0)
     inserted = [stream.step() for _ in range(20)]
@@ -129,7 +129,7 @@ def test_rewards_are_summed_by_the_own_window() -> None:
         assert reward[0] == pytest.approx(sum(inserted[step + i][REW][env, 0] for i in range(summed[0])), abs=1e-5)
 
 
-def test_an_own_sampler_takes_the_place_of_priorities() -> None:
+def test_a_user_defined_sampler_replaces_priorities() -> None:
     class Unprioritised(PERBuffer):
         def make_sampler(self) -> NewestMoreOften:
             return NewestMoreOften(2.0)

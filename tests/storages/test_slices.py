@@ -1,4 +1,4 @@
-"""Many steps inserted by one call are what they are one after the other: in every storage, to the last bit."""
+"""In every storage, inserting many steps by one call equals inserting them one by one, bit for bit."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ SIZE = 12
 
 
 def together(samples: list[Sample]) -> Sample:
-    """(steps, E, ...) of samples (E, ...)."""
+    """Stacks samples of shape (E, ...) to arrays of shape (steps, E, ...)."""
     return {
         key: {name: np.stack([s[key][name] for s in samples]) for name in value}
         if isinstance(value, dict)
@@ -50,7 +50,7 @@ def cut_up(samples: list[Sample], random: np.random.Generator, longest: int) -> 
 
 
 def learn(storages: list[Any]) -> None:
-    """Batches of all are the same, and so are their errors."""
+    """Checks that all storages draw equal batches, and gives them equal errors."""
     for batches in zip(*(storage.generate_batches(2, 5) for storage in storages), strict=True):
         assert all(equal(batch, batches[0]) for batch in batches)
         for storage, batch in zip(storages, batches, strict=True):
@@ -60,7 +60,7 @@ def learn(storages: list[Any]) -> None:
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_slice_is_stored_as_its_steps_are_one_by_one(way: str, kind: str, num_envs: int) -> None:
+def test_inserting_a_slice_equals_inserting_its_steps_one_by_one(way: str, kind: str, num_envs: int) -> None:
     envs, random = environments(kind, num_envs), np.random.default_rng(5)
     one_by_one, at_once = (made(way, None, envs, SIZE) for _ in range(2))
     for storage in (one_by_one, at_once):
@@ -84,7 +84,7 @@ def test_a_slice_is_stored_as_its_steps_are_one_by_one(way: str, kind: str, num_
     [Episodes(), Episodes(longest=3), Episodes(packed=True), Episodes(whole=False), Episodes(longest=2, whole=False)],
 )
 @pytest.mark.parametrize("storage_class", [ReplayBuffer, PERBuffer])
-def test_whole_episodes_of_a_slice_are_drawn_as_those_of_its_steps(
+def test_episodes_drawn_after_a_slice_equal_those_drawn_after_its_single_steps(
     storage_class: Any, episodes: Episodes, num_envs: int
 ) -> None:
     random = np.random.default_rng(6)
@@ -110,13 +110,13 @@ def test_whole_episodes_of_a_slice_are_drawn_as_those_of_its_steps(
     ("kind", "given"),
     [("frames", {}), ("dict of frames", {}), ("vector", {"sequences": Episodes()}), ("half", {})],
 )
-def test_a_slice_takes_one_call_for_all_steps_that_continue_each_other(kind: str, given: dict[str, Any]) -> None:
+def test_consecutive_steps_of_a_slice_are_inserted_by_one_call_of_the_ring(kind: str, given: dict[str, Any]) -> None:
     envs = environments(kind, 2)
     storage: Any = ReplayBuffer.create_factory(size=100, **given)("cpu", None, ALGORITHM, envs)
     stream = Stream(2, "vector" if kind == "half" else kind, False, np.random.default_rng(4))
     samples = [stream.step() for _ in range(3)]
     while len(samples) < 40:
-        # An unbroken run of steps.
+        # Each step continues the step before it.
         following = dict(samples[-1])
         following[OBS] = samples[-1][OBS2]
         following[OBS2] = stream.follow(following[OBS])
@@ -133,7 +133,7 @@ def test_a_slice_takes_one_call_for_all_steps_that_continue_each_other(kind: str
     assert calls == [36]
 
 
-def test_goals_of_a_slice_are_those_of_its_steps() -> None:
+def test_hindsight_after_a_slice_equals_hindsight_after_its_single_steps() -> None:
     random = np.random.default_rng(1)
     envs: Any = type("Envs", (), {"num_envs": 2, "compute_reward": lambda self, a, d, info: -np.abs(a - d).sum(-1)})()
     factory = HERBuffer.create_factory(size=SIZE, n_step=2, alpha=0.5, epsilon=0.1, default_error="largest")
@@ -157,7 +157,7 @@ def with_goals(sample: Sample) -> Sample:
 
 
 @pytest.mark.parametrize("way", ["plain", "priority", "hindsight"])
-def test_a_slice_is_committed_as_often_as_its_steps_are(way: str, tmp_path: Path) -> None:
+def test_commit_every_applies_within_a_slice(way: str, tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     kept = made(way, tmp_path / "kept", commit_every=4)
     twin = made(way, None)
@@ -175,7 +175,7 @@ def test_a_slice_is_committed_as_often_as_its_steps_are(way: str, tmp_path: Path
     again.close()
 
 
-def test_episodes_of_a_slice_are_kept_on_disk_as_those_of_its_steps(tmp_path: Path) -> None:
+def test_a_slice_in_an_episodic_buffer_equals_its_single_steps(tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     one_by_one, at_once = (episodic_buffer(tmp_path / name, num_envs=2) for name in ("one", "many"))
     stream = Stream(2, "vector", True, random)
@@ -189,7 +189,7 @@ def test_episodes_of_a_slice_are_kept_on_disk_as_those_of_its_steps(tmp_path: Pa
 
 
 @pytest.mark.parametrize("storage_class", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_a_rollout_comes_in_one_slice_too_and_no_more_than_one(storage_class: type[Storage]) -> None:
+def test_a_rollout_accepts_one_slice_and_refuses_steps_beyond_its_size(storage_class: type[Storage]) -> None:
     one_by_one, at_once, twin = (
         storage_class.create_factory(size=SIZE)("cpu", SummingActor(), ALGORITHM, None) for _ in range(3)
     )
@@ -207,7 +207,7 @@ def test_a_rollout_comes_in_one_slice_too_and_no_more_than_one(storage_class: ty
     assert all(equal(first, other) for other in others)
 
 
-def test_a_slice_without_what_the_storage_needs_is_refused_and_nothing_of_it_stored() -> None:
+def test_a_slice_without_a_required_field_is_refused_and_not_stored() -> None:
     storage = VTraceBuffer.create_factory(size=SIZE)("cpu", SummingActor(), ALGORITHM, None)
     stream = Stream(3, "vector", True, np.random.default_rng(0))
     samples = [with_values(stream.step()) for _ in range(4)]
@@ -222,19 +222,19 @@ def with_values(sample: Sample) -> Sample:
     return sample | {VAL: value, LOGP: value}
 
 
-SPOILT: dict[str, Callable[[Sample], None]] = {
+INVALID: dict[str, Callable[[Sample], None]] = {
     "a reward that is not finite": lambda data: data[REW].__setitem__((5, 1, 0), np.nan),
     "an observation that is not finite": lambda data: data[OBS2].__setitem__((5, 1, 2), np.inf),
 }
 
 
-@pytest.mark.parametrize("spoilt", SPOILT)
-def test_the_steps_before_one_that_is_refused_are_stored(spoilt: str) -> None:
+@pytest.mark.parametrize("invalid", INVALID)
+def test_the_steps_of_a_slice_before_a_refused_step_are_stored(invalid: str) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
     data = together([stream.step() for _ in range(9)])
     one_by_one, at_once = (made("priority", None) for _ in range(2))
     whole = map_leaves(data, np.array)
-    SPOILT[spoilt](data)
+    INVALID[invalid](data)
     with pytest.raises(SampleError, match=r"at step 5 .*nothing of this step was stored"):
         at_once.insert_data_slice(data)
     for step in range(5):
@@ -245,7 +245,7 @@ def test_the_steps_before_one_that_is_refused_are_stored(spoilt: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
-def test_flags_of_a_slice_may_be_numbers_and_truncation_may_be_left_out(dtype: type) -> None:
+def test_a_slice_may_have_numeric_flags_and_no_truncation_field(dtype: type) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
     samples = [stream.step() | {TRUNC2: np.zeros((2, 1), bool)} for _ in range(11)]
     data = together(samples)
@@ -266,7 +266,7 @@ def test_flags_of_a_slice_may_be_numbers_and_truncation_may_be_left_out(dtype: t
         (lambda data: {k: v[:, :1] for k, v in data.items()}, r"had shape \(2, 3\) in the first sample, now"),
     ],
 )
-def test_a_slice_that_does_not_fit_is_refused_by_the_name_of_the_field(
+def test_an_incompatible_slice_raises_an_error_that_names_the_field(
     change: Callable[[Sample], Sample], message: str
 ) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
@@ -279,7 +279,7 @@ def test_a_slice_that_does_not_fit_is_refused_by_the_name_of_the_field(
 
 
 @pytest.mark.parametrize("field", ["a", "b"])
-def test_a_slice_of_which_one_leaf_is_shorter_is_refused_by_its_name(field: str) -> None:
+def test_a_slice_with_a_shorter_leaf_raises_an_error_that_names_the_leaf(field: str) -> None:
     stream, storage = Stream(2, "dict", False, np.random.default_rng(4)), made("plain", None)
     data = together([stream.step() for _ in range(4)])
     shorter = data | {OBS: data[OBS] | {field: data[OBS][field][:3]}}
@@ -290,7 +290,7 @@ def test_a_slice_of_which_one_leaf_is_shorter_is_refused_by_its_name(field: str)
     assert not len(storage)
 
 
-def test_a_slice_of_nothing_stores_nothing() -> None:
+def test_an_empty_slice_stores_no_steps() -> None:
     stream, storage = Stream(2, "vector", False, np.random.default_rng(4)), made("plain", None)
     data = together([stream.step() for _ in range(3)])
     storage.insert_data_slice({key: value[:0] for key, value in data.items()})
@@ -299,7 +299,7 @@ def test_a_slice_of_nothing_stores_nothing() -> None:
         storage.generate_batches(1, 1)
 
 
-def test_what_a_slice_is_of_may_lie_in_memory_in_any_way() -> None:
+def test_a_slice_may_have_any_memory_layout() -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
     data = together([stream.step() for _ in range(11)])
     plain, other = (made("plain", None) for _ in range(2))
@@ -308,7 +308,7 @@ def test_what_a_slice_is_of_may_lie_in_memory_in_any_way() -> None:
     assert contents(plain) == contents(other)
 
 
-def test_half_precision_comes_in_slices_too() -> None:
+def test_a_slice_may_have_float16_observations() -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(4))
     data = together([stream.step() for _ in range(30)])
     data |= {key: data[key].astype(np.float16) for key in (OBS, OBS2)}

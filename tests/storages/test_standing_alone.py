@@ -1,4 +1,4 @@
-"""``storages`` works where the toolkit is not installed."""
+"""``storages`` works without ``pytorchrl`` installed."""
 
 import ast
 import subprocess
@@ -69,11 +69,11 @@ def test_storages_imports_and_works_with_pytorchrl_absent() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.rglob("*.py")), ids=lambda file: str(file.relative_to(ROOT)))
-def test_a_file_of_storages_imports_nothing_but_what_storages_may_lean_on(file: Path) -> None:
+def test_every_file_of_storages_imports_only_allowed_packages(file: Path) -> None:
     installed = {"numpy", "numba", "llvmlite", "torch", "zarr", "numcodecs", "google_crc32c"}
     allowed = {"storages"} | installed | sys.stdlib_module_names
     if file.parent.name == "datasets":
-        # Imported by the functions that need them.
+        # Only the functions that need these packages import them.
         allowed |= {"h5py", "pyarrow", "PIL"}
     assert set(imported_by(file)) <= allowed
     assert "import_module" not in file.read_text()
@@ -87,7 +87,7 @@ def helpers_of(file: Path) -> Iterator[Path]:
             yield from (SUPPORT / f"{name}.py" for name in names)
 
 
-def test_the_tests_of_storages_do_without_the_toolkit_too() -> None:
+def test_the_tests_of_storages_do_not_import_pytorchrl() -> None:
     files = set(HERE.rglob("*.py"))
     while helpers := {helper for file in files for helper in helpers_of(file)} - files:
         files |= helpers
@@ -96,7 +96,7 @@ def test_the_tests_of_storages_do_without_the_toolkit_too() -> None:
         assert "pytorchrl" not in set(imported_by(file)), file
 
 
-def test_importing_storages_does_not_wait_for_what_only_some_of_them_need() -> None:
+def test_importing_storages_does_not_import_zarr_h5py_pyarrow_or_minari() -> None:
     script = "import storages, sys; print({'zarr', 'h5py', 'pyarrow', 'minari'} & set(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT.parent)
     assert finished.stdout == "set()\n", finished.stderr

@@ -53,7 +53,7 @@ class ExpectileHead:
     """A head."""
 
     def build(self, features: int, actor: prl.Actor) -> nn.Module:
-        return nn.Sequential(prl.heads.numbers_of_actions(features, 1, actor), ToExpectiles())
+        return nn.Sequential(prl.heads.make_action_layers(features, 1, actor), ToExpectiles())
 
 
 class ExpectileDQN(prl.DQN):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.heads.policies import CategoricalLayer, DeterministicLayer
-from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, NumbersLayer
+from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, OutputLayer
 from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate, slope_below_one_output
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
@@ -49,7 +49,7 @@ def plain_layers_of_policy(policy: Network) -> PlainLayers | None:
 def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
     """Return the layers of a network with real outputs, such as V(s); None if it is not a plain MLP."""
     head = network.head
-    return _plain_layers_of_states(network, head.layer) if type(head) is NumbersLayer else None
+    return _plain_layers_of_states(network, head.layer) if type(head) is OutputLayer else None
 
 
 def plain_layers_of_distribution(policy: Network) -> PlainLayers | None:
@@ -62,7 +62,7 @@ def plain_layers_of_distribution(policy: Network) -> PlainLayers | None:
 def plain_layers_of_action_values(network: Network) -> PlainLayers | None:
     """Return the layers of a Q-network of discrete actions without rescaling; None if it is not a plain MLP."""
     head = network.head
-    if type(head) is not ActionValuesLayer or head.rescaling is not None or type(head.numbers) is not NumbersLayer:
+    if type(head) is not ActionValuesLayer or head.rescaling is not None or type(head.numbers) is not OutputLayer:
         return None
     return _plain_layers_of_states(network, head.numbers.layer)
 

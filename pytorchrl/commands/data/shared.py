@@ -47,5 +47,5 @@ def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | 
 
 def say(written: Written) -> None:
     """Print what was written."""
-    told = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
-    print(f"{written.path}: {told} ({written.format})")
+    size = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
+    print(f"{written.path}: {size} ({written.format})")

@@ -28,7 +28,7 @@ class EpisodeFilm:
     frames_per_second: int
     moment: int
     """Index of the frame before the transition."""
-    told: str
+    description: str
     """Sentences on the source of the images, and on what could not be shown."""
 
     def write(self, path: Path) -> Path:
@@ -42,7 +42,7 @@ class EpisodeFilm:
             ValueError: the suffix is not supported, or the images end before the transition.
         """
         if self.moment >= len(self.frames):
-            raise ValueError(f"{self.told} The transition comes after that, so that no frame shows it")
+            raise ValueError(f"{self.description} The transition comes after that, so that no frame shows it")
         frames = marked(self.frames, self.moment, self.frames_per_second)
         return write_video(path, frames, self.frames_per_second)
 
@@ -51,7 +51,7 @@ def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) ->
     """Return images of the episode of a stored transition, to be written as a video.
 
     The episode is replayed by :func:`reenact`. If that is not possible, or the environment is not deterministic, the
-    stored observations are used if they are images; :attr:`EpisodeFilm.told` says which.
+    stored observations are used if they are images; :attr:`EpisodeFilm.description` says which.
 
     Args:
         run: the run folder, or a checkpoint.
@@ -76,20 +76,20 @@ def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) ->
         )
     if played.differs_at is None:
         return _stored(run, row, "The environment does not render.")
-    told = f"The environment is not deterministic: {_where(played.differs_at)} {_what(played.difference)}."
+    description = f"The environment is not deterministic: {_where(played.differs_at)} {_what(played.difference)}."
     try:
-        return _stored(run, row, told)
+        return _stored(run, row, description)
     except ReenactmentError:
         if played.differs_at < 0 or not played.frames:
             raise
-        return _film(played, f"{told} The frames end there.")
+        return _film(played, f"{description} The frames end there.")
 
 
-def _film(played: Reenactment, told: str) -> EpisodeFilm:
-    return EpisodeFilm(played.frames, played.frames_per_second, played.moment, told)
+def _film(played: Reenactment, description: str) -> EpisodeFilm:
+    return EpisodeFilm(played.frames, played.frames_per_second, played.moment, description)
 
 
-def _stored(run: Path, row: int, told: str) -> EpisodeFilm:
+def _stored(run: Path, row: int, description: str) -> EpisodeFilm:
     """Return the stored observations of the episode as images."""
     transitions = StoredTransitions(SavedStorage.read(run))
     ring, rows = transitions.ring, transitions.episode_of(row)
@@ -103,11 +103,12 @@ def _stored(run: Path, row: int, told: str) -> EpisodeFilm:
     ]
     frames = [picture for picture in found if picture is not None]
     if len(frames) < len(found):
-        raise ReenactmentError(f"{told} Its observations are not images, so that there is nothing to show")
+        raise ReenactmentError(f"{description} Its observations are not images, so that there is nothing to show")
     first_step = transitions.describe(rows[:1])[0].step_in_episode
     whole = "" if first_step == 0 else f" Its beginning is no longer stored: they are of the last {len(rows):,} steps."
     moment = int(np.searchsorted(rows, row))
-    return EpisodeFilm(frames, FRAMES_PER_SECOND, moment, f"{told} The frames are the stored observations.{whole}")
+    description = f"{description} The frames are the stored observations.{whole}"
+    return EpisodeFilm(frames, FRAMES_PER_SECOND, moment, description)
 
 
 def _where(step: int) -> str:

@@ -159,8 +159,8 @@ def as_checkpoint_error(path: Path) -> Iterator[None]:
     except (CheckpointError, CompositionError, ImportError):
         raise
     except _MISFITS as error:
-        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)
-        raise CheckpointError(f"{path} does not fit its own composition: {' '.join(told.split())}") from error
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)
+        raise CheckpointError(f"{path} does not fit its own composition: {' '.join(reason.split())}") from error
 
 
 def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:

@@ -33,19 +33,19 @@ pre{{overflow-x:auto}}</style>
 <h1>{title}</h1>
 {complaints}
 <img alt="Returns, lengths, rewards, actions and coverage" src="data:image/png;base64,{picture}">
-<pre>{told}</pre>
+<pre>{note}</pre>
 </html>
 """
 
 
-def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: str = "") -> Path:
+def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, note: str = "") -> Path:
     """Draw a data set into a PNG file, or a self-contained HTML page.
 
     Args:
         dataset: whose metadata are shown.
         sample: the sample of the data set that is drawn.
         output: the file, which ends in .png or .html.
-        told: text for the page.
+        note: text for the page.
 
     Raises:
         ValueError: the file has another suffix.
@@ -62,7 +62,7 @@ def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: st
             title=html.escape(_title(dataset, sample)),
             complaints=f"<p>Warnings:</p><ul>{listed}</ul>" if listed else "<p>No warnings.</p>",
             picture=base64.b64encode(content).decode(),
-            told=html.escape(told),
+            note=html.escape(note),
         ).encode()
     output.parent.mkdir(parents=True, exist_ok=True)
     with replacing(output) as file:

@@ -16,12 +16,12 @@ _INCHES = 1.5
 
 
 def plot_transition(
-    told: "TransitionDescription", around: Sequence["TransitionDescription"], film: "EpisodeFilm", output: Path
+    description: "TransitionDescription", around: Sequence["TransitionDescription"], film: "EpisodeFilm", output: Path
 ) -> Path:
     """Draw the frames before and after a transition side by side into a PNG file; its own have a red border.
 
     Args:
-        told: the transition.
+        description: the transition.
         around: those of its episode before and after it, and itself, in the order of time.
         film: the frames of its episode.
         output: the file.
@@ -37,8 +37,8 @@ def plot_transition(
     if output.suffix.lower() != ".png":
         raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
     if film.moment >= len(film.frames):
-        raise ValueError(f"row {told.row}: {film.told} The transition comes after that")
-    place = next(number for number, one in enumerate(around) if one.row == told.row)
+        raise ValueError(f"row {description.row}: {film.description} The transition comes after that")
+    place = next(number for number, one in enumerate(around) if one.row == description.row)
     first = film.moment - place
     frames = film.frames[max(0, first) : first + len(around) + 1]
     height, width = frames[0].shape[:2]
@@ -59,9 +59,9 @@ def plot_transition(
             axes.set_xlabel(caption, fontsize="small", color="tab:red" if number == place else "black")
         elif around[-1].terminated or around[-1].truncated:
             axes.set_xlabel("terminated" if around[-1].terminated else "truncated", fontsize="small")
-    known = "" if told.priority is None else f", priority {told.priority:.4g}"
-    counted = "" if told.draws is None else f", drawn {told.draws:,} times"
-    figure.suptitle(f"Row {told.row}, {told.age_steps:,} steps ago{known}{counted}", fontsize="medium")
+    known = "" if description.priority is None else f", priority {description.priority:.4g}"
+    counted = "" if description.draws is None else f", drawn {description.draws:,} times"
+    figure.suptitle(f"Row {description.row}, {description.age_steps:,} steps ago{known}{counted}", fontsize="medium")
     output.parent.mkdir(parents=True, exist_ok=True)
     with replacing(output) as file:
         figure.savefig(file, format="png")

@@ -41,17 +41,17 @@ def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
     return table
 
 
-def transition_report(told: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Group:
+def transition_report(transition: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Group:
     """Return all that is known of a transition, and the steps around it.
 
     Args:
-        told: the transition.
+        transition: the transition.
         around: those before and after it, and itself, in the order of time.
     """
     table = Table.grid(padding=(0, 2))
-    for name, value in _lines(told).items():
+    for name, value in _lines(transition).items():
         table.add_row(Text(name, style="bold"), Text(value))
-    return Group(table, _steps_table(told, around))
+    return Group(table, _steps_table(transition, around))
 
 
 def format_values(value: Any) -> str:
@@ -62,39 +62,41 @@ def format_values(value: Any) -> str:
     return " ".join(f"{number:.4g}" for number in numbers.ravel().tolist())
 
 
-def _lines(told: "TransitionDescription") -> dict[str, str]:
-    episode = f"{told.episode} of the stored ones, return {told.episode_return:.4g}"
-    if told.step_in_episode is None:
-        step = f"unknown: only the last {told.episode_length:,} steps of the episode are stored"
+def _lines(transition: "TransitionDescription") -> dict[str, str]:
+    episode = f"{transition.episode} of the stored ones, return {transition.episode_return:.4g}"
+    if transition.step_in_episode is None:
+        step = f"unknown: only the last {transition.episode_length:,} steps of the episode are stored"
     else:
-        step = f"{told.step_in_episode:,} of {told.episode_length:,}, counted from 0"
+        step = f"{transition.step_in_episode:,} of {transition.episode_length:,}, counted from 0"
     lines = {
-        "Row": str(told.row),
-        "Environment": str(told.environment),
+        "Row": str(transition.row),
+        "Environment": str(transition.environment),
         "Episode": episode,
         "Step": step,
-        "Age": f"{told.age_steps:,} steps",
-        "Priority": _number(told.priority) or "none",
-        "Draws": "not counted; make the storage with count_draws=True" if told.draws is None else f"{told.draws:,}",
-        "Weight": _number(told.weight) or "none",
-        "Reward": f"{told.reward:.6g}",
-        "End": _end(told) or "no",
-        "Action": format_values(told.action),
+        "Age": f"{transition.age_steps:,} steps",
+        "Priority": _number(transition.priority) or "none",
+        "Draws": "not counted; make the storage with count_draws=True"
+        if transition.draws is None
+        else f"{transition.draws:,}",
+        "Weight": _number(transition.weight) or "none",
+        "Reward": f"{transition.reward:.6g}",
+        "End": _end(transition) or "no",
+        "Action": format_values(transition.action),
     }
-    if told.mean_weight is not None:
-        lines["Weight"] += f" now, {told.mean_weight:.4g} on average when it was drawn"
+    if transition.mean_weight is not None:
+        lines["Weight"] += f" now, {transition.mean_weight:.4g} on average when it was drawn"
     return lines
 
 
-def _steps_table(told: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Table:
+def _steps_table(transition: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    parts = _parts(told.observation)
+    parts = _parts(transition.observation)
     for heading in ("step", "row", *parts, "action", "reward", "end"):
         table.add_column(heading, justify="right" if heading in ("step", "row", "reward") else "left")
     for one in around:
         values = [format_values(part) for part in _parts(one.observation).values()]
         cells = [_step(one), str(one.row), *values, format_values(one.action), f"{one.reward:.4g}", _end(one)]
-        table.add_row(*cells, style="bold red" if one.row == told.row else "")
+        table.add_row(*cells, style="bold red" if one.row == transition.row else "")
     return table
 
 

@@ -16,7 +16,7 @@ from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_o
 from storages.transition import ERRORS
 
 
-class Order(NamedTuple):
+class RunState(NamedTuple):
     """State of the run with which a worker collects or computes gradients."""
 
     version: int
@@ -53,18 +53,18 @@ class CollectionWorker:
         self._collector.seed(seed_of(blueprint.run_seed, RANDOM_ACTIONS, *stream))
         self._collector.reset(seed_of(blueprint.run_seed, TRAIN_ENVS, *stream))
 
-    def collect(self, order: Order, weights: Mapping[str, NDArray[Any]]) -> Slice:
+    def collect(self, run: RunState, weights: Mapping[str, NDArray[Any]]) -> Slice:
         """Collect a slice.
 
         Args:
-            order: state of the run.
+            run: state of the run.
             weights: of the actor, as :meth:`Algorithm.get_weights` returns them.
         """
         algorithm, collector = self._algorithm, self._collector
         algorithm.set_weights({name: torch.tensor(array) for name, array in weights.items()})
-        algorithm.set_progress(order.steps, order.target_steps)
-        collector.set_target(order.target_steps)
-        collector.steps_elsewhere = order.steps - collector.steps
+        algorithm.set_progress(run.steps, run.target_steps)
+        collector.set_target(run.target_steps)
+        collector.steps_elsewhere = run.steps - collector.steps
         before, episodes_before = collector.steps, collector.episodes
         self.storage.reset()
         episodes: list[Episode] = []
@@ -76,7 +76,7 @@ class CollectionWorker:
         return Slice(
             data,
             self._worker,
-            order.version,
+            run.version,
             collector.steps - before,
             episodes,
             collector.episodes - episodes_before,

@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Episode, to_device
 from pytorchrl.scheme.distributed.blueprint import Blueprint
-from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, Order, weights_to_send
+from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState, weights_to_send
 from pytorchrl.scheme.distributed.plan import Communication
 from pytorchrl.scheme.distributed.slices import Arrays, Slice, side_by_side, slice_from
 from storages.storage import Storage
@@ -64,8 +64,8 @@ class RemoteCollectors:
         if self._is_synchronous:
             # A callback may have changed the weights without a new version.
             self._sent = None
-            order = (self._order(), self._newest_weights())
-            self._ready.extend(self.workers.all_of("collect", [order] * len(self.workers)))
+            request = (self._run_state(), self._newest_weights())
+            self._ready.extend(self.workers.all_of("collect", [request] * len(self.workers)))
         else:
             self._start_the_idle()
             while len(self._ready) < self._slices_at_once:
@@ -147,10 +147,10 @@ class RemoteCollectors:
                 self._start(worker)
 
     def _start(self, worker: int) -> None:
-        self.workers.start(worker, "collect", self._order(), self._newest_weights())
+        self.workers.start(worker, "collect", self._run_state(), self._newest_weights())
 
-    def _order(self) -> Order:
-        return Order(self._version(), self.steps, self._target_steps)
+    def _run_state(self) -> RunState:
+        return RunState(self._version(), self.steps, self._target_steps)
 
     def _newest_weights(self) -> Any:
         """Return a reference to the newest weights in the object store."""

@@ -15,7 +15,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import with_explorer
-from pytorchrl.scheme.distributed.collection_worker import Order
+from pytorchrl.scheme.distributed.collection_worker import RunState
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import WORKERS, seed_of
 from storages.component.factory import Factory
@@ -103,22 +103,22 @@ class GradientWorker:
         """Remaining batches of the current update phase."""
         self._stopped_round = -1
 
-    def collect(self, order: Order, shared: Shared) -> Experience:
+    def collect(self, run: RunState, shared: Shared) -> Experience:
         """Collect until an update phase is due, or :meth:`stop` is called.
 
         Args:
-            order: state of the run.
+            run: state of the run.
             shared: the learner's weights and training state.
         """
         scheme = self._scheme
-        self._follow(order, shared)
+        self._follow(run, shared)
         collector = scheme.collector
         assert isinstance(collector, Collector)
         before, ended_before = scheme.steps, collector.episodes
-        collector.steps_elsewhere = order.steps - before
+        collector.steps_elsewhere = run.steps - before
         episodes: list[Episode] = []
-        while not self._due and self._stopped_round != order.version:
-            found, self._due = scheme.collect(before + order.target_steps, lambda: self._stopped_round == order.version)
+        while not self._due and self._stopped_round != run.version:
+            found, self._due = scheme.collect(before + run.target_steps, lambda: self._stopped_round == run.version)
             episodes += found
         if not self._due and scheme.storage.on_policy:
             # A rollout that was stopped early is used if it has enough steps for its minibatches.
@@ -131,20 +131,20 @@ class GradientWorker:
         """End :meth:`collect` early, if it uses weights of this version."""
         self._stopped_round = version
 
-    def next_gradients(self, order: Order, shared: Shared) -> Gradients | None:
+    def next_gradients(self, run: RunState, shared: Shared) -> Gradients | None:
         """Return the gradients of the next batch; None if no batch is left."""
-        self._follow(order, shared)
-        return self._next_gradients(order, Experience(0, [], 0, []))
+        self._follow(run, shared)
+        return self._next_gradients(run, Experience(0, [], 0, []))
 
-    def compute(self, order: Order, shared: Shared) -> Gradients:
+    def compute(self, run: RunState, shared: Shared) -> Gradients:
         """Return the gradients of the next batch; collects first if no batch is left."""
-        self._follow(order, shared)
+        self._follow(run, shared)
         experience = Experience(0, [], 0, [])
-        while (found := self._next_gradients(order, experience)) is None:
-            experience = experience.with_more(self.collect(order, shared))
+        while (found := self._next_gradients(run, experience)) is None:
+            experience = experience.with_more(self.collect(run, shared))
         return found
 
-    def _next_gradients(self, order: Order, experience: Experience) -> Gradients | None:
+    def _next_gradients(self, run: RunState, experience: Experience) -> Gradients | None:
         algorithm, main = self._scheme.algorithm, self._scheme.storage
         while self._due:
             if self._batches is None:
@@ -157,7 +157,7 @@ class GradientWorker:
                     break
                 arrays = {name: gradient.cpu().numpy() for name, gradient in gradients.items()}
                 metrics = {name: float(value) for name, value in info.items() if name != ERRORS}
-                return Gradients(arrays, metrics, self._worker, order.version, experience)
+                return Gradients(arrays, metrics, self._worker, run.version, experience)
             self._end_phase()
         return None
 
@@ -167,9 +167,9 @@ class GradientWorker:
         if self._scheme.storage.on_policy:
             self._scheme.storage.reset()
 
-    def _follow(self, order: Order, shared: Shared) -> None:
+    def _follow(self, run: RunState, shared: Shared) -> None:
         load_shared_state(self._scheme.algorithm, shared)
-        self._scheme.set_progress(order.steps, order.target_steps)
+        self._scheme.set_progress(run.steps, run.target_steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the worker's state, as tensors and plain data; ends the current update phase."""

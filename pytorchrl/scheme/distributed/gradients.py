@@ -9,7 +9,7 @@ import numpy as np
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.scheme.collector import Episode
-from pytorchrl.scheme.distributed.collection_worker import Order
+from pytorchrl.scheme.distributed.collection_worker import RunState
 from pytorchrl.scheme.distributed.gradient_worker import (
     Experience,
     GradientBlueprint,
@@ -59,9 +59,9 @@ class RemoteGradients:
         if self._is_synchronous:
             # A callback may have changed the weights without a new version.
             self._sent = None
-            orders = [(self._order(), self._newest())] * len(self.workers)
+            requests = [(self._run_state(), self._newest())] * len(self.workers)
             enough = max(1, round(self._preemption * len(self.workers)))
-            found: Sequence[Experience] = self.workers.all_of("collect", orders, enough, ("stop", self._version))
+            found: Sequence[Experience] = self.workers.all_of("collect", requests, enough, ("stop", self._version))
             return [episode for one in found for episode in self._add(one)]
         self._start_the_idle()
         while not self._ready:
@@ -82,8 +82,8 @@ class RemoteGradients:
             yield {**gradients.metrics, "train/policy_lag": lag}
             return
         while True:
-            orders = [(self._order(), self._newest())] * len(self.workers)
-            found = [one for one in self.workers.all_of("next_gradients", orders) if one is not None]
+            requests = [(self._run_state(), self._newest())] * len(self.workers)
+            found = [one for one in self.workers.all_of("next_gradients", requests) if one is not None]
             if not found:
                 return
             self._apply(found)
@@ -144,10 +144,10 @@ class RemoteGradients:
                 self._start(worker)
 
     def _start(self, worker: int) -> None:
-        self.workers.start(worker, "compute", self._order(), self._newest())
+        self.workers.start(worker, "compute", self._run_state(), self._newest())
 
-    def _order(self) -> Order:
-        return Order(self._version, self.steps, self._target_steps)
+    def _run_state(self) -> RunState:
+        return RunState(self._version, self.steps, self._target_steps)
 
     def _newest(self) -> Any:
         """Return a reference to the newest shared state in the object store."""

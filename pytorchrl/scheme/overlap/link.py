@@ -129,8 +129,8 @@ class Link:
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # pickling a user-defined class may raise anything; its message is kept
-            error, told = RuntimeError(f"{type(error).__name__}: {error}"), error.__notes__
-            error.__notes__ = told
+            error, notes = RuntimeError(f"{type(error).__name__}: {error}"), error.__notes__
+            error.__notes__ = notes
         self.send(Failed(error, by_step))
 
     def _look_for_learner(self) -> None:

@@ -14,7 +14,7 @@ from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
 from pytorchrl.scheme.overlap.weight_versions import Progress, WeightVersions
-from pytorchrl.scheme.overlap.worker import Beginning
+from pytorchrl.scheme.overlap.worker import CollectionArguments
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
 from pytorchrl.scheme.shaped_returns import ShapedReturns
@@ -148,12 +148,12 @@ class OverlappedCollector:
         if self._is_lost or not all(process.is_alive for process in self.envs.processes):
             return state
         try:
-            told = self._ask_all("state")
+            states = self._ask_all("state")
         except CollectorError:
             self._has_failed = self._is_lost = True
             return state
         try:
-            return state | {"ahead": self._state_ahead(told)}
+            return state | {"ahead": self._state_ahead(states)}
         finally:
             self._let_all_go_on()
 
@@ -224,7 +224,7 @@ class OverlappedCollector:
     def _begin(self, lead: int, versions: int) -> None:
         envs, processes = self.envs, self.envs.processes
         for process, rows in zip(processes, envs.rows, strict=True):
-            beginning = Beginning(
+            arguments = CollectionArguments(
                 lead=lead,
                 slots=lead + 1,
                 versions=versions,
@@ -237,7 +237,7 @@ class OverlappedCollector:
                 explorer_seed=self._seed_of(RANDOM_ACTIONS, process.number),
                 noise_seed=seed_of(self._run_seed, ALGORITHM, 1, process.number),
             )
-            process.tell("begin", beginning)
+            process.tell("begin", arguments)
         for process in processes:
             process.answer()
         self._let_all_go_on()
@@ -289,12 +289,12 @@ class OverlappedCollector:
 
     # State
 
-    def _state_ahead(self, told: list[dict[str, Any]]) -> dict[str, Any]:
+    def _state_ahead(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the states of the processes, and the steps that they have collected and that are not stored yet."""
         envs, slots = self.envs, self._slots
-        first = min(state["position"] for state in told)
+        first = min(state["position"] for state in states)
         return {
-            "processes": told,
+            "processes": states,
             "allowed": self._allowed,
             "settled": self._settled,
             "version": self._version,
@@ -304,7 +304,7 @@ class OverlappedCollector:
             "layout": None if slots is None else [[list(path), *kind] for path, kind in slots.layout.items()],
             "steps": [
                 [] if slots is None else as_tensors(slots.read(range(self._position, state["position"]), rows))
-                for state, rows in zip(told, envs.rows, strict=True)
+                for state, rows in zip(states, envs.rows, strict=True)
             ],
         }
 
@@ -320,19 +320,19 @@ class OverlappedCollector:
             setattr(self, f"_{name}", state[name])
         if state["weights"] is not None:
             self._weights.load_state_dict(state["weights"])
-        for process, told, finished, arrays in zip(
+        for process, state_there, finished, arrays in zip(
             self.envs.processes, state["processes"], state["finished"], state["steps"], strict=True
         ):
             self._put_steps(process.number, [array.numpy() for array in arrays])
             process.forget_counts()
-            process.count_made(told["position"] - self._position)
-            process.allow(self._allowed - told["position"])
+            process.count_made(state_there["position"] - self._position)
+            process.allow(self._allowed - state_there["position"])
             process.put_finished(finished)
             for position, episodes in finished:
                 assert self._slots is not None
                 self._slots.finished[self._slots.slot(position), process.number] = len(episodes)
             if envs := self.envs.envs_of(process.number, lost[process.number]):
-                self._cuts.append((told["position"], envs))
+                self._cuts.append((state_there["position"], envs))
         self._cuts.sort()
         return [env for process, envs in enumerate(lost) for env in self.envs.envs_of(process, envs)]
 

@@ -36,7 +36,7 @@ class WorkerParts:
     steps: SharedArrays
 
 
-class Beginning(NamedTuple):
+class CollectionArguments(NamedTuple):
     """Arguments with which collection begins."""
 
     lead: int
@@ -89,7 +89,7 @@ class _StoppedError(Exception):
 class _Worker:
     """Acts with the weights that the learner publishes, and writes steps into shared memory."""
 
-    _beginning: Beginning
+    _arguments: CollectionArguments
     _weights: WeightVersions
     _writer: "_StepWriter"
     _algorithm: Algorithm
@@ -114,21 +114,21 @@ class _Worker:
                 elif not self._has_failed:
                     self._make_step()
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, arguments: CollectionArguments) -> None:
         """Make the algorithm and the collector, and begin episodes in all environments."""
         parts, envs = self._parts, self._envs
         actor = parts.actor_factory("cpu", envs)
         algorithm = parts.algo_factory("cpu", actor, envs)
-        algorithm.seed(beginning.noise_seed)
-        self._weights = WeightVersions(actor, beginning.lead, beginning.versions)
+        algorithm.seed(arguments.noise_seed)
+        self._weights = WeightVersions(actor, arguments.lead, arguments.versions)
         self._weights.map(parts.weights)
-        rows = slice(beginning.position, beginning.position + envs.num_envs)
-        self._writer = _StepWriter(beginning, rows, self._agree_on)
-        self._beginning, self._algorithm = beginning, algorithm
+        rows = slice(arguments.position, arguments.position + envs.num_envs)
+        self._writer = _StepWriter(arguments, rows, self._agree_on)
+        self._arguments, self._algorithm = arguments, algorithm
         self._collector = Collector(envs, algorithm, cast("Storage", self._writer))
-        self._collector.explore_among(beginning.num_envs, beginning.position)
-        self._collector.seed(beginning.explorer_seed)
-        self._collector.reset(beginning.env_seed)
+        self._collector.explore_among(arguments.num_envs, arguments.position)
+        self._collector.seed(arguments.explorer_seed)
+        self._collector.reset(arguments.env_seed)
 
     def state(self, _: None) -> dict[str, Any]:
         """Return the state that determines the next steps."""
@@ -179,7 +179,7 @@ class _Worker:
         self._follow_weights(position)
         # Schedules count the transitions of all collector processes. Those of the steps ahead are taken as complete, so
         # that the count does not depend on how quick the other processes are.
-        collector.steps = position * self._beginning.num_envs - self._weights.skipped_before(position)
+        collector.steps = position * self._arguments.num_envs - self._weights.skipped_before(position)
         self._writer.position = position
         try:
             finished = collector.step()
@@ -218,9 +218,9 @@ class _Worker:
         return self._slots_of(self._received())
 
     def _slots_of(self, layout: StepLayout) -> StepSlots:
-        beginning = self._beginning
+        arguments = self._arguments
         return StepSlots(
-            layout, beginning.slots, beginning.num_envs, beginning.workers, self._parts.steps, is_maker=False
+            layout, arguments.slots, arguments.num_envs, arguments.workers, self._parts.steps, is_maker=False
         )
 
     def _received(self) -> Any:
@@ -234,14 +234,16 @@ class _StepWriter:
     """Stands in for the storage in a collector process: writes steps into shared memory.
 
     Args:
-        beginning: arguments with which collection begins.
+        arguments: arguments with which collection begins.
         rows: indices of this process's environments, among all.
         agree_on: returns the memory for steps of the layout of the first step.
     """
 
-    def __init__(self, beginning: Beginning, rows: slice, agree_on: Callable[[StepLayout], StepSlots]) -> None:
-        self.on_policy = beginning.on_policy
-        self.info_keys = beginning.info_keys
+    def __init__(
+        self, arguments: CollectionArguments, rows: slice, agree_on: Callable[[StepLayout], StepSlots]
+    ) -> None:
+        self.on_policy = arguments.on_policy
+        self.info_keys = arguments.info_keys
         self.position = 0
         """Number of the current step."""
         self.slots: StepSlots | None = None

@@ -215,5 +215,5 @@ class _AfterGap:
 
     def broken_before(self, part: RowSpan) -> bool:
         """Return whether a part records that an episode was broken off after the row before it."""
-        told = part.array(HAS_FINAL)
-        return len(told) > len(part) and bool((told[0] & ~self._ended).any())
+        has_final = part.array(HAS_FINAL)
+        return len(has_final) > len(part) and bool((has_final[0] & ~self._ended).any())

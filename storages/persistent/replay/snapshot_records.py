@@ -69,11 +69,11 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
     arrays, rows, envs = record.arrays, record.steps - record.first, ring.envs
     taken = arrays[ArrayKey(HAS_FINAL)][0] if ArrayKey(HAS_FINAL) in arrays else np.zeros(0)
     # The first row of HAS_FINAL may be that of the row before.
-    told = rows + (len(taken) == rows + 1 and record.first > record.facts["since"])
+    flag_rows = rows + (len(taken) == rows + 1 and record.first > record.facts["since"])
     shapes: dict[ArrayKey, tuple[tuple[int, ...], np.dtype[Any]]] = {
         ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),
-        ArrayKey(HAS_FINAL): ((told, envs), np.dtype(np.bool_)),
-        ArrayKey(CUT_BEFORE): ((told - rows, envs), np.dtype(np.bool_)),
+        ArrayKey(HAS_FINAL): ((flag_rows, envs), np.dtype(np.bool_)),
+        ArrayKey(CUT_BEFORE): ((flag_rows - rows, envs), np.dtype(np.bool_)),
     }
     for path, column in ring.columns.inserted.items():
         layout = column.layout

@@ -1,4 +1,4 @@
-"""Factories: checked where they are written, comparable, picklable, plain on disk."""
+"""Factories are validated when they are created, comparable and picklable, and have a config of plain data."""
 
 import json
 import pickle
@@ -42,7 +42,7 @@ class Example(Component):
         self.made_with = (device, sizes, rate, share, mode, part, function)
 
 
-def test_a_call_makes_the_class_with_what_was_bound() -> None:
+def test_calling_a_factory_creates_its_class_with_the_bound_hyper_parameters() -> None:
     factory = Example.create_factory([1, 2], share=1)
     assert factory("cpu").made_with == ("cpu", (1, 2), 0.1, 1.0, "fast", None, None)
     assert factory.cls is Example
@@ -50,7 +50,7 @@ def test_a_call_makes_the_class_with_what_was_bound() -> None:
     assert factory.hyper_parameters["sizes"] == (1, 2)
 
 
-def test_factories_of_equal_values_are_equal_however_they_were_written() -> None:
+def test_factories_with_equal_hyper_parameters_are_equal() -> None:
     assert Example.create_factory([1, 2], 1) == Example.create_factory(sizes=(1, 2), rate=1.0)
     assert Example.create_factory((np.int64(3),)) == Example.create_factory([3])
     assert Example.create_factory([1]) != Example.create_factory([2])
@@ -59,19 +59,19 @@ def test_factories_of_equal_values_are_equal_however_they_were_written() -> None
     assert len({ReplayBuffer.create_factory(5), ReplayBuffer.create_factory(size=5)}) == 1
 
 
-def test_a_factory_reads_as_the_line_that_makes_it() -> None:
+def test_the_repr_of_a_factory_is_the_call_that_creates_it() -> None:
     factory = GAEBuffer.create_factory(5, gae_lambda=0.9)
     assert (
         repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, sequence_length=None, allow_nonfinite=False)"
     )
 
 
-def test_a_factory_survives_pickling() -> None:
+def test_a_factory_can_be_pickled() -> None:
     factory = Example.create_factory([1], LinearSchedule(1.0, 0.0), part=ReplayBuffer.create_factory(5))
     assert pickle.loads(pickle.dumps(factory)) == factory
 
 
-def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> None:
+def test_the_config_is_json_and_complete_and_can_recreate_a_factory() -> None:
     factory = Example.create_factory(
         [1, 2], LinearSchedule(1.0, 0.1, 0.5), part=ReplayBuffer.create_factory(5), function=len
     )
@@ -128,12 +128,14 @@ def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> No
         ({"sizes": [1], "function": 3}, ValueError, "function must be callable, got 3"),
     ],
 )
-def test_what_is_wrong_is_said_when_the_factory_is_made(arguments: Any, error: Any, message: str) -> None:
+def test_invalid_hyper_parameters_are_refused_when_the_factory_is_made(
+    arguments: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
         Example.create_factory(**arguments)
 
 
-def test_what_was_given_may_change_afterwards_without_changing_the_factory() -> None:
+def test_later_changes_to_arguments_and_returned_dicts_do_not_change_a_factory() -> None:
     sizes = [1, 2]
     factory = Example.create_factory(sizes)
     sizes.append(3)
@@ -142,7 +144,7 @@ def test_what_was_given_may_change_afterwards_without_changing_the_factory() -> 
     assert factory == Example.create_factory([1, 2])
 
 
-def test_values_that_exclude_each_other_are_refused_by_the_class_that_knows() -> None:
+def test_a_class_can_refuse_incompatible_hyper_parameters() -> None:
     class Bounded(Component):
         def __init__(self, low: float, high: float) -> None: ...
 
@@ -183,7 +185,7 @@ def test_values_that_exclude_each_other_are_refused_by_the_class_that_knows() ->
         ),
     ],
 )
-def test_storages_say_what_is_wrong_with_their_hyper_parameters(
+def test_invalid_hyper_parameters_of_storages_are_refused(
     cls: type[Component], arguments: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -191,14 +193,14 @@ def test_storages_say_what_is_wrong_with_their_hyper_parameters(
 
 
 @pytest.mark.parametrize("cls", [HERBuffer, VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer])
-def test_every_storage_documents_its_hyper_parameters_once(cls: type[Component]) -> None:
+def test_storages_document_each_hyper_parameter_once(cls: type[Component]) -> None:
     lines = [line for each in cls.__mro__[:-1] if each is not Component for line in (each.__doc__ or "").splitlines()]
     documented = [match[1] for line in lines if (match := re.match(r" {8}(\w+): ", line))]
     assert len(documented) == len(set(documented))
     assert set(hyper_parameters_of(cls)) <= set(documented)
 
 
-def test_a_hyper_parameter_of_a_part_in_use_is_held_to_the_same_range() -> None:
+def test_updates_of_a_hyper_parameter_are_validated() -> None:
     storage = GAEBuffer.create_factory(5)("cpu", None, SimpleNamespace(gamma=0.9), None)
     storage.update_storage_parameter("gae_lambda", 1)
     assert storage.gae_lambda == 1.0

@@ -1,4 +1,4 @@
-"""Hyper-parameters that are attributes of a class: declared once, known to its subclasses."""
+"""Hyper-parameters that are attributes of a class are declared once and inherited by its subclasses."""
 
 import copy
 import inspect
@@ -118,12 +118,12 @@ def test_hyper_parameters_are_set_before_the_object_is_initialised() -> None:
     assert Q.gamma == 0.99
 
 
-def test_a_class_that_is_called_itself_has_its_defaults() -> None:
+def test_a_class_that_is_called_directly_has_its_defaults() -> None:
     made = Deeper("cpu", None)  # type: ignore[call-arg, misc]
     assert (made.seen, made.lr, made.quantiles) == (0.9, 5e-4, 200)
 
 
-def test_a_module_of_torch_may_have_such_hyper_parameters() -> None:
+def test_a_pytorch_module_may_have_attributes_as_hyper_parameters() -> None:
     class Network(FieldComponent, nn.Module):
         context = ("device",)
         units: Count = 3
@@ -172,7 +172,7 @@ def test_a_wrong_value_is_refused_when_the_factory_is_made(arguments: Any, error
         Deeper.create_factory(**arguments)
 
 
-def test_a_factory_survives_pickling_and_its_configuration_is_plain() -> None:
+def test_a_factory_can_be_pickled_and_its_config_is_json() -> None:
     factory = Deeper.create_factory(explorer=Explorer(LinearSchedule(1, 0)), memory=ReplayBuffer.create_factory(5))
     assert pickle.loads(pickle.dumps(factory)) == factory
     config = json.loads(json.dumps(factory.config))["hyper_parameters"]
@@ -181,7 +181,7 @@ def test_a_factory_survives_pickling_and_its_configuration_is_plain() -> None:
     assert config["memory"]["hyper_parameters"]["size"] == 5
 
 
-def test_a_hyper_parameter_of_a_part_in_use_is_held_to_the_same_range() -> None:
+def test_updates_of_a_hyper_parameter_are_validated() -> None:
     made = Deeper.create_factory()("cpu", None)
     made._update_parameter("quantiles", np.int64(3))
     assert made.quantiles == 3
@@ -191,7 +191,7 @@ def test_a_hyper_parameter_of_a_part_in_use_is_held_to_the_same_range() -> None:
         made._update_parameter("memory", None)
 
 
-def test_values_that_exclude_each_other_are_seen_with_the_defaults() -> None:
+def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> None:
     class Bounded(FieldComponent):
         low: float = 0.0
         high: float = 1.0
@@ -207,7 +207,7 @@ def test_values_that_exclude_each_other_are_seen_with_the_defaults() -> None:
 
 
 class Sharp(PERBuffer):
-    """Adds an attribute to a storage, whose hyper-parameters are in its ``__init__``, and gives one another default."""
+    """Adds an attribute to hyper-parameters that are declared in ``__init__``, and changes the default of ``alpha``."""
 
     sharpness: Positive = 1.0
     alpha: UnitInterval = 0.6
@@ -217,7 +217,7 @@ class Sharp(PERBuffer):
 
 
 class Sharper(Sharp):
-    """Adds one by ``__init__`` to those."""
+    """Adds a further hyper-parameter in its ``__init__``."""
 
     def __init__(self, *context: Any, more: Count = 2, **others: Any) -> None:
         self.more = more
@@ -261,7 +261,7 @@ def test_a_required_hyper_parameter_may_get_a_default_from_a_subclass() -> None:
     assert Small.create_factory(5)("cpu", None, ALGORITHM, None).size == 5
 
 
-def test_annotations_beside_an_init_with_hyper_parameters_add_none() -> None:
+def test_annotated_attributes_beside_an_init_add_no_hyper_parameters() -> None:
     class Signed(Component):
         num_epochs: int = 1
 
@@ -270,13 +270,13 @@ def test_annotations_beside_an_init_with_hyper_parameters_add_none() -> None:
     assert list(Signed.create_factory().hyper_parameters) == ["rate"]
 
 
-def test_a_component_without_hyper_parameters_is_made() -> None:
-    class Nothing(Component): ...
+def test_a_component_without_hyper_parameters_can_be_created() -> None:
+    class Empty(Component): ...
 
-    assert isinstance(Nothing.create_factory()(), Nothing)
+    assert isinstance(Empty.create_factory()(), Empty)
 
 
-def test_the_signature_and_help_show_the_hyper_parameters_alone() -> None:
+def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     signature = inspect.signature(Deeper.create_factory)
     assert list(signature.parameters) == list(Deeper.create_factory().hyper_parameters)
     assert signature.parameters["gamma"].default == 0.9

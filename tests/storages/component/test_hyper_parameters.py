@@ -1,4 +1,4 @@
-"""Hyper-parameters: a value in the type of its annotation, or a text that says what it must be."""
+"""Hyper-parameters are converted to the type of their annotation, or raise an error that states what is required."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -73,7 +73,7 @@ T = TypeVar("T")
         ([1, 2], Sequence[Count], (1, 2)),
     ],
 )
-def test_values_are_put_into_the_type_of_their_annotation(value: Any, annotation: Any, expected: Any) -> None:
+def test_values_are_converted_to_the_type_of_their_annotation(value: Any, annotation: Any, expected: Any) -> None:
     conformed = conform(value, annotation)
     assert conformed == expected
     assert type(conformed) is type(expected)
@@ -118,8 +118,6 @@ def test_values_are_put_into_the_type_of_their_annotation(value: Any, annotation
         (0, Count | None, "must be at least 1, got 0"),
     ],
 )
-def test_values_that_do_not_fit_their_annotation_say_what_they_must_be(
-    value: Any, annotation: Any, message: str
-) -> None:
+def test_invalid_values_raise_an_error_that_states_what_is_required(value: Any, annotation: Any, message: str) -> None:
     with pytest.raises(MisfitError, match=f"^{message}"):
         conform(value, annotation)

@@ -1,4 +1,4 @@
-"""Schedules: numbers that follow from how far a run has come, and from nothing else."""
+"""Schedules: numbers that depend only on the progress of a run."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from storages import LinearSchedule, Schedule
 from storages.component.schedule import value_at
 
 
-def test_a_linear_schedule_is_a_line_and_then_flat() -> None:
+def test_a_linear_schedule_is_linear_and_then_constant() -> None:
     schedule = LinearSchedule(1.0, 0.2, fraction=0.5)
     assert isinstance(schedule, Schedule)
     assert [schedule.at(steps, 100) for steps in (0, 25, 50, 100, 200)] == pytest.approx([1.0, 0.6, 0.2, 0.2, 0.2])
     assert schedule.extremes == (1.0, 0.2)
 
 
-def test_a_number_is_worth_itself_all_along() -> None:
+def test_value_at_accepts_numbers_and_schedules() -> None:
     assert [value_at(0.3, steps, 100) for steps in (0, 50, 100)] == [0.3, 0.3, 0.3]
     assert value_at(LinearSchedule(1.0, 0.2, fraction=0.5), 25, 100) == pytest.approx(0.6)
 
 
-def test_a_schedule_may_rise_and_a_run_may_have_no_length() -> None:
+def test_a_schedule_may_rise_and_a_run_may_have_zero_steps() -> None:
     assert [LinearSchedule(0.4, 1.0).at(steps, 10) for steps in (0, 5, 10)] == pytest.approx([0.4, 0.7, 1.0])
     assert LinearSchedule(1.0, 0.0).at(0, 0) == 1.0
 
@@ -32,6 +32,6 @@ def test_a_fraction_out_of_its_range_is_refused(fraction: float) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("much", 0.0), (1.0, None)])
-def test_ends_that_are_no_numbers_are_refused(arguments: Any) -> None:
+def test_initial_and_final_values_must_be_numbers(arguments: Any) -> None:
     with pytest.raises(ValueError, match=r"LinearSchedule: (initial|final) must be a "):
         LinearSchedule(*arguments)

@@ -1,4 +1,4 @@
-"""Schedules of other shapes than a line."""
+"""Schedules that are not linear."""
 
 import math
 from typing import Annotated, Any
@@ -19,12 +19,12 @@ def values(schedule: Schedule, target_steps: int = 100) -> list[float]:
     return [schedule.at(steps, target_steps) for steps in STEPS]
 
 
-def test_an_exponential_schedule_falls_by_the_same_factor_everywhere() -> None:
+def test_an_exponential_schedule_changes_by_a_constant_factor() -> None:
     assert values(ExponentialSchedule(1.0, 1e-4)) == pytest.approx([1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-4])
     assert values(ExponentialSchedule(0.25, 4.0, fraction=0.5)) == pytest.approx([0.25, 1, 4, 4, 4, 4])
 
 
-def test_a_cosine_schedule_is_half_a_period() -> None:
+def test_a_cosine_schedule_is_half_a_period_of_a_cosine() -> None:
     half = math.sqrt(0.5) / 2
     assert values(CosineSchedule(1.0, 0.0)) == pytest.approx([1, 0.5 + half, 0.5, 0.5 - half, 0, 0])
     assert values(CosineSchedule(-1.0, 3.0, fraction=0.5)) == pytest.approx([-1, 1, 3, 3, 3, 3])
@@ -37,7 +37,7 @@ def test_a_piecewise_schedule_is_linear_between_its_points() -> None:
     assert PiecewiseSchedule(points).extremes == (0.0, 4.0)
 
 
-def test_a_piecewise_schedule_may_count_steps() -> None:
+def test_a_piecewise_schedule_may_have_steps_as_positions() -> None:
     schedule = PiecewiseSchedule([(50, 1), (100, 0)], positions="steps")  # type: ignore[arg-type]
     assert values(schedule, target_steps=10_000) == [1, 1, 1, 0.5, 0, 0]
     assert values(PiecewiseSchedule(((30, 2.0),), positions="steps")) == [2.0] * len(STEPS)
@@ -49,7 +49,7 @@ def test_a_function_schedule_is_any_function_of_the_progress() -> None:
     assert schedule.extremes == (0, 1)
 
 
-def test_a_function_that_leaves_its_range_is_refused_where_it_does() -> None:
+def test_a_function_schedule_outside_its_range_raises_an_error_with_the_progress() -> None:
     schedule = FunctionSchedule(lambda progress: 2 * progress, 0, 1)
     assert schedule.at(50, 100) == 1
     with pytest.raises(ValueError, match=r"must lie in \[low, high\] = \[0, 1\], got 1.5 at a progress of 0.75; widen"):
@@ -83,13 +83,13 @@ def test_no_value_lies_outside_the_extremes(schedule: Schedule, steps: int, targ
     [ExponentialSchedule(0.1, 0.1), CosineSchedule(0.1, 0.1), PiecewiseSchedule(((0.0, 0.1), (1.0, 0.1)))],
     ids=lambda schedule: type(schedule).__name__,
 )
-def test_a_schedule_between_equal_values_is_that_value(schedule: Schedule) -> None:
+def test_a_schedule_between_equal_values_is_constant(schedule: Schedule) -> None:
     assert {schedule.at(steps, 1000) for steps in range(1001)} == {0.1}
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(schedule=schedules)
-def test_a_schedule_is_made_again_of_its_plain_data(schedule: Any) -> None:
+def test_a_schedule_can_be_recreated_from_its_config(schedule: Any) -> None:
     config = schedule.config
     again = type(schedule)(**config["hyper_parameters"])
     assert again == schedule
@@ -97,7 +97,7 @@ def test_a_schedule_is_made_again_of_its_plain_data(schedule: Any) -> None:
     assert again.config == config
 
 
-def test_a_function_is_kept_by_its_name_for_people() -> None:
+def test_the_config_of_a_function_schedule_has_the_name_of_its_function() -> None:
     config = FunctionSchedule(math.sin, 0, 1).config
     assert config["hyper_parameters"] == {"function": {"callable": "sin"}, "low": 0, "high": 1}
 
@@ -132,6 +132,6 @@ def test_a_schedule_outside_a_hyper_parameters_range_is_refused() -> None:
         (FunctionSchedule, (abs, 1, 0), "FunctionSchedule: low must not be greater than high=0.0, got 1.0"),
     ],
 )
-def test_what_makes_no_schedule_is_refused(cls: Any, arguments: Any, message: str) -> None:
+def test_invalid_schedules_are_refused(cls: Any, arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls(*arguments)

@@ -1,4 +1,4 @@
-"""Settings: checked where they are written, comparable, plain on disk."""
+"""Settings are validated when they are created, comparable, and have a config of plain data."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ class Until(Setting):
 
 @dataclass(frozen=True)
 class Sine(Schedule):
-    """A schedule of a script."""
+    """A user-defined schedule."""
 
     top: Annotated[float, Within(0, 1)] = 1.0
 
@@ -64,12 +64,12 @@ class Sine(Schedule):
         (lambda: Episodes(eta=2), r"Episodes: eta must lie in \[0, 1\], got 2"),
     ],
 )
-def test_a_field_out_of_its_range_is_refused_by_name(make: Callable[[], Setting], message: str) -> None:
+def test_an_invalid_field_raises_an_error_that_names_it(make: Callable[[], Setting], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_settings_of_equal_values_are_equal_if_they_were_given_in_other_types() -> None:
+def test_settings_of_equal_values_are_equal_for_different_input_types() -> None:
     assert Until(np.int64(3), scales=[1, 2]) == Until(3, scales=(1.0, 2.0))
     assert len({Until(3, scales=[1, 2]), Until(3, scales=(1.0, 2.0)), Until(4)}) == 2
     assert LinearSchedule(1, 0) == LinearSchedule(1.0, 0.0)
@@ -77,7 +77,7 @@ def test_settings_of_equal_values_are_equal_if_they_were_given_in_other_types() 
         Until(3).steps = 4  # type: ignore[misc]
 
 
-def test_the_configuration_is_plain_and_includes_nested_settings_and_factories() -> None:
+def test_the_config_is_json_and_includes_nested_settings_and_factories() -> None:
     setting = Until(5, then=Greedy(Sine(0.5)), source=ReplayBuffer.create_factory(7), function=len)
     config = json.loads(json.dumps(setting.config))
     assert config["name"] == "Until"
@@ -95,7 +95,7 @@ def test_the_configuration_is_plain_and_includes_nested_settings_and_factories()
     }
 
 
-def test_a_schedule_of_a_script_stands_where_a_hyper_parameter_may_change() -> None:
+def test_a_user_defined_schedule_is_accepted_as_a_hyper_parameter() -> None:
     assert Greedy(Sine()).epsilon == Sine(1)
     with pytest.raises(TypeError, match="abstract"):
         Schedule()  # type: ignore[abstract]

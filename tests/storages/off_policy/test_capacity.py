@@ -1,4 +1,4 @@
-"""Storages whose size is not given: those that grow with what is inserted, and those that memory bounds."""
+"""Storages without a given size: those that grow as steps are inserted, and those that ``max_bytes`` limits."""
 
 import copy
 import sys
@@ -34,7 +34,7 @@ PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "defau
 WAYS: dict[str, Any] = {
     "uniform": storages.NStepReplayBuffer.create_factory,
     "priority": lambda **given: storages.PERBuffer.create_factory(**PRIORITIES, **given),
-    "everything": lambda **given: storages.HERBuffer.create_factory(
+    "hindsight, priority and recency": lambda **given: storages.HERBuffer.create_factory(
         her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew),
         **PRIORITIES,
         eta=0.999,
@@ -49,7 +49,7 @@ WINDOWS = {
     "pieces": Episodes(longest=3, whole=False),
 }
 STEPS = 300
-"""More than are doubled twice."""
+"""So many that a growing storage doubles its size more than twice."""
 
 
 def made(way: str, size: int | None, kind: str = "vector", num_envs: int = 2, **given: Any) -> Storage:
@@ -59,7 +59,7 @@ def made(way: str, size: int | None, kind: str = "vector", num_envs: int = 2, **
 
 
 def learnt(storage: Storage) -> dict[int, Any]:
-    """Batches, of whose errors the storage hears."""
+    """Draws batches, and gives the storage their errors."""
     drawn = {}
     for number, batch in enumerate(storage.generate_batches(2, 6)):
         shape = batch[MASK].shape if MASK in batch else (6, 1)
@@ -71,7 +71,9 @@ def learnt(storage: Storage) -> dict[int, Any]:
 @pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_storage_that_grows_is_one_that_was_large_enough_from_the_beginning(way: str, window: str, kind: str) -> None:
+def test_a_growing_storage_equals_one_that_was_large_enough_from_the_beginning(
+    way: str, window: str, kind: str
+) -> None:
     given: dict[str, Any] = {"sequences": WINDOWS[window], "n_step": 3}
     growing, large = (made(way, size, kind, **given) for size in (None, 1000))
     stream, episodic = Stream(2, kind, True, np.random.default_rng(1)), Episodic(Model(1000), 2)
@@ -110,10 +112,10 @@ def test_a_storage_that_grows_is_one_that_was_large_enough_from_the_beginning(wa
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=examples(40), deadline=None)
-def test_whatever_happens_nothing_is_overwritten(
+def test_a_growing_storage_keeps_all_inserted_steps(
     way: str, kind: str, num_envs: int, stretches: list[tuple[int, str]], keep_on_device: bool, seed: int
 ) -> None:
-    given = {"keep_on_device": keep_on_device and way != "everything", "prefetch": seed % 3}
+    given = {"keep_on_device": keep_on_device and way != "hindsight, priority and recency", "prefetch": seed % 3}
     storage, model = made(way, None, kind, num_envs, **given), Model(sys.maxsize)
     stream = Stream(num_envs, kind, False, np.random.default_rng(seed))
     for steps, then in stretches:
@@ -144,7 +146,7 @@ def test_whatever_happens_nothing_is_overwritten(
             storage = copy.deepcopy(storage)
 
 
-def test_batches_that_are_made_ahead_survive_growth() -> None:
+def test_growth_does_not_change_prefetched_batches() -> None:
     growing, fixed = (made("priority", size, prefetch=2, keep_on_device=True) for size in (None, 100))
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for step in range(65):
@@ -159,7 +161,7 @@ def test_batches_that_are_made_ahead_survive_growth() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_directory_follows_a_storage_that_grows(way: str, tmp_path: Path) -> None:
+def test_a_growing_storage_is_restored_from_its_directory(way: str, tmp_path: Path) -> None:
     growing, large = made(way, None, directory=tmp_path, commit_every=7), made(way, 1000)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for steps in (60, 5, 90, 200):
@@ -184,7 +186,7 @@ def test_a_directory_follows_a_storage_that_grows(way: str, tmp_path: Path) -> N
         made(way, 100, directory=tmp_path)
 
 
-def test_a_size_that_a_directory_names_takes_no_more_memory_than_its_files(tmp_path: Path) -> None:
+def test_a_reopened_growing_storage_with_few_steps_has_a_small_ring(tmp_path: Path) -> None:
     storage = made("uniform", None, directory=tmp_path)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(10):
@@ -193,7 +195,7 @@ def test_a_size_that_a_directory_names_takes_no_more_memory_than_its_files(tmp_p
     assert made("uniform", None, directory=tmp_path).ring.size <= 64
 
 
-def test_growth_that_the_device_has_no_memory_for_is_refused_and_nothing_is_lost(
+def test_growth_beyond_the_device_memory_is_refused_and_keeps_the_stored_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage, stream = made("priority", None, keep_on_device=True), Stream(2, "vector", False, np.random.default_rng(0))
@@ -211,7 +213,7 @@ def test_growth_that_the_device_has_no_memory_for_is_refused_and_nothing_is_lost
     assert (len(storage), storage.ring.size) == (130, 128)
 
 
-def test_capacity_and_size_are_said_where_they_are_known() -> None:
+def test_capacity_is_reported_and_sizes_are_validated() -> None:
     growing = made("uniform", None)
     assert growing.capacity == sys.maxsize
     assert repr(growing) == "NStepReplayBuffer(0 of any number of transitions, 0 environments)"
@@ -239,7 +241,7 @@ def endless(num_envs: int, kind: str) -> Stream:
 @pytest.mark.parametrize("max_bytes", [30_000, 123_456])
 @pytest.mark.parametrize("kind", ["vector", "image", "dict of frames"])
 @pytest.mark.parametrize("way", WAYS)
-def test_memory_bounds_what_is_stored(way: str, kind: str, max_bytes: int) -> None:
+def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes: int) -> None:
     storage, stream = made(way, None, kind, max_bytes=max_bytes), endless(2, kind)
     for _ in range(2):
         storage.insert_transition(stream.step())
@@ -258,7 +260,7 @@ def test_memory_bounds_what_is_stored(way: str, kind: str, max_bytes: int) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_storage_that_memory_bounds_can_be_restored(way: str, tmp_path: Path) -> None:
+def test_a_storage_limited_by_max_bytes_can_be_restored(way: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {"max_bytes": 12_000, "n_step": 3, "sequences": Sequences(4)}
     storage, stream = made(way, None, **given), Stream(2, "vector", False, np.random.default_rng(0))
     kept = made(way, None, directory=tmp_path, **given)
@@ -281,7 +283,7 @@ def test_a_storage_that_memory_bounds_can_be_restored(way: str, tmp_path: Path) 
         made(way, None, directory=tmp_path, max_bytes=30_000)
 
 
-def test_the_smaller_of_size_and_memory_counts_and_too_little_is_refused() -> None:
+def test_the_smaller_of_size_and_max_bytes_applies_and_too_few_bytes_are_refused() -> None:
     step = Stream(2, "vector", False, np.random.default_rng(0)).step
     sizes = []
     for size, max_bytes in ((5, 10_000), (10_000, 10_000), (None, 10_000)):
@@ -296,7 +298,7 @@ def test_the_smaller_of_size_and_memory_counts_and_too_little_is_refused() -> No
     assert len(storage) == 0
 
 
-def test_windows_reach_as_far_as_a_storage_that_memory_bounds_holds_steps() -> None:
+def test_windows_are_limited_to_the_size_that_follows_from_max_bytes() -> None:
     storage = made("uniform", None, num_envs=1, max_bytes=700, n_step=100, sequences=Sequences(2))
     for number in range(30):
         obs, flag = np.full((1, 3), number, np.float32), np.zeros((1, 1), bool)

@@ -1,4 +1,4 @@
-"""A copy of a storage goes on as the original does, and neither changes the other."""
+"""A copy of a storage draws the same batches as the original, and neither changes the other."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ def relabelled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, l
         (HERBuffer, {"her_function": relabelled, "sequences": Episodes(packed=True)}),
     ],
 )
-def test_a_copy_makes_the_batches_of_the_original_from_the_same_steps(
+def test_a_copy_draws_the_batches_of_the_original_after_the_same_insertions(
     cls: Any, hyper_parameters: Any, kind: str, way: str
 ) -> None:
     original: Storage = cls.create_factory(size=40, **hyper_parameters)("cpu", None, ALGORITHM, environments(kind, 2))

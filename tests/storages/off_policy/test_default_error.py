@@ -1,4 +1,4 @@
-"""The error of transitions that no update has met yet: at most the largest that is known, and where it is kept."""
+"""The error of transitions that have not been in an update yet: at most the largest known error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ def insert(storage: PERBuffer, steps: int, num_envs: int = 1) -> None:
 
 
 def learn(storage: PERBuffer, numbers: Any, errors: Any) -> None:
-    """Give transitions errors, as an update of a batch of them would."""
+    """Sets the errors of transitions, as an update with a batch of them does."""
     (batch,) = storage.generate_batches(1, len(numbers))
     batch[INDICES] = torch.tensor(numbers)[:, None]
     storage.after_gradients(batch, {ERRORS: torch.tensor(errors, dtype=torch.float32)[:, None]})
@@ -42,7 +42,7 @@ def share_of_newest(storage: PERBuffer, newest: int) -> float:
 
 
 @pytest.mark.parametrize("hyper_parameters", [{}, {"default_error": "largest"}])
-def test_new_transitions_are_drawn_as_the_one_with_the_largest_error(hyper_parameters: Any) -> None:
+def test_new_transitions_are_drawn_as_often_as_the_one_with_the_largest_error(hyper_parameters: Any) -> None:
     storage = made(size=1_000, **hyper_parameters)
     insert(storage, 500)
     errors = np.linspace(0.5, 1.5, 500)
@@ -52,7 +52,7 @@ def test_new_transitions_are_drawn_as_the_one_with_the_largest_error(hyper_param
     assert share_of_newest(storage, 4) == pytest.approx(expected, rel=0.2)
 
 
-def test_new_transitions_are_drawn_first_where_that_is_asked_for() -> None:
+def test_new_transitions_are_drawn_first_with_default_error_first() -> None:
     storage = made(size=1_000, default_error="first")
     insert(storage, 500)
     learn(storage, np.arange(500), np.ones(500))
@@ -60,14 +60,14 @@ def test_new_transitions_are_drawn_first_where_that_is_asked_for() -> None:
     assert share_of_newest(storage, 4) > 0.99
 
 
-def test_transitions_stored_before_the_first_error_count_as_at_most_that_error() -> None:
+def test_default_errors_from_before_the_first_update_are_limited_to_its_largest_error() -> None:
     storage = made(size=1_000)
     insert(storage, 504)
     assert share_of_newest(storage, 4) == pytest.approx(4 / 504, abs=0.01)
     learn(storage, np.arange(500), np.full(500, 2.0))
     assert storage.priorities is not None
     assert (storage.priorities.errors(0) == 2).all()
-    # Errors of zero alone do not say how large errors are.
+    # Errors that are all zero do not limit the default error.
     zeros = made(size=10, default_error=3.0)
     insert(zeros, 4)
     learn(zeros, [0, 1], [0.0, 0.0])
@@ -78,7 +78,7 @@ def test_transitions_stored_before_the_first_error_count_as_at_most_that_error()
 
 @dataclass
 class Model:
-    """Errors of the live transitions, oldest first, one number each."""
+    """Errors of the stored transitions, oldest first."""
 
     size: int
     default: Any
@@ -98,7 +98,7 @@ class Model:
         for position, error in zip(positions, errors, strict=True):
             self.errors[position] = error
         if not self.largest and max(errors) and self.default != "first":
-            # Those that are not learnt from yet are the only ones above.
+            # Only default errors can be above the largest error of this update.
             self.errors = [min(error, max(errors)) for error in self.errors]
         self.largest = max(self.largest, *errors)
 
@@ -117,7 +117,7 @@ _defaults = st.sampled_from([0.25, 3.0, 1e6, "largest", "first"])
 
 
 def run(model: Model, storage: Any, actions: Any, insert: Any, reopened: Any, numbers: Any) -> None:
-    """Do the same to both, and compare all errors after every action."""
+    """Applies the actions to both the model and the storage, and compares all errors after each."""
     for name, argument in [("insert", 3), *actions]:
         if name == "insert":
             insert(storage, argument)
@@ -131,7 +131,7 @@ def run(model: Model, storage: Any, actions: Any, insert: Any, reopened: Any, nu
             storage.update_storage_parameter("default_error", argument)
         elif name == "save":
             storage = reopened(storage, model.default)
-        # Priorities are kept from the first batch on.
+        # Priorities are stored from the first batch on.
         next(storage.generate_batches(1, 1))
         found = storage.priorities.errors(storage.ring.oldest).ravel()
         assert found.tolist() == model.errors, name
@@ -141,7 +141,9 @@ def run(model: Model, storage: Any, actions: Any, insert: Any, reopened: Any, nu
 @pytest.mark.parametrize("kept", ["in memory", "on disk"])
 @given(size=st.integers(3, 20), default=_defaults, actions=_actions)
 @settings(max_examples=examples(40), deadline=None)
-def test_errors_are_those_of_the_model(tmp_path_factory: Any, kept: str, size: int, default: Any, actions: Any) -> None:
+def test_errors_equal_those_of_a_reference_model(
+    tmp_path_factory: Any, kept: str, size: int, default: Any, actions: Any
+) -> None:
     directory = tmp_path_factory.mktemp("ring") / "s" if kept == "on disk" else None
 
     def make(default: Any) -> PERBuffer:
@@ -163,7 +165,7 @@ def test_errors_are_those_of_the_model(tmp_path_factory: Any, kept: str, size: i
 
 @given(default=_defaults, actions=_actions)
 @settings(max_examples=examples(15), deadline=None)
-def test_errors_in_a_buffer_of_episodes_are_those_of_the_model(
+def test_errors_in_an_episodic_buffer_equal_those_of_a_reference_model(
     tmp_path_factory: Any, default: Any, actions: Any
 ) -> None:
     directory = tmp_path_factory.mktemp("episodes") / "e"
@@ -188,7 +190,7 @@ def test_errors_in_a_buffer_of_episodes_are_those_of_the_model(
     run(Model(1_000, default), make(default), actions, insert_episode, reopened, numbers)
 
 
-def test_errors_of_episodes_that_left_memory_before_any_was_known_are_bounded_when_they_come_back(
+def test_default_errors_of_evicted_episodes_are_limited_when_they_are_loaded_again(
     tmp_path: Path,
 ) -> None:
     factory = PersistentEpisodicBuffer.create_factory(
@@ -216,7 +218,7 @@ def batches_of(kinds: Any) -> Iterator[tuple[PERBuffer, Any]]:
 
 
 @pytest.mark.parametrize("sequences", [Sequences(3), Episodes(whole=False)])
-def test_sequences_and_episodes_that_are_new_are_bounded_too(sequences: Any) -> None:
+def test_default_errors_of_new_sequences_and_episodes_are_limited_to_the_largest_error(sequences: Any) -> None:
     for storage, batch in batches_of([sequences]):
         storage.after_gradients(batch, {ERRORS: torch.full(batch[MASK].shape, 0.5)})
         insert(storage, 10, num_envs=2)

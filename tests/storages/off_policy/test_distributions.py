@@ -1,4 +1,4 @@
-"""Rows are drawn as often as they should be: after wrap-around, and after thousands of updates of priorities."""
+"""Rows are drawn with their expected probabilities after wrap-around and thousands of updates of priorities."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ PRIORITIES: dict[str, Any] = {"alpha": ALPHA, "epsilon": EPSILON, "beta": BETA, 
 
 
 class Drawn:
-    """A storage that has wrapped, updated thousands of times, with the errors that it was told last."""
+    """A storage that has wrapped and was updated thousands of times, with the last error of each transition."""
 
     def __init__(self, factory: Any) -> None:
         self.storage = factory("cpu", None, ALGORITHM, None)
@@ -40,7 +40,7 @@ class Drawn:
         shape = (*batch["Reward"].shape[:-1], 1)
         errors = self.random.exponential(size=shape) * self.random.choice([0.01, 1, 5], size=shape)
         self.storage.after_gradients(batch, {ERRORS: torch.from_numpy(errors)})
-        # Of a transition that is there twice, the last counts.
+        # The last error counts for a transition that is twice in the batch.
         for row, number in enumerate(batch[INDICES][:, 0].tolist()):
             of_row = np.abs(errors[..., row, 0])
             self.errors[number] = float(of_row if of_row.ndim == 0 else 0.9 * of_row.max() + 0.1 * of_row.mean())
@@ -60,7 +60,7 @@ class Drawn:
 
 
 def assert_drawn_by(counts: NDArray[np.int64], masses: NDArray[np.float64]) -> None:
-    """Pearson's test, five standard deviations of it."""
+    """Pearson's chi-squared test of the drawn rows, with a limit of five standard deviations."""
     expected = masses / masses.sum() * counts.sum()
     assert (counts[expected == 0] == 0).all()
     alive = expected > 0
@@ -75,13 +75,13 @@ def test_uniform_draws_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("stratified", [True, False])
-def test_draws_by_priority_are_in_proportion_to_it(stratified: bool) -> None:
+def test_draws_by_priority_are_in_proportion_to_the_priorities(stratified: bool) -> None:
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, stratified=stratified, **PRIORITIES))
     assert_drawn_by(drawn.counts(), drawn.priorities())
 
 
 @pytest.mark.parametrize("by_priority", [False, True])
-def test_draws_by_recency_are_of_the_newest_and_fewer_the_later_the_update(by_priority: bool) -> None:
+def test_draws_by_recency_come_from_fewer_of_the_newest_rows_in_later_updates(by_priority: bool) -> None:
     own = PRIORITIES if by_priority else {}
     drawn = Drawn(EREBuffer.create_factory(size=SIZE, eta=0.999, cmin=40, **own))
     live = SIZE * ENVS
@@ -94,7 +94,7 @@ def test_draws_by_recency_are_of_the_newest_and_fewer_the_later_the_update(by_pr
 
 @pytest.mark.parametrize("overlap", [None, 2])
 @pytest.mark.parametrize("by_priority", [False, True])
-def test_sequences_are_drawn_like_transitions_where_they_may_begin(by_priority: bool, overlap: int | None) -> None:
+def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bool, overlap: int | None) -> None:
     sequences = Sequences(5, overlap=overlap)
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, sequences=sequences, **(PRIORITIES if by_priority else {})))
     masses = np.zeros(SIZE * ENVS)
@@ -105,14 +105,14 @@ def test_sequences_are_drawn_like_transitions_where_they_may_begin(by_priority: 
 
 
 def _sequence_priorities(drawn: Drawn) -> NDArray[np.float64]:
-    # What the storage holds: masks shorten some sequences, which the errors noted here do not know of.
+    # The errors of the storage: masks shorten some sequences, which ``drawn.errors`` does not take into account.
     errors = drawn.storage.state_dict()["priorities"]["errors"].numpy().astype(np.float64)
     priorities: NDArray[np.float64] = (errors + EPSILON) ** ALPHA
     return priorities
 
 
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])
-def test_importance_weights_make_the_weighted_mean_that_of_uniform_draws(weights_over: Any) -> None:
+def test_importance_weights_make_the_weighted_mean_equal_that_of_uniform_draws(weights_over: Any) -> None:
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, weights_over=weights_over, **PRIORITIES))
     value = np.random.default_rng(0).normal(size=SIZE * ENVS) + drawn.priorities()
     sums, weights = 0.0, 0.0
@@ -120,7 +120,7 @@ def test_importance_weights_make_the_weighted_mean_that_of_uniform_draws(weights
         rows, own = batch[INDICES][:, 0].numpy() - drawn.begin, batch[WEIGHTS][:, 0].double().numpy()
         if weights_over == "batch":
             assert own.max() == pytest.approx(1)
-            # Each batch has a largest weight of its own; the smallest priority in it undoes that.
+            # The weights of a batch are divided by the largest of them; its smallest priority reverts that.
             own = own / drawn.priorities()[rows].min()
         sums, weights = sums + (own * value[rows]).sum(), weights + own.sum()
     unweighted = np.average(value, weights=drawn.priorities())

@@ -1,4 +1,4 @@
-"""A storage counts how often its transitions were drawn, where it is asked to."""
+"""With ``count_draws``, a storage counts how often each of its transitions was drawn."""
 
 from collections import Counter
 from pathlib import Path
@@ -36,16 +36,16 @@ def draw(storage: Any, batches: int = 6, size: int = 16) -> tuple[Counter[int], 
     return counts, weights
 
 
-def agrees(storage: Any, counts: Counter[int], weights: Counter[int]) -> None:
+def assert_counts(storage: Any, counts: Counter[int], weights: Counter[int]) -> None:
     rows = range(storage.ring.start, storage.ring.end)
-    told = storage.draw_counts
-    assert told["counts"].ravel().tolist() == [counts[row] for row in rows]
-    np.testing.assert_allclose(told["weights"].ravel(), [weights[row] for row in rows], rtol=1e-5)
+    found = storage.draw_counts
+    assert found["counts"].ravel().tolist() == [counts[row] for row in rows]
+    np.testing.assert_allclose(found["weights"].ravel(), [weights[row] for row in rows], rtol=1e-5)
 
 
 KINDS: dict[str, tuple[type[Storage], dict[str, Any]]] = {
     "uniform": (ReplayBuffer, {}),
-    "ahead": (ReplayBuffer, {"prefetch": 3}),
+    "prefetch": (ReplayBuffer, {"prefetch": 3}),
     "by priority": (PERBuffer, {"n_step": 3, "alpha": 0.6, "beta": 0.4}),
     "by recency": (EREBuffer, {"alpha": 0.6, "beta": 0.4, "eta": 0.9, "cmin": 5}),
     "sequences": (ReplayBuffer, {"sequences": Sequences(3)}),
@@ -55,9 +55,7 @@ KINDS: dict[str, tuple[type[Storage], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("kind", "given"), KINDS.values(), ids=KINDS)
-def test_rows_are_counted_with_their_weights_as_long_as_they_are_stored(
-    kind: type[Storage], given: dict[str, Any]
-) -> None:
+def test_draws_and_weights_are_counted_for_all_stored_rows(kind: type[Storage], given: dict[str, Any]) -> None:
     storage, stream = made(kind, **given)
     if "sequences" in given:
         counts: Counter[int] = Counter()
@@ -67,14 +65,14 @@ def test_rows_are_counted_with_their_weights_as_long_as_they_are_stored(
             weights.update(batch["Indices"][:, 0].tolist())
     else:
         counts, weights = draw(storage)
-    agrees(storage, counts, weights)
+    assert_counts(storage, counts, weights)
     for _ in range(40):
-        # New steps, and of a ring that is full in the place of others.
+        # New steps, which replace older ones if the ring is full.
         storage.insert_transition(stream.step())
-    agrees(storage, counts, weights)
+    assert_counts(storage, counts, weights)
 
 
-def test_batches_that_are_not_asked_for_are_not_counted() -> None:
+def test_prefetched_batches_are_counted_only_when_they_are_requested() -> None:
     storage, _ = made(ReplayBuffer, prefetch=4)
     batches = storage.generate_batches(8, 16)
     next(batches)
@@ -82,7 +80,7 @@ def test_batches_that_are_not_asked_for_are_not_counted() -> None:
     assert int(storage.draw_counts["counts"].sum()) == 32
 
 
-def test_a_slice_of_steps_begins_at_zero(tmp_path: Path) -> None:
+def test_inserted_slices_start_with_draw_counts_of_zero(tmp_path: Path) -> None:
     storage, _ = made(ReplayBuffer)
     draw(storage)
     storage.insert_data_slice(storage.get_data_slice(0, 25))
@@ -93,7 +91,7 @@ def test_a_slice_of_steps_begins_at_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "in a directory"])
-def test_counts_are_saved_and_go_on(on_disk: bool, tmp_path: Path) -> None:
+def test_draw_counts_are_restored_and_continued(on_disk: bool, tmp_path: Path) -> None:
     given = {"directory": tmp_path / "replay"} if on_disk else {}
     storage, _ = made(PERBuffer, alpha=0.6, beta=0.4, **given)
     before = draw(storage)
@@ -101,9 +99,9 @@ def test_counts_are_saved_and_go_on(on_disk: bool, tmp_path: Path) -> None:
     storage.close()
     again, _ = made(PERBuffer, steps=0, alpha=0.6, beta=0.4, **given)
     again.load_state_dict(state)
-    agrees(again, *before)
+    assert_counts(again, *before)
     after = draw(again)
-    agrees(again, before[0] + after[0], before[1] + after[1])
+    assert_counts(again, before[0] + after[0], before[1] + after[1])
     again.close()
 
 
@@ -116,7 +114,7 @@ def test_counting_changes_no_batch_and_takes_eight_bytes_a_transition() -> None:
     assert "draws" not in other.state_dict()
 
 
-def test_what_was_saved_without_counts_begins_at_zero() -> None:
+def test_a_state_without_draw_counts_is_loaded_with_counts_of_zero() -> None:
     other, _ = made(PERBuffer, alpha=0.6, count_draws=False)
     counting, _ = made(PERBuffer, alpha=0.6)
     draw(counting)

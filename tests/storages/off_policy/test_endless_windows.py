@@ -1,4 +1,4 @@
-"""Windows longer than anything stored reach to the end of their episode."""
+"""Windows that are longer than the storage reach to the end of their episode."""
 
 import sys
 from types import SimpleNamespace
@@ -71,13 +71,13 @@ def test_an_endless_window_sums_the_rewards_of_the_rest_of_the_episode() -> None
         assert batch[DISCOUNT][row].item() in (0.0, pytest.approx(discount, rel=1e-5))
 
 
-def test_endless_windows_of_sequences_lead_out_no_further_than_the_storage_reaches() -> None:
+def test_the_lead_out_of_endless_windows_is_limited_by_the_size_of_the_storage() -> None:
     batch = next(filled(KINDS["sequences"](size=SIZE, n_step=sys.maxsize)).generate_batches(1, 4))
     assert batch[LEAD_OUT][OBS].shape[:2] == (SIZE - 1, 4)
 
 
 @pytest.mark.parametrize("length", ENDLESS[1:])
-def test_sequences_that_do_not_fit_are_refused_before_anything_is_stored(length: int) -> None:
+def test_sequences_longer_than_the_storage_are_refused_when_a_factory_is_made(length: int) -> None:
     for sequences in (
         Sequences(length),
         Sequences(3, burn_in=length),

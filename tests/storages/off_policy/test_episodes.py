@@ -1,4 +1,4 @@
-"""Whole episodes, padded and packed: which ones are drawn, how often, and how they lie in a batch."""
+"""Whole episodes, padded and packed: which ones are drawn, how often, and their layout in a batch."""
 
 import math
 from typing import Any
@@ -51,8 +51,8 @@ WAYS: dict[str, Any] = {
     "ranks": lambda **kwargs: PERBuffer.create_factory(
         **PRIORITIES, prioritization="rank", uniform_share=0.3, error_max=1.0, **kwargs
     ),
-    # Relabelled as what they were, so that every step must be what was inserted all the same.
-    "all": lambda **kwargs: HERBuffer.create_factory(
+    # This function returns its input, so that relabelled steps still equal the inserted ones.
+    "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
     ),
 }
@@ -79,7 +79,7 @@ def made(way: str, episodes: Episodes, size: int = 40, n_step: int = 1, seed: in
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_every_step_of_every_episode_is_what_went_in(
+def test_every_step_of_every_episode_equals_the_inserted_step(
     way: str,
     size: int,
     kind: str,
@@ -125,8 +125,11 @@ def test_every_step_of_every_episode_is_what_went_in(
             storage = loaded
 
 
-def stored(storage: Storage, *lengths: int, end: str = DONE2, running: int = 0) -> None:
-    """Episodes of one environment, which shows and pays the number of the step, and then some steps of another."""
+def insert_episodes(storage: Storage, *lengths: int, end: str = DONE2, running: int = 0) -> None:
+    """Inserts episodes of the given lengths, then ``running`` steps of an unfinished episode.
+
+    Observations and rewards are the number of the step.
+    """
     step = 0
     for length, ends in [(length, True) for length in lengths] + [(running, False)]:
         for t in range(length):
@@ -148,8 +151,8 @@ def stored(storage: Storage, *lengths: int, end: str = DONE2, running: int = 0) 
             step += 1
 
 
-def seen(storage: Storage, batch_size: int = 200) -> set[tuple[float, ...]]:
-    """What the steps of the episodes in a batch showed."""
+def drawn_episodes(storage: Storage, batch_size: int = 200) -> set[tuple[float, ...]]:
+    """The observations of each episode in a batch."""
     (batch,) = storage.generate_batches(1, batch_size)
     return {tuple(batch[OBS][batch[MASK][:, b, 0] == 1, b, 0].tolist()) for b in range(batch_size)}
 
@@ -159,23 +162,23 @@ def numbers(begin: int, end: int) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("end", [DONE2, TRUNC2])
-def test_only_whole_episodes_are_drawn_whichever_way_they_ended(end: str) -> None:
+def test_only_whole_episodes_are_drawn_for_every_kind_of_end(end: str) -> None:
     storage = made("uniform", Episodes(), size=14)
-    stored(storage, 6, 4, 3, end=end, running=5)
-    assert seen(storage) == {numbers(6, 10), numbers(10, 13)}
+    insert_episodes(storage, 6, 4, 3, end=end, running=5)
+    assert drawn_episodes(storage) == {numbers(6, 10), numbers(10, 13)}
 
 
-def test_what_is_stored_of_others_is_drawn_where_that_is_asked_for() -> None:
+def test_partial_episodes_are_drawn_with_whole_false() -> None:
     storage = made("uniform", Episodes(whole=False), size=14)
-    stored(storage, 6, 4, 3, running=5)
-    assert seen(storage) == {numbers(4, 6), numbers(6, 10), numbers(10, 13), numbers(13, 18)}
+    insert_episodes(storage, 6, 4, 3, running=5)
+    assert drawn_episodes(storage) == {numbers(4, 6), numbers(6, 10), numbers(10, 13), numbers(13, 18)}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_as_long_as_no_episode_is_whole_the_running_ones_are_drawn(way: str) -> None:
+def test_running_episodes_are_drawn_while_no_episode_is_whole(way: str) -> None:
     storage = made(way, Episodes(), size=20)
-    stored(storage, running=7)
-    assert seen(storage) == {numbers(0, 7)}
+    insert_episodes(storage, running=7)
+    assert drawn_episodes(storage) == {numbers(0, 7)}
     (batch,) = storage.generate_batches(1, 3)
     assert (batch[WEIGHTS] == 1).all()
     info = storage.after_gradients(batch, {ERRORS: torch.ones(7, 3, 1)})
@@ -184,11 +187,11 @@ def test_as_long_as_no_episode_is_whole_the_running_ones_are_drawn(way: str) -> 
     )
 
 
-def test_longer_episodes_are_cut_into_pieces_which_are_drawn_by_themselves() -> None:
+def test_episodes_longer_than_longest_are_drawn_as_separate_pieces() -> None:
     storage = made("uniform", Episodes(longest=4), size=14)
-    stored(storage, 10, 3, running=6)
-    # Steps 5 to 18 are stored: the second piece has lost its first one.
-    assert seen(storage) == {numbers(8, 10), numbers(10, 13), numbers(13, 17)}
+    insert_episodes(storage, 10, 3, running=6)
+    # Steps 5 to 18 are stored: the second piece has lost its first step.
+    assert drawn_episodes(storage) == {numbers(8, 10), numbers(10, 13), numbers(13, 17)}
     (batch,) = storage.generate_batches(1, 50)
     assert batch[OBS].shape == (4, 50, 1)
     assert torch.equal(batch[RHS], 10 * batch[OBS][0])
@@ -197,7 +200,7 @@ def test_longer_episodes_are_cut_into_pieces_which_are_drawn_by_themselves() -> 
 
 def test_a_batch_has_as_many_steps_as_its_longest_episode() -> None:
     storage = made("uniform", Episodes(), size=40)
-    stored(storage, 3, 9, 5)
+    insert_episodes(storage, 3, 9, 5)
     for batch in storage.generate_batches(20, 2):
         assert len(batch[OBS]) == batch[MASK].sum(0).max()
         filled_up = batch[MASK] == 0
@@ -207,27 +210,27 @@ def test_a_batch_has_as_many_steps_as_its_longest_episode() -> None:
         )
 
 
-def test_an_episode_that_broke_off_is_never_whole() -> None:
+def test_an_interrupted_episode_is_not_drawn_as_a_whole_one() -> None:
     factory = HERBuffer.create_factory(size=40, her_function=unchanged, sequences=Episodes())
     storage = factory("cpu", None, ALGORITHM, None)
-    stored(storage, 4, running=3)
+    insert_episodes(storage, 4, running=3)
     storage.handle_end_of_episode()
-    stored(storage, 2)
-    assert seen(storage) == {numbers(0, 4), numbers(0, 2)}
+    insert_episodes(storage, 2)
+    assert drawn_episodes(storage) == {numbers(0, 4), numbers(0, 2)}
 
 
-def test_an_episode_whose_beginning_was_never_seen_is_not_whole() -> None:
+def test_an_episode_without_its_first_step_is_not_drawn_as_a_whole_one() -> None:
     storage, other = made("uniform", Episodes()), ReplayBuffer.create_factory(size=40)("cpu", None, ALGORITHM, None)
-    stored(other, 6, 4)
+    insert_episodes(other, 6, 4)
     storage.insert_data_slice(other.get_data_slice(3, 10))
-    assert seen(storage) == {numbers(6, 10)}
+    assert drawn_episodes(storage) == {numbers(6, 10)}
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_every_episode_is_as_likely_as_any_other(whole: bool, packed: bool) -> None:
+def test_all_episodes_are_equally_likely(whole: bool, packed: bool) -> None:
     storage = made("uniform", Episodes(packed=packed, whole=whole), size=40)
-    stored(storage, 30, 1, 6, 2, 11, 5, running=3)
+    insert_episodes(storage, 30, 1, 6, 2, 11, 5, running=3)
     draws = torch.cat([batch[INDICES] for batch in storage.generate_batches(100, 100)])[:, 0].numpy()
     begins, counts = np.unique(draws, return_counts=True)
     assert begins.tolist() == ([18, 30] if not whole else [30]) + [31, 37, 39, 50] + ([55] if not whole else [])
@@ -237,11 +240,11 @@ def test_every_episode_is_as_likely_as_any_other(whole: bool, packed: bool) -> N
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_an_episode_is_drawn_by_its_largest_and_its_mean_error(whole: bool, packed: bool) -> None:
+def test_episode_priorities_mix_the_largest_and_the_mean_error(whole: bool, packed: bool) -> None:
     storage: Any = made("priority", Episodes(packed=packed, whole=whole, eta=0.75), size=22)
     storage.update_storage_parameter("epsilon", 0.0)
     storage.update_storage_parameter("alpha", 1.0)
-    stored(storage, 12, 4, 8, running=4)
+    insert_episodes(storage, 12, 4, 8, running=4)
     (batch,) = storage.generate_batches(1, 200)
     real = torch.ones_like(batch[REW]) if packed else batch[MASK]
     storage.after_gradients(batch, {ERRORS: -torch.where(real == 1, batch[OBS] + 1, 1e6)})
@@ -257,9 +260,9 @@ def test_an_episode_is_drawn_by_its_largest_and_its_mean_error(whole: bool, pack
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("way", ["uniform", "priority"])
-def test_every_piece_of_an_episode_is_as_likely_as_any_other(way: str, packed: bool) -> None:
+def test_all_random_pieces_of_an_episode_are_equally_likely(way: str, packed: bool) -> None:
     storage = made(way, Episodes(packed=packed, max_steps=4), size=40)
-    stored(storage, 6, 11, 2)
+    insert_episodes(storage, 6, 11, 2)
     counts = np.zeros((19, 19))
     for batch in storage.generate_batches(60, 100):
         for b, number in enumerate(batch[INDICES][:, 0].tolist()):
@@ -276,11 +279,11 @@ def test_every_piece_of_an_episode_is_as_likely_as_any_other(way: str, packed: b
         np.testing.assert_allclose(of_episode / of_episode.sum(), 1 / pieces, rtol=0.25)
 
 
-def test_the_errors_of_a_piece_give_its_episode_a_priority() -> None:
+def test_the_errors_of_a_piece_set_the_priority_of_its_episode() -> None:
     storage: Any = made("priority", Episodes(max_steps=3, eta=1.0), size=30)
     storage.update_storage_parameter("epsilon", 0.0)
     storage.update_storage_parameter("alpha", 1.0)
-    stored(storage, 10, 8)
+    insert_episodes(storage, 10, 8)
     (batch,) = storage.generate_batches(1, 50)
     errors = torch.where(batch[INDICES].T[..., None] == 0, 3.0, 1.0).expand_as(batch[REW])
     storage.after_gradients(batch, {ERRORS: errors})
@@ -289,28 +292,28 @@ def test_the_errors_of_a_piece_give_its_episode_a_priority() -> None:
     assert (draws == 0).double().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
-def test_a_state_brings_back_the_same_pieces() -> None:
+def test_a_restored_storage_draws_the_same_random_pieces() -> None:
     one, two = (made("priority", Episodes(max_steps=3), size=30, seed=seed) for seed in (1, 2))
-    stored(one, 10, 8, 2)
+    insert_episodes(one, 10, 8, 2)
     two.load_state_dict(through_a_file(one.state_dict()))
     for first, second in zip(one.generate_batches(3, 8), two.generate_batches(3, 8), strict=True):
         assert equal(first, second)
 
 
-def test_pieces_bootstrap_from_the_steps_that_follow_them() -> None:
+def test_random_pieces_with_n_steps_have_a_lead_out_and_cannot_be_packed() -> None:
     storage = made("uniform", Episodes(max_steps=4), n_step=3)
-    stored(storage, 10, 12)
+    insert_episodes(storage, 10, 12)
     (batch,) = storage.generate_batches(1, 20)
     assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
     with pytest.raises(ValueError, match="n_step must be 1"):
         made("uniform", Episodes(max_steps=4, packed=True), n_step=3)
 
 
-def test_what_is_left_of_an_episode_keeps_its_priority() -> None:
+def test_the_rest_of_a_partly_overwritten_episode_keeps_its_priority() -> None:
     storage: Any = made("priority", Episodes(whole=False), size=10)
     storage.update_storage_parameter("epsilon", 0.0)
     storage.update_storage_parameter("alpha", 1.0)
-    stored(storage, 8, running=2)
+    insert_episodes(storage, 8, running=2)
     (batch,) = storage.generate_batches(1, 100)
     errors = torch.where(batch[INDICES].T[..., None] == 0, 3.0, 1.0).expand_as(batch[REW])
     storage.after_gradients(batch, {ERRORS: errors})
@@ -321,9 +324,9 @@ def test_what_is_left_of_an_episode_keeps_its_priority() -> None:
     assert (draws == 1).double().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
-def test_an_error_of_an_episode_that_is_not_whole_any_more_is_left_out() -> None:
+def test_errors_of_episodes_that_are_no_longer_whole_are_ignored() -> None:
     storage: Any = made("priority", Episodes(), size=10)
-    stored(storage, 4, 3, running=3)
+    insert_episodes(storage, 4, 3, running=3)
     (batch,) = storage.generate_batches(1, 50)
     before = storage.state_dict()["priorities"]["errors"][1:].clone()
     goes_on = {key: value[-1:] for key, value in storage.get_data_slice(9, 10).items()}
@@ -331,33 +334,33 @@ def test_an_error_of_an_episode_that_is_not_whole_any_more_is_left_out() -> None
     storage.after_gradients(batch, {ERRORS: torch.full_like(batch[REW], 5.0)})
     after = storage.state_dict()["priorities"]["errors"][:-1]
     assert (after != before).nonzero()[:, 0].tolist() == [3]
-    assert seen(storage) == {numbers(4, 7)}
+    assert drawn_episodes(storage) == {numbers(4, 7)}
 
 
-def test_a_packed_batch_goes_through_a_memory_like_a_padded_one() -> None:
+def test_a_recurrent_layer_gives_equal_outputs_for_packed_and_padded_batches() -> None:
     padded, packed = made("priority", Episodes()), made("priority", Episodes(packed=True))
     for storage in (padded, packed):
-        stored(storage, 3, 9, 5, 1, 6)
+        insert_episodes(storage, 3, 9, 5, 1, 6)
     (one,), (two,) = padded.generate_batches(1, 12), packed.generate_batches(1, 12)
     for key in (INDICES, WEIGHTS, RHS):
         assert torch.equal(one[key], two[key])
     torch.manual_seed(0)
-    memory = torch.nn.GRU(1, 1)
+    gru = torch.nn.GRU(1, 1)
     sequence = PackedSequence(two[OBS], two[BATCH_SIZES], two[SORTED_INDICES], two[UNSORTED_INDICES])
-    shown, last = memory(sequence, two[RHS][None])
-    again, lengths = pad_packed_sequence(shown)
-    expected, _ = memory(one[OBS], one[RHS][None])
+    outputs, last = gru(sequence, two[RHS][None])
+    again, lengths = pad_packed_sequence(outputs)
+    expected, _ = gru(one[OBS], one[RHS][None])
     torch.testing.assert_close(again, expected * one[MASK])
     assert torch.equal(lengths, one[MASK].sum(0)[:, 0].long())
     torch.testing.assert_close(last[0], expected[lengths - 1, torch.arange(12)])
-    # Which episode a row is of says what it weighs.
+    # The weight of a row is that of its episode.
     assert torch.equal(two[WEIGHTS][two[EPISODE][:, 0]], _packed(one[WEIGHTS].expand_as(one[MASK]), two))
 
 
-def test_the_sizes_of_packed_steps_stay_on_the_cpu_where_torch_wants_them() -> None:
+def test_batch_sizes_of_packed_batches_stay_on_the_cpu_as_pytorch_requires() -> None:
     factory = ReplayBuffer.create_factory(size=40, sequences=Episodes(packed=True))
     storage = factory("meta", None, ALGORITHM, None)
-    stored(storage, 3, 9, 5)
+    insert_episodes(storage, 3, 9, 5)
     (batch,) = storage.generate_batches(1, 12)
     assert batch[BATCH_SIZES].device.type == "cpu"
     assert {batch[key].device.type for key in (OBS, SORTED_INDICES, UNSORTED_INDICES, EPISODE)} == {"meta"}
@@ -371,7 +374,7 @@ def _packed(padded: Any, batch: Any) -> Any:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_gives_a_whole_episode_one_goal_and_the_rewards_that_follow(
+def test_hindsight_relabels_a_whole_episode_with_one_goal_and_its_rewards(
     strategy: Any, n_step: int, packed: bool
 ) -> None:
     class Envs:
@@ -428,26 +431,26 @@ def test_hindsight_gives_a_whole_episode_one_goal_and_the_rewards_that_follow(
     assert 0.2 < np.mean(relabelled) < 0.8
 
 
-def test_pieces_say_what_leads_out_of_them_and_whole_episodes_need_not() -> None:
+def test_pieces_have_a_lead_out_and_whole_episodes_have_none() -> None:
     for episodes, leads_out in ((Episodes(longest=4), True), (Episodes(), False)):
         storage = made("uniform", episodes, n_step=3)
-        stored(storage, 10, 12)
+        insert_episodes(storage, 10, 12)
         (batch,) = storage.generate_batches(1, 20)
         assert (LEAD_OUT in batch) == leads_out
         if leads_out:
             assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
 
 
-def test_a_run_draws_the_same_episodes_after_it_was_loaded() -> None:
-    # The episode that holds the oldest step began long before it, which says where its pieces begin.
+def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:
+    # The episode of the oldest step began long before it, and its pieces are counted from that beginning.
     for whole in (False, True):
         storage = made("priority", Episodes(longest=4, whole=whole), size=14)
-        stored(storage, 30, running=3)
+        insert_episodes(storage, 30, running=3)
         loaded = made("priority", Episodes(longest=4, whole=whole), size=14, seed=7)
         loaded.load_state_dict(through_a_file(storage.state_dict()))
         for one, two in zip(storage.generate_batches(4, 8), loaded.generate_batches(4, 8), strict=True):
             assert equal(one, two)
-        assert seen(loaded) >= {numbers(20, 24), numbers(24, 28)}
+        assert drawn_episodes(loaded) >= {numbers(20, 24), numbers(24, 28)}
 
 
 @pytest.mark.parametrize(
@@ -461,17 +464,17 @@ def test_a_run_draws_the_same_episodes_after_it_was_loaded() -> None:
         ({"longest": 4, "max_steps": 3}, "Episodes: give either longest, .* got longest=4 and max_steps=3"),
     ],
 )
-def test_episodes_that_cannot_be_are_refused(arguments: Any, message: str) -> None:
+def test_invalid_episodes_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Episodes(**arguments)
 
 
-def test_the_memory_of_where_episodes_begin_is_counted() -> None:
+def test_nbytes_includes_the_index_of_episodes() -> None:
     plain, storage = (
         NStepReplayBuffer.create_factory(size=1000)("cpu", None, ALGORITHM, None),
         made("uniform", Episodes(), size=1000),
     )
     for one in (plain, storage):
-        stored(one, *[1] * 600)
-    # Two numbers a row say where its episode begins and ends; one says where each of 600 begins.
+        insert_episodes(one, *[1] * 600)
+    # Two numbers per row for the begin and end of its episode, and one for the begin of each of 600 episodes.
     assert storage.nbytes - plain.nbytes >= 2 * 8 * 1001 + 8 * 600

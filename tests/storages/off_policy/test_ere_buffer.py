@@ -1,4 +1,4 @@
-"""Recent experience first: how far back each update of a phase reaches, and how that adapts."""
+"""Emphasised recent experience: how far back each update of a phase draws, and how eta adapts."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def chi_square_of_equal(counts: Any) -> float:
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-def test_each_update_of_a_phase_draws_from_the_newest_so_many() -> None:
+def test_each_update_of_a_phase_draws_uniformly_from_its_newest_transitions() -> None:
     storage = filled(eta=0.998, cmin=6)
     updates = 10
     for update, batch in enumerate(storage.generate_batches(updates, 20_000), start=1):
@@ -46,13 +46,13 @@ def test_epochs_count_as_updates_of_the_phase() -> None:
     assert one == two
 
 
-def test_a_storage_with_less_than_cmin_draws_from_all_of_it() -> None:
+def test_a_storage_with_fewer_than_cmin_transitions_draws_from_all_of_them() -> None:
     storage = filled(steps=3, eta=0.9, cmin=5_000)
     (batch,) = storage.generate_batches(1, 2_000)
     assert set(batch[INDICES][:, 0].tolist()) == set(range(6))
 
 
-def test_priority_decides_among_the_newest() -> None:
+def test_the_newest_transitions_are_drawn_in_proportion_to_their_priorities() -> None:
     storage = filled(eta=0.997, cmin=8, alpha=1.0, default_error=1.0)
     errors = np.random.default_rng(1).exponential(size=40)
     (batch,) = storage.generate_batches(1, 40)
@@ -80,7 +80,7 @@ def test_eta_moves_to_one_when_returns_stop_rising_and_back_when_they_rise_again
     assert storage.update_eta({"loss": 1.0}) == {"loss": 1.0, "storage/eta": storage.current_eta}
 
 
-def test_an_eta_that_does_not_adapt_stays() -> None:
+def test_eta_stays_constant_without_adapt_eta() -> None:
     storage = filled(eta=0.99)
     for episode_return in range(100):
         storage.after_episodes([0.0 if episode_return % 2 else 50.0])

@@ -1,4 +1,4 @@
-"""Hindsight: every relabelled row is what would have been stored had its goal been meant."""
+"""Hindsight: every relabelled row equals the row of an episode that has its new goal from the start."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ STRATEGIES = ("future", "final", "episode", "random")
 
 
 def compute_reward(achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-    """Of any pair of goals another number, so that a wrong pair is seen."""
+    """Gives a different number for each pair of goals, so that a wrong pair is detected."""
     return (achieved_goal[..., 0] - 2 * desired_goal[..., 0]).astype(np.float64)
 
 
@@ -38,7 +38,7 @@ def envs(num_envs: int) -> Any:
 
 @dataclass
 class GoalStream:
-    """Episodes of random lengths with a goal each; every achieved goal is there once."""
+    """Episodes of random lengths with one desired goal each; every achieved goal is unique."""
 
     num_envs: int
     generator: np.random.Generator
@@ -87,7 +87,7 @@ def made(num_envs: int, size: int = 15, seed: int = 0, **hyper_parameters: Any) 
 
 
 class History:
-    """All steps that are live, and which of them are one episode."""
+    """The steps that are still stored, and the episodes that they belong to."""
 
     def __init__(self, size: int) -> None:
         self.size, self.steps, self.inserted = size, {}, 0
@@ -126,7 +126,7 @@ class History:
 
 
 def assert_rows(history: History, batch: Any, num_envs: int, n_step: int, strategy: str) -> int:
-    """Every row is right; returns how many were relabelled."""
+    """Checks every row and returns the number of relabelled rows."""
     relabelled = 0
     for row, number in enumerate(batch[INDICES][:, 0].tolist()):
         step, env = divmod(number, num_envs)
@@ -157,7 +157,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "priority": {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0},
     "recency": {"eta": 0.999, "cmin": 6},
-    "both": {"alpha": 0.7, "epsilon": 0.01, "default_error": 1.0, "eta": 0.999, "cmin": 6},
+    "priority and recency": {"alpha": 0.7, "epsilon": 0.01, "default_error": 1.0, "eta": 0.999, "cmin": 6},
 }
 
 
@@ -165,7 +165,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("way", WAYS)
-def test_hindsight_composes_with_every_way_of_choosing_rows_and_with_n_steps(
+def test_hindsight_works_with_every_sampler_and_with_n_step_windows(
     way: str, strategy: Any, n_step: int, num_envs: int
 ) -> None:
     hyper_parameters = {"strategy": strategy, "n_step": n_step, **WAYS[way]}
@@ -195,7 +195,7 @@ def test_hindsight_composes_with_every_way_of_choosing_rows_and_with_n_steps(
     assert relabelled / drawn == pytest.approx(0.8, abs=0.07)
 
 
-def test_transitions_that_wait_for_other_environments_end_their_episode_too() -> None:
+def test_an_end_of_episode_applies_to_transitions_of_incomplete_steps() -> None:
     storage, stream = made(2, size=20), GoalStream(2, np.random.default_rng(3), ends=0.0)
     steps = [stream.step() for _ in range(5)]
     for step in steps[:2]:
@@ -230,7 +230,7 @@ def _of_environment(env: int, step: Any) -> Any:
 
 
 @pytest.mark.parametrize("strategy", ["future", "episode"])
-def test_every_possible_goal_is_as_likely_as_any_other(strategy: Any) -> None:
+def test_all_possible_goals_are_equally_likely(strategy: Any) -> None:
     storage = made(1, size=100, strategy=strategy, her_ratio=1.0)
     stream = GoalStream(1, np.random.default_rng(0), ends=0.0)
     for _ in range(10):
@@ -246,7 +246,7 @@ def test_every_possible_goal_is_as_likely_as_any_other(strategy: Any) -> None:
         assert ((counts - expected) ** 2 / expected).sum() < 28  # 0.999 quantile of 9 degrees of freedom
 
 
-def test_a_ratio_of_zero_relabels_nothing_and_of_one_everything() -> None:
+def test_her_ratio_zero_relabels_no_row_and_one_relabels_every_row() -> None:
     for ratio in (0.0, 1.0):
         storage, history = made(2, her_ratio=ratio), History(15)
         stream = GoalStream(2, np.random.default_rng(0))
@@ -259,7 +259,7 @@ def test_a_ratio_of_zero_relabels_nothing_and_of_one_everything() -> None:
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_a_function_of_the_users_sees_whole_batches_and_decides(n_step: int) -> None:
+def test_a_her_function_is_called_once_for_each_batch_and_sets_the_goals(n_step: int) -> None:
     calls = []
 
     def her_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial: Any, final: Any) -> Any:
@@ -284,7 +284,7 @@ def test_a_function_of_the_users_sees_whole_batches_and_decides(n_step: int) -> 
     assert len(calls) == 5
 
 
-def test_a_loaded_storage_relabels_as_the_saved_one_would_have() -> None:
+def test_a_loaded_storage_draws_the_same_relabelled_batches_as_the_saved_one() -> None:
     storage, stream = made(2), GoalStream(2, np.random.default_rng(0))
     for _ in range(40):
         storage.insert_transition(stream.step())
@@ -298,7 +298,7 @@ def test_a_loaded_storage_relabels_as_the_saved_one_would_have() -> None:
         assert equal(*batches)
 
 
-def test_memory_grows_by_no_goal() -> None:
+def test_relabelling_does_not_increase_nbytes() -> None:
     storage, stream = made(2, size=50), GoalStream(2, np.random.default_rng(0))
     for _ in range(100):
         storage.insert_transition(stream.step())
@@ -307,12 +307,12 @@ def test_memory_grows_by_no_goal() -> None:
     assert storage.nbytes == nbytes
 
 
-def test_environments_without_goals_are_refused_when_the_storage_is_made() -> None:
+def test_environments_without_compute_reward_are_refused_when_the_storage_is_made() -> None:
     with pytest.raises(ValueError, match="HERBuffer: the environments have no compute_reward"):
         HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, SimpleNamespace(num_envs=1))
 
 
-def test_observations_without_goals_are_refused_and_fix_nothing() -> None:
+def test_observations_without_goals_are_refused_and_do_not_fix_the_fields() -> None:
     storage, stream = made(1), GoalStream(1, np.random.default_rng(0))
     good = stream.step()
     plain = {key: good[key]["observation"] for key in (OBS, OBS2)}
@@ -325,7 +325,7 @@ def test_observations_without_goals_are_refused_and_fix_nothing() -> None:
     assert len(storage) == 1
 
 
-def test_rewards_that_are_not_one_for_each_goal_are_refused_by_name() -> None:
+def test_compute_reward_must_return_one_reward_for_each_goal() -> None:
     alone = SimpleNamespace(num_envs=1, compute_reward=lambda achieved_goal, desired_goal, info: -1.0)
     storage = HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, alone)
     storage.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
@@ -335,7 +335,7 @@ def test_rewards_that_are_not_one_for_each_goal_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_, np.float32])
 @pytest.mark.parametrize("n_step", [1, 2])
-def test_relabelled_rewards_are_not_cut_to_whole_numbers(n_step: int, dtype: Any) -> None:
+def test_relabelled_rewards_are_not_truncated_to_integers(n_step: int, dtype: Any) -> None:
     fraction = SimpleNamespace(num_envs=2, compute_reward=lambda achieved, desired, info: np.full(len(achieved), 0.5))
     storage = HERBuffer.create_factory(size=20, n_step=n_step, her_ratio=1.0)("cpu", None, ALGORITHM, fraction)
     stream = GoalStream(2, np.random.default_rng(0), ends=0.0)
@@ -346,7 +346,7 @@ def test_relabelled_rewards_are_not_cut_to_whole_numbers(n_step: int, dtype: Any
     assert set(batch[REW].flatten().tolist()) <= {0.5, np.float32(0.5 + 0.5 * GAMMA)}
 
 
-def test_an_environment_whose_rewards_need_an_info_is_told_the_way_out() -> None:
+def test_a_compute_reward_that_reads_info_raises_an_error_with_a_remedy() -> None:
     needy = SimpleNamespace(num_envs=2, compute_reward=lambda achieved, desired, info: info["distance"])
     storage = HERBuffer.create_factory(size=20, her_ratio=1.0)("cpu", None, ALGORITHM, needy)
     storage.insert_transition(GoalStream(2, np.random.default_rng(0)).step())
@@ -371,7 +371,7 @@ def test_an_environment_whose_rewards_need_an_info_is_told_the_way_out() -> None
         ),
     ],
 )
-def test_an_answer_of_a_users_function_that_is_not_one_for_each_step_is_refused(answer: Any, message: str) -> None:
+def test_invalid_return_values_of_a_her_function_are_refused(answer: Any, message: str) -> None:
     def her_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, last: Any) -> Any:
         return answer(obs, rew)
 
@@ -385,7 +385,7 @@ def test_an_answer_of_a_users_function_that_is_not_one_for_each_step_is_refused(
         next(storage.generate_batches(1, 8))
 
 
-def test_a_users_function_may_change_nothing_but_rewards() -> None:
+def test_a_her_function_may_change_only_the_rewards() -> None:
     storage = HERBuffer.create_factory(
         size=20, her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (None, None, None, None, rew * 0 + 7)
     )("cpu", None, ALGORITHM, SimpleNamespace(num_envs=2))
@@ -394,7 +394,7 @@ def test_a_users_function_may_change_nothing_but_rewards() -> None:
     assert (next(storage.generate_batches(1, 4))[REW] == 7).all()
 
 
-def test_a_field_of_one_step_can_be_copied() -> None:
+def test_copy_single_tensor_returns_a_field_of_one_step() -> None:
     storage, stream = made(2), GoalStream(2, np.random.default_rng(0))
     samples = [stream.step() for _ in range(20)]
     for sample in samples:

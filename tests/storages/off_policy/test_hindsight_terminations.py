@@ -1,4 +1,4 @@
-"""Hindsight that is given infos and judges terminations anew equals a slow reading of the stored steps."""
+"""Hindsight with infos and recomputed terminations equals a slow computation from the stored steps."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,11 +33,11 @@ from tests.support.profiles import examples
 GAMMA = 0.9
 ALGORITHM = SimpleNamespace(gamma=GAMMA)
 BIG = 1_000
-"""Desired goals of the streams lie above it, so that a row that was relabelled shows it."""
+"""Desired goals of the streams are at least this large, so that relabelled rows can be recognised."""
 
 
 def reward(achieved: Any, desired: Any, info: Any) -> Any:
-    """Paid where the goal is near, less what the step cost, which the environments report."""
+    """1 if the goal is near, else 0, minus the cost of the step, which the environments report in their info."""
     return (np.abs(achieved - desired)[:, 0] <= 2) - info["cost"][:, 0]
 
 
@@ -46,7 +46,7 @@ def terminated(achieved: Any, desired: Any, info: Any) -> Any:
 
 
 def as_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, final: Any, *, info: Any) -> Any:
-    """The same, for observations of any kind."""
+    """The same rewards and terminations, as a ``her_function``."""
     goal = final["achieved_goal"]
     arguments = obs2["achieved_goal"], goal, info
     seen, followed = obs | {"desired_goal": goal}, obs2 | {"desired_goal": goal}
@@ -54,7 +54,7 @@ def as_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, 
 
 
 class Stream:
-    """Steps of environments on a line, each of which says which it is by its action."""
+    """Steps of environments on a line; the action of each step is its number."""
 
     def __init__(self, num_envs: int, generator: np.random.Generator) -> None:
         self.num_envs, self._generator, self._count = num_envs, generator, 0
@@ -92,17 +92,17 @@ class Stream:
         return {"achieved_goal": at[:, :1].astype(np.float32), "desired_goal": at[:, 1:2].astype(np.float32)}
 
 
-def made(num_envs: int, judged: str, **given: Any) -> HERBuffer:
-    how = {"her_function": as_function} if judged == "function" else {"her_terminated": terminated}
+def made(num_envs: int, kind: str, **given: Any) -> HERBuffer:
+    hindsight = {"her_function": as_function} if kind == "function" else {"her_terminated": terminated}
     envs = SimpleNamespace(num_envs=num_envs, compute_reward=reward)
-    factory = HERBuffer.create_factory(size=20, info_keys=["cost", "may_end"], her_ratio=0.6, **how, **given)
+    factory = HERBuffer.create_factory(size=20, info_keys=["cost", "may_end"], her_ratio=0.6, **hindsight, **given)
     storage = factory("cpu", None, ALGORITHM, envs)
     storage.seed(0)
     return storage
 
 
 def expected_row(steps: dict[int, Any], first: int, env: int, n_step: int, goal: float | None) -> dict[str, Any]:
-    """What a row must be that begins with a step, whose goal is another where ``goal`` is given."""
+    """The expected row that begins with the step ``first``, relabelled with ``goal`` if that is given."""
     total, number, factor = 0.0, first, 1.0
     while True:
         step = steps[number]
@@ -131,7 +131,7 @@ def expected_row(steps: dict[int, Any], first: int, env: int, n_step: int, goal:
 
 
 def rows_of(batch: Any, num_envs: int) -> list[tuple[Any, int]]:
-    """Positions of all real rows, and the environments that they are of."""
+    """The positions of all unmasked rows, and their environments."""
     envs = (batch[INDICES][:, 0] % num_envs).tolist()
     if EPISODE in batch:
         return [((row,), envs[of]) for row, of in enumerate(batch[EPISODE][:, 0].tolist())]
@@ -142,7 +142,7 @@ def rows_of(batch: Any, num_envs: int) -> list[tuple[Any, int]]:
 
 
 def assert_rows(steps: dict[int, Any], batch: Any, num_envs: int, n_step: int) -> int:
-    judged = 0
+    changed = 0
     for position, env in rows_of(batch, num_envs):
         number = int(batch[ACT][position][0])
         desired = float(batch[OBS]["desired_goal"][position][0])
@@ -156,15 +156,15 @@ def assert_rows(steps: dict[int, Any], batch: Any, num_envs: int, n_step: int) -
         if TAKEN2 in batch and row[DONE2]:
             assert float(batch[TAKEN2][position][0]) == 0
         assert float(batch[INFO]["cost"][position][0]) == float(steps[number][INFO]["cost"][env, 0])
-        judged += desired < BIG and row[DONE2] != float(steps[number][DONE2][env, 0])
-    return judged
+        changed += desired < BIG and row[DONE2] != float(steps[number][DONE2][env, 0])
+    return changed
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(
     num_envs=st.integers(1, 3),
     n_step=st.sampled_from([1, 3]),
-    judged=st.sampled_from(["function", "goals"]),
+    kind=st.sampled_from(["function", "goals"]),
     strategy=st.sampled_from(["future", "final", "episode", "random"]),
     sequences=st.sampled_from([None, Sequences(4), Episodes(whole=False), Episodes(packed=True, whole=False)]),
     priorities=st.sampled_from([{}, {"alpha": 0.5, "default_error": 1.0}]),
@@ -172,10 +172,10 @@ def assert_rows(steps: dict[int, Any], batch: Any, num_envs: int, n_step: int) -
     next_actions=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_rows_are_what_the_stored_steps_say_of_their_goals(
+def test_relabelled_rows_equal_those_computed_from_the_stored_steps(
     num_envs: int,
     n_step: int,
-    judged: str,
+    kind: str,
     strategy: str,
     sequences: Any,
     priorities: Any,
@@ -184,7 +184,7 @@ def test_rows_are_what_the_stored_steps_say_of_their_goals(
     seed: int,
 ) -> None:
     given = {"n_step": n_step, "strategy": strategy, "sequences": sequences, "prefetch": prefetch, **priorities}
-    storage, stream = made(num_envs, judged, **given), Stream(num_envs, np.random.default_rng(seed))
+    storage, stream = made(num_envs, kind, **given), Stream(num_envs, np.random.default_rng(seed))
     if next_actions:
         storage.include_next_actions()
     steps: dict[int, Any] = {}
@@ -192,7 +192,7 @@ def test_rows_are_what_the_stored_steps_say_of_their_goals(
         steps[number] = stream.step()
         storage.insert_transition(steps[number])
         steps.pop(number - 20, None)
-    again = made(num_envs, judged, **given)
+    again = made(num_envs, kind, **given)
     if next_actions:
         again.include_next_actions()
     again.load_state_dict(through_a_file(storage.state_dict()))
@@ -202,7 +202,7 @@ def test_rows_are_what_the_stored_steps_say_of_their_goals(
     assert_equal(list(again.generate_batches(2, 12)), batches)
 
 
-def test_terminations_appear_and_disappear() -> None:
+def test_relabelling_changes_terminations() -> None:
     storage, stream = made(2, "goals", n_step=3), Stream(2, np.random.default_rng(0))
     steps = {number: stream.step() for number in range(20)}
     for step in steps.values():
@@ -210,7 +210,7 @@ def test_terminations_appear_and_disappear() -> None:
     assert sum(assert_rows(steps, batch, 2, 3) for batch in storage.generate_batches(8, 64)) > 50
 
 
-def test_infos_are_kept_on_disk(tmp_path: Path) -> None:
+def test_infos_are_restored_from_a_directory(tmp_path: Path) -> None:
     stream, steps = Stream(2, np.random.default_rng(0)), {}
     storage = made(2, "goals", n_step=3, directory=tmp_path / "replay")
     for number in range(15):
@@ -222,7 +222,7 @@ def test_infos_are_kept_on_disk(tmp_path: Path) -> None:
     again.close()
 
 
-def test_infos_that_are_missing_or_not_asked_for_are_refused_by_name() -> None:
+def test_missing_and_unexpected_infos_raise_errors_that_name_them() -> None:
     step = Stream(1, np.random.default_rng(0)).step()
     with pytest.raises(SampleError, match="Info must be a dict of cost, may_end, which info_keys names, got cost"):
         made(1, "goals").insert_transition(step | {INFO: {"cost": step[INFO]["cost"]}})
@@ -237,7 +237,7 @@ def test_infos_that_are_missing_or_not_asked_for_are_refused_by_name() -> None:
         next(storage.generate_batches(1, 4))
 
 
-def test_what_cannot_be_judged_is_refused() -> None:
+def test_invalid_uses_of_her_terminated_are_refused() -> None:
     with pytest.raises(ValueError, match="let her_function return terminations, as its sixth value"):
         HERBuffer.create_factory(size=5, her_function=as_function, her_terminated=terminated)
     with pytest.raises(ValueError, match="keep_on_device must be False with her_terminated"):

@@ -1,6 +1,6 @@
-"""Observations that are kept on the device: batches are, bit for bit, those of a storage that keeps them on the CPU.
+"""With ``keep_on_device``, batches equal, bit for bit, those of a storage that keeps its observations on the CPU.
 
-The CPU is a device like any other here: all but the streams of a GPU is the same code.
+These tests use the CPU as the device: the code is the same as for a GPU, except for the streams of the GPU.
 """
 
 import copy
@@ -36,7 +36,7 @@ WAYS: dict[str, Callable[..., Any]] = {
     "plain": lambda **kwargs: ReplayBuffer.create_factory(**kwargs),
     "n-step": lambda **kwargs: NStepReplayBuffer.create_factory(n_step=3, **kwargs),
     "priority": lambda **kwargs: PERBuffer.create_factory(n_step=2, **PRIORITIES, **kwargs),
-    "both": lambda **kwargs: EREBuffer.create_factory(n_step=3, **PRIORITIES, **RECENCY, **kwargs),
+    "priority and recency": lambda **kwargs: EREBuffer.create_factory(n_step=3, **PRIORITIES, **RECENCY, **kwargs),
 }
 
 
@@ -69,7 +69,7 @@ def assert_same_batches(one: Storage, other: Storage, updates: int = 3) -> None:
     inserted=st.lists(st.integers(0, 20), min_size=1, max_size=5),
     seed=st.integers(0, 5),
 )
-def test_batches_are_those_of_a_storage_that_keeps_everything_on_the_cpu(
+def test_keep_on_device_gives_the_same_batches_as_a_storage_on_the_cpu(
     way: str,
     kind: str,
     num_envs: int,
@@ -93,9 +93,9 @@ def test_batches_are_those_of_a_storage_that_keeps_everything_on_the_cpu(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_happens_to_a_storage_happens_to_what_is_kept_on_the_device(kind: str) -> None:
+def test_keep_on_device_gives_the_same_batches_after_replacements_resets_copies_and_loads(kind: str) -> None:
     envs = environments(kind, 2)
-    storages = [made("both", envs, keep_on_device=keep) for keep in (False, True)]
+    storages = [made("priority and recency", envs, keep_on_device=keep) for keep in (False, True)]
     stream = Stream(2, kind, True, np.random.default_rng(1))
 
     def insert(steps: int) -> None:
@@ -119,7 +119,7 @@ def test_what_happens_to_a_storage_happens_to_what_is_kept_on_the_device(kind: s
     insert(1)
     assert_same_batches(*storages)
     for place, keep in enumerate((False, True)):
-        loaded = made("both", envs, keep_on_device=keep)
+        loaded = made("priority and recency", envs, keep_on_device=keep)
         loaded.load_state_dict(through_a_file(storages[1 - place].state_dict()))
         storages[place] = loaded
     insert(1)
@@ -133,11 +133,11 @@ def test_what_happens_to_a_storage_happens_to_what_is_kept_on_the_device(kind: s
     assert_same_batches(*storages)
 
 
-def test_many_ends_of_episodes_find_room() -> None:
+def test_keep_on_device_grows_its_memory_for_many_ends_of_episodes() -> None:
     storages = [made("n-step", size=300, keep_on_device=keep) for keep in (False, True)]
     random = np.random.default_rng(0)
     observation = random.normal(size=(1, 3)).astype(np.float32)
-    ended, needed = np.ones((1, 1), bool), set()
+    ended, sizes = np.ones((1, 1), bool), set()
     for step in range(700):
         following = random.normal(size=(1, 3)).astype(np.float32)
         ends = random.random((1, 1)) < (0.02 if step < 300 else 0.5)
@@ -155,8 +155,8 @@ def test_many_ends_of_episodes_find_room() -> None:
             storage.insert_transition(sample)
         if step % 40 == 0:
             assert_same_batches(*storages)
-            needed.add(storages[1].nbytes)
-    assert len(needed) > 1
+            sizes.add(storages[1].nbytes)
+    assert len(sizes) > 1
 
 
 def compute_reward(achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
@@ -164,7 +164,7 @@ def compute_reward(achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
 
 
 @pytest.mark.parametrize("sequences", [None, Sequences(4, burn_in=2), Episodes(packed=True)])
-def test_goals_are_relabelled_where_the_rest_is_on_the_device(sequences: Any) -> None:
+def test_keep_on_device_gives_the_same_batches_with_hindsight(sequences: Any) -> None:
     envs = SimpleNamespace(num_envs=2, compute_reward=compute_reward)
     storages = [
         HERBuffer.create_factory(SIZE, n_step=2, sequences=sequences, prefetch=1, keep_on_device=keep, **PRIORITIES)(
@@ -203,12 +203,12 @@ def test_goals_are_relabelled_where_the_rest_is_on_the_device(sequences: Any) ->
             assert_same_batches(*storages)
 
 
-def test_a_function_that_changes_observations_is_refused_at_once() -> None:
+def test_keep_on_device_refuses_a_her_function() -> None:
     with pytest.raises(ValueError, match="HERBuffer: keep_on_device must be False with a her_function"):
         HERBuffer.create_factory(SIZE, lambda *arguments: arguments[:5], keep_on_device=True)
 
 
-def test_the_memory_of_the_device_is_counted() -> None:
+def test_nbytes_includes_the_memory_of_the_device() -> None:
     on_cpu, kept = (made("plain", keep_on_device=keep) for keep in (False, True))
     stream = Stream(2, "image", False, np.random.default_rng(0))
     sample = stream.step()
@@ -219,7 +219,9 @@ def test_the_memory_of_the_device_is_counted() -> None:
     assert kept.nbytes - on_cpu.nbytes <= (rows + 3) * observation_bytes
 
 
-def test_what_does_not_fit_is_refused_with_the_numbers_and_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_device_memory_raises_an_error_with_byte_counts_and_stores_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     storage, stream = made("plain", keep_on_device=True), Stream(2, "double", False, np.random.default_rng(0))
     sample = stream.step()
     with monkeypatch.context() as patched:
@@ -233,7 +235,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers_and_nothing_is_stored(mon
     assert {tuple(row.flatten().tolist()) for row in batch[OBS]} <= {tuple(s.ravel().tolist()) for s in sample[OBS]}
 
 
-def test_what_was_handed_out_stays_as_it_was() -> None:
+def test_a_drawn_batch_does_not_change_after_later_insertions() -> None:
     stream = Stream(2, "frames", False, np.random.default_rng(0))
     storage = made("plain", environments("frames", 2), keep_on_device=True)
     for _ in range(5):
@@ -246,14 +248,14 @@ def test_what_was_handed_out_stays_as_it_was() -> None:
     assert equal(batch, then)
 
 
-def test_where_it_is_kept_is_fixed() -> None:
+def test_keep_on_device_cannot_be_changed_later() -> None:
     with pytest.raises(ValueError, match="ReplayBuffer: keep_on_device is fixed once the object is made"):
         made("plain").update_storage_parameter("keep_on_device", True)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.float16, np.bool_, np.int8])
 @pytest.mark.parametrize("shape", [(0,), (2,), (2, 0)])
-def test_observations_of_any_dtype_and_of_no_numbers_are_kept_on_the_device(dtype: Any, shape: Any) -> None:
+def test_keep_on_device_accepts_observations_of_any_dtype_and_of_size_zero(dtype: Any, shape: Any) -> None:
     storages = [made("plain", keep_on_device=keep) for keep in (False, True)]
     random, following = np.random.default_rng(0), None
     for t in range(40):

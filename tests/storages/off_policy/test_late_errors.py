@@ -1,4 +1,4 @@
-"""Errors of updates on a device are not waited for: they count from the second draw after, whenever they arrive."""
+"""Errors on a device are transferred asynchronously: they take effect at the second draw after their update."""
 
 import copy
 import pickle
@@ -56,32 +56,32 @@ def insert(sample: Any, *storages: Storage) -> None:
 
 
 def errors_of(batch: Any, update: int = 0) -> torch.Tensor:
-    """Errors that follow from the batch."""
+    """Errors that are computed from the batch."""
     return batch[REW].abs() * (1 + update % 5)
 
 
-class ToldLate:
-    """A storage that waits for errors, and gets them when those of another are to count.
+class DelayedErrors:
+    """Gives a storage its errors at the moment when late errors must take effect.
 
     Args:
-        storage: which gets them.
+        storage: receives the errors.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.untold: list[tuple[Any, Any]] = []
-        self.drawn_since = 0
+        self.pending: list[tuple[Any, Any]] = []
+        self.pending_at_last_draw = 0
 
     def draw(self, batches: Any) -> Any:
-        self.tell(self.drawn_since)
-        self.drawn_since = len(self.untold)
+        self.give(self.pending_at_last_draw)
+        self.pending_at_last_draw = len(self.pending)
         return next(batches)
 
-    def tell(self, count: int) -> None:
-        for batch, errors in self.untold[:count]:
+    def give(self, count: int) -> None:
+        for batch, errors in self.pending[:count]:
             self.storage.after_gradients(batch, {ERRORS: errors})
-        del self.untold[:count]
-        self.drawn_since = max(0, self.drawn_since - count)
+        del self.pending[:count]
+        self.pending_at_last_draw = max(0, self.pending_at_last_draw - count)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -91,54 +91,54 @@ class ToldLate:
     default_error=st.sampled_from([1.0, "largest", "first"]),
     events=st.lists(st.sampled_from(["update"] * 4 + ["insert", "save", "reset"]), min_size=5, max_size=40),
 )
-def test_errors_count_from_the_second_draw_or_from_an_insertion_or_a_save(
+def test_errors_take_effect_at_the_second_draw_or_at_an_insertion_or_a_save(
     kind: str, sequences: Any, default_error: Any, events: list[str]
 ) -> None:
     late = with_late_errors(made(kind, sequences=sequences, default_error=default_error))
-    told = ToldLate(made(kind, sequences=sequences, default_error=default_error))
-    stream = filled(late, told.storage)
-    batches, expected = late.generate_batches(1000, 6), told.storage.generate_batches(1000, 6)
+    reference = DelayedErrors(made(kind, sequences=sequences, default_error=default_error))
+    stream = filled(late, reference.storage)
+    batches, expected = late.generate_batches(1000, 6), reference.storage.generate_batches(1000, 6)
     for number, event in enumerate(events):
         if event == "update":
-            batch, other = next(batches), told.draw(expected)
+            batch, other = next(batches), reference.draw(expected)
             assert equal(batch, other)
             errors = errors_of(batch, number)
             info, bare = late.after_gradients(batch, {ERRORS: errors, "loss": 2.0}), {"loss": 2.0}
-            told.untold.append((other, errors.clone()))
+            reference.pending.append((other, errors.clone()))
             assert bare.items() <= info.items()
-            # The update's own tensor is free to change.
+            # The caller may overwrite its tensor of errors afterwards.
             errors.fill_(99.0)
         elif event == "insert":
-            insert(stream.step(), late, told.storage)
-            told.tell(len(told.untold))
+            insert(stream.step(), late, reference.storage)
+            reference.give(len(reference.pending))
         elif event == "save":
-            told.tell(len(told.untold))
-            assert_equal(late.state_dict(), told.storage.state_dict())
+            reference.give(len(reference.pending))
+            assert_equal(late.state_dict(), reference.storage.state_dict())
         else:
-            told.tell(len(told.untold))
-            for storage in (late, told.storage):
+            reference.give(len(reference.pending))
+            for storage in (late, reference.storage):
                 storage.reset()
             for _ in range(20):
-                insert(stream.step(), late, told.storage)
+                insert(stream.step(), late, reference.storage)
 
 
 @pytest.mark.parametrize("prefetch", [1, 3])
-def test_batches_ahead_are_drawn_with_the_errors_that_counted_then(prefetch: int) -> None:
-    late, told = with_late_errors(made(prefetch=prefetch)), ToldLate(made(prefetch=prefetch))
-    stream = filled(late, told.storage)
+def test_prefetched_batches_are_drawn_with_the_errors_in_effect_at_their_draw(prefetch: int) -> None:
+    late, reference = with_late_errors(made(prefetch=prefetch)), DelayedErrors(made(prefetch=prefetch))
+    stream = filled(late, reference.storage)
     for _ in range(4):
-        for batch, other in zip(late.generate_batches(8, 6), told.storage.generate_batches(8, 6), strict=True):
+        for batch, other in zip(late.generate_batches(8, 6), reference.storage.generate_batches(8, 6), strict=True):
             assert equal(batch, other)
-            # What was drawn with this batch was drawn before what the update before it said.
-            told.tell(len(told.untold))
+            # All batches so far were drawn without the errors of the previous update.
+            reference.give(len(reference.pending))
             late.after_gradients(batch, {ERRORS: errors_of(batch)})
-            told.untold.append((other, errors_of(batch)))
-        insert(stream.step(), late, told.storage)
-        told.tell(len(told.untold))
-        assert_equal(late.state_dict(), told.storage.state_dict())
+            reference.pending.append((other, errors_of(batch)))
+        insert(stream.step(), late, reference.storage)
+        reference.give(len(reference.pending))
+        assert_equal(late.state_dict(), reference.storage.state_dict())
 
 
-def test_no_update_is_waited_for_before_the_second_draw_after_it() -> None:
+def test_no_transfer_is_awaited_before_the_second_draw_after_its_update() -> None:
     late = with_late_errors(made())
     filled(late)
     arrivals = late.sampler._transfer.arrivals
@@ -149,19 +149,19 @@ def test_no_update_is_waited_for_before_the_second_draw_after_it() -> None:
         assert [arrival.was_awaited for arrival in arrivals] == [*awaited, False]
 
 
-def test_what_is_said_of_an_update_is_what_is_said_where_it_is_waited_for() -> None:
+def test_metrics_with_late_errors_equal_those_with_immediate_errors() -> None:
     late, waiting = with_late_errors(made()), made()
     filled(late, waiting)
     (batch,), (other,) = late.generate_batches(1, 6), waiting.generate_batches(1, 6)
-    said = late.after_gradients(batch, {ERRORS: errors_of(batch)})
+    found = late.after_gradients(batch, {ERRORS: errors_of(batch)})
     expected = waiting.after_gradients(other, {ERRORS: errors_of(other)})
-    assert said.keys() == expected.keys()
+    assert found.keys() == expected.keys()
     for name in ("storage/row_age", "storage/replay_ratio", "storage/effective_sample_size"):
-        assert float(said[name]) == pytest.approx(float(expected[name]), rel=1e-12)
+        assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-12)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_error_that_is_no_number_is_refused_by_the_draw_that_it_would_count_from(value: float) -> None:
+def test_a_non_finite_error_is_refused_by_the_draw_at_which_it_takes_effect(value: float) -> None:
     late, sound = with_late_errors(made()), made()
     filled(late, sound)
     batches = late.generate_batches(9, 6)
@@ -174,12 +174,12 @@ def test_an_error_that_is_no_number_is_refused_by_the_draw_that_it_would_count_f
             sound.after_gradients(batch, {ERRORS: errors})
     with pytest.raises(ValueError, match=rf"PERBuffer: error 2 of the update is {value}; no priority was changed"):
         next(batches)
-    # Those of other updates count, and what is stored can be saved.
+    # The errors of the other updates take effect, and the storage can be saved.
     assert_equal(late.state_dict()["priorities"], sound.state_dict()["priorities"])
     assert next(iter(late.generate_batches(1, 6))) is not None
 
 
-def test_a_diverged_update_does_not_keep_a_storage_from_being_saved(tmp_path: Path) -> None:
+def test_a_storage_can_be_saved_after_an_update_with_nan_errors(tmp_path: Path) -> None:
     late = with_late_errors(made(directory=tmp_path / "replay"))
     filled(late)
     batch = next(iter(late.generate_batches(1, 6)))
@@ -199,7 +199,7 @@ def test_a_diverged_update_does_not_keep_a_storage_from_being_saved(tmp_path: Pa
         ({ERRORS: torch.zeros(6, 1, dtype=torch.complex64)}, "PERBuffer: Errors must be real numbers"),
     ],
 )
-def test_errors_that_do_not_fit_are_refused_at_once(info: Any, message: str) -> None:
+def test_missing_or_malformed_errors_are_refused_immediately(info: Any, message: str) -> None:
     late = with_late_errors(made())
     filled(late)
     batch = next(iter(late.generate_batches(1, 6)))
@@ -218,7 +218,7 @@ def test_errors_may_have_any_real_dtype_and_a_gradient(dtype: torch.dtype) -> No
     assert_equal(late.state_dict(), waiting.state_dict())
 
 
-def test_a_copy_has_the_errors_that_are_on_their_way() -> None:
+def test_a_copy_includes_the_errors_that_are_still_being_transferred() -> None:
     late = with_late_errors(made())
     filled(late)
     batches = late.generate_batches(3, 6)
@@ -231,7 +231,7 @@ def test_a_copy_has_the_errors_that_are_on_their_way() -> None:
         assert equal(next(iter(storage.generate_batches(1, 6))), expected)
 
 
-def test_a_saved_storage_goes_on_as_the_one_that_was_saved() -> None:
+def test_a_restored_storage_draws_the_same_batches_as_the_saved_one() -> None:
     late, resumed = with_late_errors(made()), with_late_errors(made())
     filled(late)
     for batch in late.generate_batches(5, 6):
@@ -245,30 +245,30 @@ def test_a_saved_storage_goes_on_as_the_one_that_was_saved() -> None:
 
 @pytest.mark.parametrize("size", [20, 200])
 @pytest.mark.parametrize("sequences", [None, Episodes()])
-def test_a_buffer_of_episodes_on_disk_keeps_late_errors(size: int, sequences: Any, tmp_path: Path) -> None:
-    """Of episodes that leave memory, too."""
-    late, told = (
+def test_an_episodic_buffer_on_disk_applies_late_errors(size: int, sequences: Any, tmp_path: Path) -> None:
+    """Also the errors of episodes that are evicted from memory."""
+    late, reference = (
         buffer(tmp_path / name, "vector", 2, size, sequences=sequences, memory_bytes=100_000, **PRIORITIES)
-        for name in ("late", "told")
+        for name in ("late", "reference")
     )
     with_late_errors(late)
-    stream = filled(late, told, steps=60)
-    for storage in (late, told):
+    stream = filled(late, reference, steps=60)
+    for storage in (late, reference):
         storage.seed(0)
     for _ in range(5):
-        # A single update, before an insertion: when its errors count makes no difference.
-        batch, other = (next(iter(storage.generate_batches(1, 6))) for storage in (late, told))
+        # A single update before an insertion: its errors take effect before the next draw in both storages.
+        batch, other = (next(iter(storage.generate_batches(1, 6))) for storage in (late, reference))
         assert equal(batch, other)
         late.after_gradients(batch, {ERRORS: errors_of(batch)})
-        told.after_gradients(other, {ERRORS: errors_of(batch)})
-        insert(stream.step(), late, told)
+        reference.after_gradients(other, {ERRORS: errors_of(batch)})
+        insert(stream.step(), late, reference)
     for name in ("errors", "priorities", "generator"):
-        assert_equal(late.state_dict()[name], told.state_dict()[name])
+        assert_equal(late.state_dict()[name], reference.state_dict()[name])
     late.close()
-    told.close()
+    reference.close()
 
 
-def test_late_updates_that_no_draw_has_passed_over_do_not_count() -> None:
+def test_late_errors_are_not_applied_before_the_second_draw() -> None:
     counted: list[Any] = []
     late = PendingErrors(1.0)
     transfer = Transfer(torch.device("cpu"))
@@ -280,7 +280,7 @@ def test_late_updates_that_no_draw_has_passed_over_do_not_count() -> None:
         assert len(late.updates) == 1
 
 
-def test_errors_stay_on_the_cpu_without_a_device() -> None:
+def test_errors_on_the_cpu_are_applied_without_a_late_transfer() -> None:
     storage = made()
     filled(storage)
     batch = next(iter(storage.generate_batches(1, 6)))

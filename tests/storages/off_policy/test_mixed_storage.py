@@ -1,4 +1,4 @@
-"""Batches of several storages: every row is one that its storage made, and errors go back to it."""
+"""Batches of several storages: every row equals one drawn by its own storage, and its errors return to that storage."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -56,7 +56,7 @@ OF_ROWS = {RHS, WEIGHTS, INDICES}
 
 
 class Pair:
-    """Two storages with what the slow model says of each, to be mixed."""
+    """Two storages to be mixed, each with a slow reference model."""
 
     def __init__(self, ways: tuple[str, str], window: str, kind: str, n_step: int, prefetch: int, seed: int) -> None:
         self.sequences, self.n_step = WINDOWS[window], n_step
@@ -83,7 +83,7 @@ class Pair:
         self.storages[name].insert_transition(sample)
         self.models[name].insert(sample)
 
-    def assert_true(self, batch: Any) -> None:
+    def assert_rows(self, batch: Any) -> None:
         for (name, model), (part, _) in zip(self.models.items(), split(batch, None), strict=True):
             assert len(part[INDICES]) == dict(zip(SHARES, batch[SOURCE_SIZES].tolist(), strict=True))[name]
             assert_windows(
@@ -92,7 +92,7 @@ class Pair:
 
 
 def without_padding(batch: Any) -> Any:
-    """A batch without the steps that none of its episodes has."""
+    """A batch without the steps that are masked in all of its episodes."""
     if MASK not in batch or BURN_IN in batch:
         return batch
     steps = int(batch[MASK].sum(0).max())
@@ -109,7 +109,7 @@ def without_padding(batch: Any) -> Any:
     prefetch=st.sampled_from([0, 2]),
     seed=st.integers(0, 1000),
 )
-def test_each_row_is_one_of_its_storage_and_errors_return_to_it(
+def test_mixed_batches_equal_those_of_each_storage_and_errors_return_to_it(
     ways: tuple[str, str], window: str, kind: str, n_step: int, prefetch: int, seed: int
 ) -> None:
     pair = Pair(ways, window, kind, n_step, prefetch, seed)
@@ -129,7 +129,7 @@ def test_each_row_is_one_of_its_storage_and_errors_return_to_it(
         assert_equal(list(again.generate_batches(2, 10)), batches)
         own = [list(alone[name].generate_batches(2, rows)) for name, rows in (("demonstrations", 3), ("main", 7))]
         for batch, parts in zip(batches, zip(*own, strict=True), strict=True):
-            pair.assert_true(batch)
+            pair.assert_rows(batch)
             errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
             info = mixed.after_gradients(batch, {ERRORS: errors, "loss": 1.0})
             assert info["loss"] == 1.0
@@ -166,7 +166,7 @@ UNIFORM = ReplayBuffer.create_factory(size=50)
         ((0.07, 0.93), 100, [7, 93]),
     ],
 )
-def test_shares_become_whole_rows(shares: tuple[float, ...], batch_size: int, rows: list[int]) -> None:
+def test_shares_are_rounded_to_whole_rows(shares: tuple[float, ...], batch_size: int, rows: list[int]) -> None:
     names = "abc"[: len(shares)]
     mixed = MixedStorage(dict.fromkeys(names, filled(UNIFORM)), dict(zip(names, shares, strict=True)))
     assert list(mixed.rows_of(batch_size).values()) == rows
@@ -175,7 +175,7 @@ def test_shares_become_whole_rows(shares: tuple[float, ...], batch_size: int, ro
     assert batch[REW].shape == (batch_size, 1)
 
 
-def test_shares_change_from_the_next_update_phase_on() -> None:
+def test_changed_shares_apply_from_the_next_update_phase() -> None:
     mixed = MixedStorage({"a": filled(UNIFORM), "b": filled(UNIFORM)}, {"a": 0.5, "b": 0.5})
     batches = mixed.generate_batches(2, 8)
     assert next(batches)[SOURCE_SIZES].tolist() == [4, 4]
@@ -211,14 +211,14 @@ def mixed_of(one: Storage, two: Storage) -> MixedStorage:
         ),
     ],
 )
-def test_batches_that_do_not_fit_are_refused_by_name(other: Any, message: str) -> None:
+def test_incompatible_batches_raise_an_error_that_names_their_storages_and_fields(other: Any, message: str) -> None:
     batches = mixed_of(filled(UNIFORM), other()).generate_batches(1, 8)
     with pytest.raises(ValueError, match=rf"MixedStorage: incompatible batches: .*{message}"):
         next(batches)
 
 
 @pytest.mark.parametrize(("n_step", "burn_in"), [(2, 0), (1, 2), (2, 2)])
-def test_sequences_of_other_lengths_with_further_steps_are_refused(n_step: int, burn_in: int) -> None:
+def test_sequences_of_different_lengths_are_refused_with_n_steps_or_burn_in(n_step: int, burn_in: int) -> None:
     one, two = (
         filled(NStepReplayBuffer.create_factory(size=50, n_step=n_step, sequences=Sequences(length, burn_in)))
         for length in (3, 4)
@@ -227,7 +227,7 @@ def test_sequences_of_other_lengths_with_further_steps_are_refused(n_step: int, 
         next(mixed_of(one, two).generate_batches(1, 8))
 
 
-def test_windows_that_change_in_one_storage_alone_are_refused() -> None:
+def test_changing_n_step_in_only_one_storage_is_refused() -> None:
     one, two = (filled(NStepReplayBuffer.create_factory(size=50, n_step=2, sequences=Sequences(3))) for _ in "ab")
     mixed = mixed_of(one, two)
     next(mixed.generate_batches(1, 8))
@@ -236,7 +236,7 @@ def test_windows_that_change_in_one_storage_alone_are_refused() -> None:
         next(mixed.generate_batches(1, 8))
 
 
-def test_shorter_sequences_are_filled_up() -> None:
+def test_shorter_sequences_are_padded() -> None:
     one, two = (filled(ReplayBuffer.create_factory(size=50, sequences=Sequences(length))) for length in (3, 5))
     batch = next(mixed_of(one, two).generate_batches(1, 8))
     assert batch[REW].shape == (5, 8, 1)
@@ -244,7 +244,7 @@ def test_shorter_sequences_are_filled_up() -> None:
     assert torch.equal(batch[REW][3, :4], batch[REW][2, :4])
 
 
-def test_what_cannot_be_mixed_is_refused() -> None:
+def test_invalid_mixes_are_refused() -> None:
     replay, rollout = filled(UNIFORM), GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
     with pytest.raises(ValueError, match=r"'main' is a GAEBuffer, an on-policy storage"):
         mixed_of(replay, rollout)
@@ -268,7 +268,7 @@ def test_what_cannot_be_mixed_is_refused() -> None:
 @pytest.mark.parametrize(
     "shares", [{}, {"a": 0.5, "b": 0.6}, {"a": 1.5, "b": -0.5}, {"a": "half", "b": 0.5}, {"a": True}]
 )
-def test_shares_that_do_not_sum_to_one_are_refused(shares: Any) -> None:
+def test_shares_must_be_positive_numbers_that_sum_to_one(shares: Any) -> None:
     with pytest.raises(ValueError, match="MixedSource: shares must be positive numbers that sum to 1, got"):
         MixedSource(shares)
     assert MixedSource({"a": 1}) == MixedSource({"a": 1.0})

@@ -1,4 +1,4 @@
-"""The newest steps of all environments are a batch of sequences, for all kinds of batches that a storage draws."""
+"""``newest_steps`` returns the newest steps of all environments as a batch of sequences, in every replay buffer."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def relabelled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state
 
 WAYS: dict[str, Any] = {
     "uniform": lambda **given: ReplayBuffer.create_factory(**given),
-    "ahead": lambda **given: ReplayBuffer.create_factory(prefetch=2, **given),
+    "prefetch": lambda **given: ReplayBuffer.create_factory(prefetch=2, **given),
     "priority": lambda **given: PERBuffer.create_factory(alpha=0.7, beta=0.5, default_error=1.0, **given),
     "recency": lambda **given: EREBuffer.create_factory(eta=0.999, cmin=6, **given),
     "hindsight": lambda **given: HERBuffer.create_factory(her_function=relabelled, her_ratio=1.0, **given),
@@ -63,7 +63,7 @@ WINDOWS: dict[str, Any] = {
     steps=st.integers(1, 15),
     seed=st.integers(0, 10**6),
 )
-def test_they_are_what_was_inserted_last(
+def test_newest_steps_equal_the_last_inserted_steps(
     way: str, window: str, kind: str, recurrent: bool, inserted: int, steps: int, seed: int
 ) -> None:
     stream = Stream(2, kind, recurrent, np.random.default_rng(seed))
@@ -87,7 +87,7 @@ def test_they_are_what_was_inserted_last(
     assert batch[INDICES].tolist() == [[first], [first + 1]]
     assert (batch[DONE] >= stored[DONE]).all()
     if kind == "vector":
-        # Where a stream broke off, memory starts anew.
+        # After an interruption of the stream, the recurrent state is reset.
         goes_on = (batch[OBS2][:-1] == batch[OBS][1:]).flatten(2).all(2, keepdim=True)
         assert torch.equal(batch[DONE][1:] == 0, goes_on & (stored[DONE][1:] == 0))
     assert RHS2 not in batch
@@ -95,7 +95,7 @@ def test_they_are_what_was_inserted_last(
         assert torch.equal(batch[RHS], stored[RHS][0])
 
 
-def test_a_batch_of_them_says_what_priorities_follow() -> None:
+def test_errors_of_the_newest_steps_set_their_priorities() -> None:
     storage = PERBuffer.create_factory(size=SIZE, alpha=1.0, beta=1.0, default_error=1.0, sequences=Sequences(3))(
         "cpu", None, ALGORITHM, environments("vector", 2)
     )
@@ -110,12 +110,12 @@ def test_a_batch_of_them_says_what_priorities_follow() -> None:
     assert set(after[INDICES].flatten().tolist()) == set(batch[INDICES].flatten().tolist())
 
 
-def test_there_are_none_in_an_empty_storage() -> None:
+def test_newest_steps_of_an_empty_storage_are_refused() -> None:
     with pytest.raises(EmptyStorageError, match="ReplayBuffer: no batch"):
         replay_buffer(SIZE).newest_steps(3)
 
 
-def test_storages_that_do_not_know_them_say_so(tmp_path: Path) -> None:
+def test_storages_without_newest_steps_raise_not_implemented_error(tmp_path: Path) -> None:
     for storage in (GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None), buffer(tmp_path)):
         with pytest.raises(NotImplementedError, match=f"{type(storage).__name__} does not know its newest steps"):
             storage.newest_steps(3)

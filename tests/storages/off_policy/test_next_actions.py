@@ -1,4 +1,4 @@
-"""Next actions are those that were taken after the last step of each window, whatever batches are made of."""
+"""Next actions are those that were taken after the last step of each window, in every kind of batch."""
 
 import copy
 from pathlib import Path
@@ -61,7 +61,7 @@ def made(way: str, envs: Any, **hyper_parameters: Any) -> Storage:
     return storage
 
 
-def check(episodic: Episodic, storage: Any, random: np.random.Generator) -> None:
+def assert_batches(episodic: Episodic, storage: Any, random: np.random.Generator) -> None:
     for batch in storage.generate_batches(2, 5):
         assert batch[TAKEN2].dtype == torch.float32
         assert batch[TAKEN2].shape == batch[REW].shape
@@ -84,7 +84,7 @@ def check(episodic: Episodic, storage: Any, random: np.random.Generator) -> None
     parts=st.lists(st.integers(1, 18), min_size=1, max_size=4),
     seed=st.integers(0, 2**20),
 )
-def test_they_are_what_the_model_says(
+def test_next_actions_equal_those_of_a_reference_model(
     way: str,
     n_step: int,
     window: str,
@@ -112,18 +112,18 @@ def test_they_are_what_the_model_says(
             sample = stream.step()
             storage.insert_transition(sample)
             episodic.insert(sample)
-        check(episodic, storage, random)
+        assert_batches(episodic, storage, random)
         if number == 0:
             state = through_a_file(storage.state_dict())
             storage = made(way, envs, **hyper_parameters)
             storage.load_state_dict(state)
         elif number == 1:
             storage = copy.deepcopy(storage)
-        check(episodic, storage, random)
+        assert_batches(episodic, storage, random)
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_they_are_there_after_the_process_that_collected_is_gone(n_step: int, tmp_path: Path) -> None:
+def test_next_actions_are_available_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
     def opened() -> Any:
         return made("priority", None, size=SIZE, n_step=n_step, directory=tmp_path, commit_every=3)
 
@@ -137,7 +137,7 @@ def test_they_are_there_after_the_process_that_collected_is_gone(n_step: int, tm
             episodic.insert(sample)
         storage.close()
         storage = opened()
-        check(episodic, storage, random)
+        assert_batches(episodic, storage, random)
     storage.close()
 
 
@@ -150,7 +150,7 @@ def test_they_are_there_after_the_process_that_collected_is_gone(n_step: int, tm
         pytest.param(40, "packed episodes", marks=pytest.mark.long),
     ],
 )
-def test_of_whole_episodes_on_disk_they_end_with_the_episode_or_its_piece(
+def test_next_actions_of_episodes_on_disk_end_with_the_episode_or_its_piece(
     size: int, window: str, tmp_path: Path
 ) -> None:
     sequences = WINDOWS[window]
@@ -165,12 +165,12 @@ def test_of_whole_episodes_on_disk_they_end_with_the_episode_or_its_piece(
         storage.close()
         storage = buffer(tmp_path, "frames", **given)
         storage.include_next_actions()
-        check(model.windows(), storage, np.random.default_rng(2))
+        assert_batches(model.windows(), storage, np.random.default_rng(2))
     storage.close()
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_relabelled_rows_have_the_action_that_was_taken(n_step: int) -> None:
+def test_relabelled_rows_have_the_next_action_that_was_taken(n_step: int) -> None:
     envs = type("Envs", (), {"num_envs": 2, "compute_reward": staticmethod(compute_reward)})()
     storage = HERBuffer.create_factory(size=15, n_step=n_step, her_ratio=1.0)("cpu", None, ALGORITHM, envs)
     storage.include_next_actions()
@@ -188,7 +188,7 @@ def test_relabelled_rows_have_the_action_that_was_taken(n_step: int) -> None:
         assert batch[ACT2][row].item() == history.steps[last + is_taken][ACT][env].item()
 
 
-def test_at_the_newest_step_and_where_an_episode_ends_or_breaks_off_none_was_taken() -> None:
+def test_the_newest_step_and_the_ends_of_episodes_have_no_next_action() -> None:
     storage = replay_buffer(4)
     storage.include_next_actions()
     stream = Stream(1, "vector", False, np.random.default_rng(0))
@@ -201,7 +201,7 @@ def test_at_the_newest_step_and_where_an_episode_ends_or_breaks_off_none_was_tak
         assert not batch[TAKEN2][newest | ended].any()
 
 
-def test_actions_are_copied_and_not_stored_again() -> None:
+def test_next_actions_take_no_additional_memory() -> None:
     storage, plain = replay_buffer(50), replay_buffer(50)
     storage.include_next_actions()
     stream = Stream(2, "vector", False, np.random.default_rng(0))
@@ -216,7 +216,7 @@ def test_actions_are_copied_and_not_stored_again() -> None:
         plain.insert_transition(stream.step() | {ACT2: np.zeros((2, 1), np.int64)})
 
 
-def test_a_rollout_cannot_say_them() -> None:
+def test_rollouts_have_no_next_actions() -> None:
     storage = GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
     with pytest.raises(NotImplementedError, match="GAEBuffer does not know the action that followed a transition"):
         storage.include_next_actions()

@@ -1,4 +1,4 @@
-"""On a GPU, whichever way batches come there, they are those of a storage on the CPU, also while the GPU is busy."""
+"""On a GPU, batches equal those of a storage on the CPU, for every kind of transfer, also while the GPU is busy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ WAYS: list[dict[str, Any]] = [
 
 
 def pair(way: dict[str, Any], envs: Any = None, **hyper_parameters: Any) -> tuple[Storage, Storage]:
-    """One on the CPU, and one on the GPU, else alike."""
+    """Equal storages, one on the CPU and one on the GPU."""
     storages = (
         EREBuffer.create_factory(40, n_step=3, eta=0.999, **PRIORITIES, **hyper_parameters, **where)(
             device, None, ALGORITHM, envs
@@ -34,7 +34,7 @@ def pair(way: dict[str, Any], envs: Any = None, **hyper_parameters: Any) -> tupl
         for device, where in (("cpu", {"prefetch": way["prefetch"]}), ("cuda", way))
     )
     on_cpu, on_gpu = storages
-    # What counts late on the GPU counts as late here.
+    # Errors take effect on the CPU as late as on the GPU.
     with_late_errors(on_cpu)
     on_cpu.seed(0)
     on_gpu.seed(0)
@@ -42,7 +42,7 @@ def pair(way: dict[str, Any], envs: Any = None, **hyper_parameters: Any) -> tupl
 
 
 def keep_busy() -> None:
-    """Let the consumer's stream have so much to do that what is not waited for is overtaken."""
+    """Gives the consumer's stream so much work that a missing synchronisation changes the results."""
     matrix = torch.ones(2048, 2048, device="cuda")
     for _ in range(10):
         matrix = matrix @ matrix
@@ -51,7 +51,7 @@ def keep_busy() -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sequences", [None, Sequences(4, burn_in=2)])
-def test_batches_are_those_of_the_cpu(way: dict[str, Any], kind: str, sequences: Any) -> None:
+def test_batches_on_the_gpu_equal_those_on_the_cpu(way: dict[str, Any], kind: str, sequences: Any) -> None:
     on_cpu, on_gpu = pair(way, environments(kind, 2), sequences=sequences)
     stream = Stream(2, kind, True, np.random.default_rng(0))
     expected, found = [], []
@@ -63,7 +63,7 @@ def test_batches_are_those_of_the_cpu(way: dict[str, Any], kind: str, sequences:
         for one, two in zip(on_cpu.generate_batches(8, 32), on_gpu.generate_batches(8, 32), strict=True):
             keep_busy()
             expected.append(one)
-            # Read on the consumer's stream, and given back to the allocator while that is still busy.
+            # Read on the consumer's stream, and returned to the allocator while that stream is still busy.
             found.append(map_leaves(two, torch.clone))
             errors = one[WEIGHTS] * (1 + one[INDICES] % (5 + phase))
             errors = errors * one[MASK] if MASK in one else errors
@@ -74,7 +74,7 @@ def test_batches_are_those_of_the_cpu(way: dict[str, Any], kind: str, sequences:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_goals_are_relabelled_as_on_the_cpu(way: dict[str, Any]) -> None:
+def test_relabelled_batches_on_the_gpu_equal_those_on_the_cpu(way: dict[str, Any]) -> None:
     envs = SimpleNamespace(num_envs=1, compute_reward=lambda achieved, desired, info: achieved[:, 0] - desired[:, 0])
     storages = [
         HERBuffer.create_factory(40, n_step=2, **where)(device, None, ALGORITHM, envs)
@@ -98,7 +98,7 @@ def test_goals_are_relabelled_as_on_the_cpu(way: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("sequences", [None, Sequences(4), Episodes(), Episodes(packed=True)])
-def test_errors_arrive_whole_while_the_gpu_is_busy(way: dict[str, Any], sequences: Any) -> None:
+def test_errors_are_copied_completely_while_the_gpu_is_busy(way: dict[str, Any], sequences: Any) -> None:
     on_cpu, on_gpu = pair(way, sequences=sequences)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for phase in range(4):
@@ -111,12 +111,12 @@ def test_errors_arrive_whole_while_the_gpu_is_busy(way: dict[str, Any], sequence
             keep_busy()
             errors = two[REW] * (phase + 1)
             on_gpu.after_gradients(two, {ERRORS: errors})
-            # What follows on the device's stream comes after the copy.
+            # Later work on the device's stream runs after the copy.
             errors.fill_(float("nan"))
         assert_equal(on_cpu.state_dict(), on_gpu.state_dict())
 
 
-def test_no_update_is_waited_for() -> None:
+def test_after_gradients_does_not_synchronize_with_the_gpu() -> None:
     _, on_gpu = pair(WAYS[0])
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(40):
@@ -132,7 +132,7 @@ def test_no_update_is_waited_for() -> None:
             torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_consumer_may_use_a_stream_of_its_own() -> None:
+def test_batches_may_be_consumed_on_another_cuda_stream() -> None:
     on_cpu, on_gpu = pair(WAYS[3])
     stream = Stream(2, "image", False, np.random.default_rng(0))
     for _ in range(60):
@@ -145,7 +145,7 @@ def test_a_consumer_may_use_a_stream_of_its_own() -> None:
             assert equal(one, map_leaves(two, torch.Tensor.cpu))
 
 
-def test_what_does_not_fit_is_refused_and_what_fits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_gpu_memory_is_refused_and_free_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = Stream(2, "image", False, np.random.default_rng(0)).step()
     _, on_gpu = pair(WAYS[2])
     free = free_bytes(torch.device("cuda"))

@@ -1,4 +1,4 @@
-"""Prioritised replay: what is drawn how often, what weights make up for, and what happens to late errors."""
+"""Prioritised replay: probabilities of draws, importance weights and late errors."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def filled(size: int = 20, steps: int = 50, num_envs: int = 2, **hyper_parameter
 
 
 def give_errors(storage: PERBuffer, numbers: Any, errors: Any) -> dict[str, Any]:
-    """As an update of a batch of these transitions would."""
+    """Sets the errors of transitions, as an update with a batch of them does."""
     (batch,) = storage.generate_batches(1, len(numbers))
     batch[INDICES] = torch.tensor(numbers)[:, None]
     return storage.after_gradients(batch, {ERRORS: torch.tensor(errors, dtype=torch.float32)[:, None]})
@@ -64,7 +64,7 @@ def test_transitions_are_drawn_in_proportion_to_their_priorities(
     assert_distribution(drawn(storage), first, priorities / priorities.sum())
 
 
-def test_new_transitions_have_the_default_error_and_what_they_overwrite_is_forgotten() -> None:
+def test_new_transitions_have_the_default_error_in_place_of_overwritten_priorities() -> None:
     storage, stream = filled(default_error=3.0)
     first = storage._ring.start
     give_errors(storage, np.arange(first, first + 40), np.repeat([1.0, 4.0], [39, 1]))
@@ -86,7 +86,7 @@ def test_new_transitions_may_have_the_largest_error_so_far() -> None:
 
 @pytest.mark.parametrize("stride", [1, 3])
 @pytest.mark.parametrize("size", [1, 7, 40])
-def test_priorities_do_not_depend_on_when_they_are_asked_for(size: int, stride: int) -> None:
+def test_priorities_do_not_depend_on_when_rows_are_drawn(size: int, stride: int) -> None:
     if size < stride:
         pytest.skip("no sequence fits")
     sequences = None if stride == 1 else Sequences(length=stride, overlap=0)
@@ -114,7 +114,7 @@ def test_priorities_do_not_depend_on_when_they_are_asked_for(size: int, stride: 
         assert both[0] == both[1]
 
 
-def test_a_default_error_that_changes_holds_for_later_transitions_alone() -> None:
+def test_a_changed_default_error_applies_only_to_later_transitions() -> None:
     storage, stream = filled(steps=0, num_envs=1, default_error=1.0)
     storage.insert_transition(stream.step())
     drawn(storage, 1_000)
@@ -125,7 +125,7 @@ def test_a_default_error_that_changes_holds_for_later_transitions_alone() -> Non
     assert_distribution(drawn(storage), 0, np.array([1.0] * 5 + [3.0] * 3 + [2.0] * 2) / 18)
 
 
-def test_an_error_that_comes_late_lands_on_no_other_transition() -> None:
+def test_late_errors_of_overwritten_transitions_are_ignored() -> None:
     storage, stream = filled(size=4, num_envs=1, steps=10)
     first = storage._ring.start
     assert first == 6
@@ -133,19 +133,19 @@ def test_an_error_that_comes_late_lands_on_no_other_transition() -> None:
         storage.insert_transition(stream.step())
     give_errors(storage, [6, 7, 8, 9, 10, 11], [100.0, 100.0, 1.0, 2.0, 3.0, 4.0])
     assert_distribution(drawn(storage), 8, np.array([1, 2, 3, 4]) / 10)
-    # An error for what is not stored yet is one for nothing, too.
+    # Errors of transitions that are not stored yet are ignored, too.
     give_errors(storage, [12], [100.0])
     assert_distribution(drawn(storage), 8, np.array([1, 2, 3, 4]) / 10)
 
 
-def test_of_a_transition_that_is_twice_in_a_batch_the_last_error_counts() -> None:
+def test_the_last_error_counts_for_a_transition_that_is_twice_in_a_batch() -> None:
     storage, _ = filled(size=2, num_envs=1)
     give_errors(storage, [48, 49, 48], [9.0, 1.0, 3.0])
     assert_distribution(drawn(storage), 48, np.array([0.75, 0.25]))
 
 
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])
-def test_importance_weights_make_a_weighted_mean_unbiased(weights_over: Any) -> None:
+def test_importance_weights_give_an_unbiased_mean_or_have_a_maximum_of_one_per_batch(weights_over: Any) -> None:
     storage, _ = filled(alpha=0.8, beta=1.0, weights_over=weights_over, stratified=False)
     first = storage._ring.start
     random = np.random.default_rng(2)
@@ -163,7 +163,7 @@ def test_importance_weights_make_a_weighted_mean_unbiased(weights_over: Any) -> 
         assert numerator / denominator == pytest.approx(values.mean(), abs=0.01)
 
 
-def test_weights_are_those_of_the_paper() -> None:
+def test_importance_weights_equal_those_of_the_paper() -> None:
     storage, _ = filled(size=3, num_envs=1, alpha=0.5, beta=0.4)
     give_errors(storage, [47, 48, 49], [1.0, 4.0, 9.0])
     (batch,) = storage.generate_batches(1, 64)
@@ -173,7 +173,7 @@ def test_weights_are_those_of_the_paper() -> None:
     np.testing.assert_allclose(batch[WEIGHTS][:, 0], expected, rtol=1e-6)
 
 
-def test_errors_of_zero_without_an_epsilon_make_no_nan() -> None:
+def test_errors_of_zero_without_an_epsilon_give_no_nan() -> None:
     storage, _ = filled(size=4, num_envs=1)
     give_errors(storage, [46, 47, 48, 49], [0.0, 2.0, 0.0, 0.0])
     (batch,) = storage.generate_batches(1, 16)
@@ -216,7 +216,7 @@ def test_alpha_and_beta_follow_their_schedules() -> None:
     np.testing.assert_allclose(batch[WEIGHTS], np.where(batch[INDICES] == 48, 1, 0.5), rtol=1e-6)
 
 
-def test_an_emptied_storage_has_forgotten_all_priorities() -> None:
+def test_reset_removes_all_priorities() -> None:
     storage, stream = filled(num_envs=1)
     give_errors(storage, np.arange(30, 50), np.full(20, 50.0))
     storage.reset()
@@ -226,7 +226,7 @@ def test_an_emptied_storage_has_forgotten_all_priorities() -> None:
     assert_distribution(drawn(storage), first, np.full(3, 1 / 3))
 
 
-def test_what_priorities_look_like_is_reported() -> None:
+def test_statistics_of_priorities_are_reported() -> None:
     storage, _ = filled(size=4, num_envs=1, alpha=0.5, beta=1.0)
     info = give_errors(storage, [46, 47, 48, 49], [1.0, 4.0, 9.0, 16.0])
     assert info["storage/mean_priority"] == pytest.approx(2.5)
@@ -238,7 +238,7 @@ def test_what_priorities_look_like_is_reported() -> None:
     assert float(info["storage/effective_sample_size"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_priorities_of_errors_and_of_sequences_of_them() -> None:
+def test_priorities_of_single_errors_and_of_sequences_follow_their_formulas() -> None:
     storage, _ = filled(alpha=0.5, epsilon=1.0)
     assert storage.get_priority(-3.0) == 2
     errors = np.array([[0.0, 2.0], [-4.0, 2.0]])

@@ -1,4 +1,4 @@
-"""Batches ahead of the learner: the same ones as without, whoever is faster, whatever comes between."""
+"""Prefetched batches equal those without prefetching, for every timing of the threads and every call in between."""
 
 import copy
 import threading
@@ -32,7 +32,7 @@ WINDOWS = [
 
 
 def scaled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    """Relabels by a function that shows whether the right rows were given to it."""
+    """Doubles the rewards, which shows whether the right rows were given."""
     return obs, rhs, obs2, rhs2, 2 * rew
 
 
@@ -41,7 +41,9 @@ WITHOUT_PRIORITIES: dict[str, Callable[..., Any]] = {
     "n-step": lambda **kwargs: NStepReplayBuffer.create_factory(SIZE, n_step=3, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(SIZE, n_step=2, **RECENCY, **kwargs),
     "hindsight": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, **RECENCY, **kwargs),
-    "distinct": lambda **kwargs: EREBuffer.create_factory(SIZE, draws="without replacement", **RECENCY, **kwargs),
+    "without replacement": lambda **kwargs: EREBuffer.create_factory(
+        SIZE, draws="without replacement", **RECENCY, **kwargs
+    ),
     "passes": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, draws="passes", **kwargs),
 }
 BY_PRIORITY: dict[str, Callable[..., Any]] = {
@@ -49,7 +51,9 @@ BY_PRIORITY: dict[str, Callable[..., Any]] = {
     "ranks": lambda **kwargs: PERBuffer.create_factory(
         SIZE, prioritization="rank", uniform_share=0.3, **PRIORITIES, **kwargs
     ),
-    "all": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, **PRIORITIES, **RECENCY, **kwargs),
+    "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
+        SIZE, scaled, n_step=2, **PRIORITIES, **RECENCY, **kwargs
+    ),
 }
 WAYS = WITHOUT_PRIORITIES | BY_PRIORITY
 
@@ -73,13 +77,13 @@ def insert(sample: Any, *storages: Storage) -> None:
 
 
 def learn(storage: Storage, batch: Any) -> Any:
-    """An update whose errors follow from the batch."""
+    """An update with errors that are computed from the batch."""
     errors = batch[WEIGHTS] * (1 + batch[INDICES] % 5)
     return storage.after_gradients(batch, {ERRORS: errors})
 
 
 def phase(storage: Storage, updates: int = 5, leave_after: int = 5) -> list[Any]:
-    """The batches of an update phase that is left early."""
+    """The batches of an update phase that is left after ``leave_after`` of them."""
     taken = []
     for batch in storage.generate_batches(updates, 8):
         learn(storage, batch)
@@ -112,7 +116,7 @@ def threads() -> list[str]:
     sequences=st.sampled_from(WINDOWS),
     phases=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4),
 )
-def test_a_run_with_batches_ahead_is_the_run_without(
+def test_prefetched_batches_equal_those_without_prefetching(
     way: str, kind: str, num_envs: int, prefetch: int, sequences: Any, phases: list[tuple[int, int, int]]
 ) -> None:
     envs = environments(kind, num_envs)
@@ -129,27 +133,27 @@ def test_a_run_with_batches_ahead_is_the_run_without(
 
 @pytest.mark.parametrize("way", BY_PRIORITY)
 @pytest.mark.parametrize("prefetch", [1, 3])
-def test_by_priority_a_batch_is_drawn_before_the_errors_of_the_last_updates_are_known(way: str, prefetch: int) -> None:
+def test_priorities_of_prefetched_batches_lag_by_the_number_of_prefetched_batches(way: str, prefetch: int) -> None:
     ahead, without = made(way, prefetch=prefetch), made(way)
     filled(ahead, without)
     batches = ahead.generate_batches(6, 8)
-    # Without a thread, the same lag: what an update says is told that many updates later.
-    untold: list[Any] = []
+    # The same lag without a thread: the errors of an update are given ``prefetch`` updates later.
+    pending: list[Any] = []
     for number, late in enumerate(without.generate_batches(6, 8)):
         batch = next(batches)
         assert equal(batch, late)
         learn(ahead, batch)
-        untold.append(late)
+        pending.append(late)
         if number >= prefetch:
-            learn(without, untold.pop(0))
-    for late in untold:
+            learn(without, pending.pop(0))
+    for late in pending:
         learn(without, late)
     assert next(batches, None) is None
     assert same_state(ahead.state_dict(), without.state_dict())
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_runs_with_batches_ahead_are_the_same_run(way: str) -> None:
+def test_two_runs_with_prefetching_and_equal_seeds_draw_equal_batches(way: str) -> None:
     one, two = made(way, prefetch=2), made(way, prefetch=2)
     stream = filled(one, two)
     for leave_after in (5, 2, 3):
@@ -160,7 +164,7 @@ def test_two_runs_with_batches_ahead_are_the_same_run(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_saving_between_two_batches_says_what_was_asked_for_and_changes_nothing(way: str) -> None:
+def test_a_state_saved_between_batches_counts_only_the_batches_that_were_requested(way: str) -> None:
     ahead, undisturbed = made(way, prefetch=3), made(way, prefetch=3)
     filled(ahead, undisturbed)
     batches, expected = ahead.generate_batches(5, 8), undisturbed.generate_batches(5, 8)
@@ -171,7 +175,7 @@ def test_saving_between_two_batches_says_what_was_asked_for_and_changes_nothing(
         assert state["sampled"] == 8 * number
         loaded = made(way, seed=9)
         loaded.load_state_dict(state)
-        # One that was left here instead is what was saved.
+        # A storage whose update phase ends here has the saved state.
         left = made(way, prefetch=3)
         filled(left)
         phase(left, leave_after=number)
@@ -203,7 +207,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("way", ["n-step", "hindsight"])
-def test_what_comes_between_two_batches_reaches_the_next_as_without(way: str, change: str) -> None:
+def test_changes_between_two_batches_affect_the_next_as_without_prefetching(way: str, change: str) -> None:
     without, ahead = made(way), made(way, prefetch=3)
     filled(without, ahead)
     expected, batches = without.generate_batches(6, 8), ahead.generate_batches(6, 8)
@@ -214,7 +218,7 @@ def test_what_comes_between_two_batches_reaches_the_next_as_without(way: str, ch
     assert same_state(without.state_dict(), ahead.state_dict())
 
 
-def test_a_batch_that_was_begun_is_not_changed_by_what_is_stored_meanwhile() -> None:
+def test_an_insertion_waits_for_the_batch_that_is_being_made() -> None:
     calls, second_begun, go_on = [], threading.Event(), threading.Event()
 
     def slow(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
@@ -229,17 +233,17 @@ def test_a_batch_that_was_begun_is_not_changed_by_what_is_stored_meanwhile() -> 
     batches = storage.generate_batches(3, 8)
     next(batches)
     assert second_begun.wait(60)
-    held = threading.Timer(0.05, go_on.set)
-    held.start()
-    # Waits for the batch that is being made, and does not store under its hands.
+    timer = threading.Timer(0.05, go_on.set)
+    timer.start()
+    # Waits for the batch that is being made, so that its rows are not overwritten.
     storage.insert_transition(stream.step())
     assert go_on.is_set()
-    held.join()
+    timer.join()
     batches.close()
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_what_goes_wrong_in_making_a_batch_is_raised_where_it_is_asked_for(prefetch: int) -> None:
+def test_an_error_while_making_a_batch_is_raised_when_that_batch_is_requested(prefetch: int) -> None:
     calls: list[int] = []
 
     def third_call_fails(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, *states: Any) -> Any:
@@ -263,7 +267,7 @@ def test_what_goes_wrong_in_making_a_batch_is_raised_where_it_is_asked_for(prefe
 
 
 @pytest.mark.parametrize("leave_after", [1, 3, 5])
-def test_no_thread_is_left_when_an_update_phase_is_over(leave_after: int) -> None:
+def test_no_thread_is_left_after_an_update_phase(leave_after: int) -> None:
     storage = made("plain", prefetch=2)
     filled(storage)
     batches = storage.generate_batches(5, 8)
@@ -274,7 +278,7 @@ def test_no_thread_is_left_when_an_update_phase_is_over(leave_after: int) -> Non
     assert threads() == []
 
 
-def test_a_single_update_needs_no_thread() -> None:
+def test_a_single_update_starts_no_thread() -> None:
     storage = made("plain", prefetch=2)
     filled(storage)
     batches = storage.generate_batches(1, 8)
@@ -282,7 +286,7 @@ def test_a_single_update_needs_no_thread() -> None:
     assert threads() == []
 
 
-def test_a_discount_is_that_of_when_a_batch_was_drawn() -> None:
+def test_a_prefetched_batch_has_the_discount_of_the_time_of_its_draw() -> None:
     algorithm = SimpleNamespace(gamma=0.9)
     storage = ReplayBuffer.create_factory(SIZE, prefetch=2)("cpu", None, algorithm, None)
     filled(storage)
@@ -294,6 +298,6 @@ def test_a_discount_is_that_of_when_a_batch_was_drawn() -> None:
     assert discounts == pytest.approx([0.9, 0.9, 0.9, 0.5])
 
 
-def test_a_number_of_batches_is_asked_for() -> None:
+def test_a_negative_prefetch_is_refused() -> None:
     with pytest.raises(ValueError, match="ReplayBuffer: prefetch must be at least 0, got -1"):
         ReplayBuffer.create_factory(SIZE, prefetch=-1)

@@ -1,4 +1,4 @@
-"""Priorities by rank, clipped errors and shares of uniform rows, against lists that are sorted and sums over them."""
+"""Rank-based priorities, clipped errors and uniform shares, compared with sorted lists and direct sums."""
 
 import copy
 from dataclasses import dataclass, field
@@ -32,20 +32,20 @@ def filled(kind: Any = PERBuffer, size: int = 20, steps: int = 50, num_envs: int
 
 
 def learn(storage: Any, numbers: Any, errors: Any) -> Any:
-    """Give transitions errors, as an update of a batch of them would."""
+    """Sets the errors of transitions, as an update with a batch of them does."""
     batch = {INDICES: torch.tensor(numbers)[:, None], WEIGHTS: torch.ones(len(numbers), 1)}
     return storage.after_gradients(batch, {ERRORS: torch.tensor(errors, dtype=torch.float32)[:, None]})
 
 
 def learnt(**given: Any) -> tuple[Any, NDArray[np.float64]]:
-    """A storage whose 40 transitions have errors, and these."""
+    """A storage whose 40 transitions have errors, and an array of these errors."""
     storage, errors = filled(**given), np.random.default_rng(3).exponential(size=40)
     learn(storage, np.arange(storage.ring.start, storage.ring.end), errors)
     return storage, errors
 
 
 def assert_drawn_by(storage: Any, probabilities: NDArray[np.float64], batches: int = 400, size: int = 500) -> None:
-    """Pearson's test, five standard deviations of it."""
+    """Pearson's chi-squared test of the drawn rows, with a limit of five standard deviations."""
     drawn = torch.cat([batch[INDICES] for batch in storage.generate_batches(batches, size)])[:, 0].numpy()
     counts = np.bincount(drawn - storage.ring.start, minlength=len(probabilities))
     expected = probabilities * len(drawn)
@@ -57,7 +57,7 @@ def assert_drawn_by(storage: Any, probabilities: NDArray[np.float64], batches: i
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_up_to_fifteen_ranks_are_those_of_the_paper(alpha: float) -> None:
+def test_up_to_fifteen_ranks_have_the_exact_priorities_of_the_paper(alpha: float) -> None:
     storage = filled(size=15, num_envs=1, alpha=alpha, **RANKS)
     errors = np.random.default_rng(0).permutation(2.0 ** np.arange(15))
     learn(storage, np.arange(35, 50), errors)
@@ -67,22 +67,22 @@ def test_up_to_fifteen_ranks_are_those_of_the_paper(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("stratified", [True, False])
-def test_transitions_are_drawn_by_their_ranks(stratified: bool) -> None:
+def test_transitions_are_drawn_in_proportion_to_their_rank_priorities(stratified: bool) -> None:
     storage, errors = learnt(stratified=stratified, **RANKS)
     priorities = rank_priorities(errors, 0.7)
     assert_drawn_by(storage, priorities / priorities.sum())
 
 
-def test_large_ranks_are_right_by_a_ninth() -> None:
+def test_large_ranks_have_a_relative_error_of_about_one_ninth_at_most() -> None:
     storage = filled(size=3_000, num_envs=1, steps=3_000, alpha=1.0, **RANKS)
     errors = np.random.default_rng(0).lognormal(size=3_000)
     learn(storage, np.arange(3_000), errors)
     ranks = np.argsort(np.argsort(-errors)) + 1
-    # Errors that are closer than 1/512 share their mean rank.
+    # Errors that differ by less than 1/512 share their mean rank.
     assert np.abs(1 / storage.priorities.values / ranks - 1).max() < 1 / 9 + 0.05
 
 
-def test_neither_outliers_nor_the_scale_of_errors_make_a_difference() -> None:
+def test_rank_priorities_ignore_outliers_and_the_scale_of_errors() -> None:
     values = []
     for errors in ([1.0, 2.0, 3.0, 4.0], [0.01, 0.02, 0.03, 1e30]):
         storage = filled(size=4, num_envs=1, **RANKS)
@@ -91,14 +91,14 @@ def test_neither_outliers_nor_the_scale_of_errors_make_a_difference() -> None:
     assert values[0] == values[1]
 
 
-def test_only_the_newest_are_drawn_by_their_ranks_with_recency() -> None:
+def test_with_recency_only_the_newest_transitions_are_drawn_by_rank() -> None:
     storage, errors = learnt(kind=EREBuffer, eta=0.5, cmin=12, **RANKS)
     priorities = rank_priorities(errors, 0.7)
     priorities[:28] = 0
     assert_drawn_by(storage, priorities / priorities.sum())
 
 
-def test_sequences_are_drawn_by_the_ranks_of_those_that_begin_at_their_stride() -> None:
+def test_sequences_are_drawn_by_rank_among_the_starts_at_their_stride() -> None:
     storage = filled(sequences=Sequences(3, overlap=0), **RANKS)
     for _ in range(50):
         for batch in storage.generate_batches(1, 8):
@@ -116,7 +116,7 @@ def test_sequences_are_drawn_by_the_ranks_of_those_that_begin_at_their_stride() 
 
 @dataclass
 class Model:
-    """Errors of the live transitions, oldest first; 1 is that of new ones."""
+    """Errors of the stored transitions, oldest first; new transitions have the error 1."""
 
     size: int
     errors: list[float] = field(default_factory=list)
@@ -140,7 +140,7 @@ _actions = st.lists(
 
 @given(size=st.integers(3, 60), actions=_actions)
 @settings(max_examples=examples(80), deadline=None)
-def test_priorities_are_those_of_the_sorted_list(size: int, actions: Any) -> None:
+def test_priorities_equal_those_of_a_sorted_list(size: int, actions: Any) -> None:
     storage, model = filled(size=size, steps=1, num_envs=1, **RANKS), Model(size)
     stream = Stream(1, "vector", False, np.random.default_rng(0))
     model.insert(1)
@@ -151,9 +151,9 @@ def test_priorities_are_those_of_the_sorted_list(size: int, actions: Any) -> Non
             model.insert(argument)
         elif name == "learn":
             chosen = {position % len(model.errors): error for position, error in argument}
-            largest = storage.priorities.knows_errors
-            # The largest error is 1, so that new transitions keep theirs.
-            chosen = chosen if largest else chosen | {0: 1.0}
+            has_errors = storage.priorities.knows_errors
+            # The largest error stays 1, so that new transitions have the error 1 as in the model.
+            chosen = chosen if has_errors else chosen | {0: 1.0}
             learn(storage, [storage.ring.start + position for position in chosen], list(chosen.values()))
             for position, error in chosen.items():
                 model.errors[position] = error
@@ -192,7 +192,7 @@ def train(storage: Any, seed: int) -> list[Any]:
 ALL: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "uniform_share": 0.3, "error_min": 0.1, "error_max": 2.0, **RANKS}
 
 
-def test_a_directory_that_is_opened_again_gives_the_same_next_batch(tmp_path: Path) -> None:
+def test_a_reopened_directory_gives_the_same_next_batch(tmp_path: Path) -> None:
     def opened(name: str) -> Any:
         given = {"size": 20, "n_step": 3, "directory": tmp_path / name, "commit_every": 7, **ALL}
         return PERBuffer.create_factory(**given)("cpu", None, ALGORITHM, None)
@@ -212,7 +212,7 @@ def test_a_directory_that_is_opened_again_gives_the_same_next_batch(tmp_path: Pa
 
 
 @pytest.mark.parametrize("memory_bytes", [pytest.param(None, marks=pytest.mark.long), 4_000_000])
-def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp_path: Path) -> None:
+def test_a_reopened_episodic_buffer_draws_the_same_next_batches(memory_bytes: int | None, tmp_path: Path) -> None:
     def opened() -> Any:
         given = {"size": None, "directory": tmp_path / "episodes", "memory_bytes": memory_bytes, **ALL}
         return PersistentEpisodicBuffer.create_factory(**given)("cpu", None, ALGORITHM, None)
@@ -242,7 +242,7 @@ def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("given", [{}, RANKS, {"epsilon": 0.1, "error_max": 1.0}])
-def test_a_share_of_rows_is_uniform_and_weights_are_those_of_the_mixture(given: Any, share: float) -> None:
+def test_a_uniform_share_mixes_the_draws_and_the_importance_weights(given: Any, share: float) -> None:
     storage, errors = learnt(uniform_share=share, beta=0.6, **({"default_error": 1.0} | given))
     learn(storage, [storage.ring.start + 5], [0.0])
     errors[5] = 0.0
@@ -263,7 +263,7 @@ def test_a_share_of_rows_is_uniform_and_weights_are_those_of_the_mixture(given: 
 
 
 @pytest.mark.parametrize("ranks", [{}, RANKS])
-def test_the_mixture_is_that_of_the_newest_rows_with_recency(ranks: Any) -> None:
+def test_with_recency_the_uniform_share_covers_only_the_newest_rows(ranks: Any) -> None:
     storage, errors = learnt(kind=EREBuffer, eta=0.5, cmin=12, uniform_share=0.4, **({"default_error": 1.0} | ranks))
     priorities = rank_priorities(errors, 0.7) if ranks else errors**0.7
     probabilities = np.zeros(40)
@@ -271,7 +271,7 @@ def test_the_mixture_is_that_of_the_newest_rows_with_recency(ranks: Any) -> None
     assert_drawn_by(storage, probabilities)
 
 
-def test_sequences_have_a_share_of_uniform_ones() -> None:
+def test_sequences_are_drawn_with_a_uniform_share() -> None:
     storage = filled(sequences=Sequences(3, overlap=1), uniform_share=0.5, default_error=1.0)
     learn_first = next(storage.generate_batches(1, 8))
     storage.after_gradients(learn_first, {ERRORS: torch.full(learn_first[MASK].shape, 0.01)})
@@ -286,7 +286,7 @@ def test_sequences_have_a_share_of_uniform_ones() -> None:
 # Clipped errors
 
 
-def test_errors_count_as_no_less_and_no_more_than_their_bounds() -> None:
+def test_errors_are_clipped_to_error_min_and_error_max() -> None:
     storage = filled(size=4, num_envs=1, alpha=0.5, epsilon=0.25, error_min=0.75, error_max=2.0, default_error=1.0)
     learn(storage, np.arange(46, 50), [0.0, -1.0, 1.5, 100.0])
     assert storage.priorities.values.tolist() == [1.0, 1.25**0.5, 1.75**0.5, 1.5]
@@ -306,11 +306,11 @@ def test_errors_count_as_no_less_and_no_more_than_their_bounds() -> None:
         ({"error_min": 2.0, "error_max": 1.0}, "error_min must be at most error_max=1, got 2"),
     ],
 )
-def test_what_makes_no_sense_is_refused_when_a_factory_is_made(given: Any, message: str) -> None:
+def test_invalid_hyper_parameters_are_refused_when_a_factory_is_made(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PERBuffer.create_factory(size=10, **given)
 
 
-def test_one_error_alone_has_no_rank() -> None:
+def test_get_priority_of_a_single_error_is_refused_with_ranks() -> None:
     with pytest.raises(ValueError, match="with prioritization='rank' a priority depends on all stored errors"):
         filled(**RANKS).get_priority(1.0)

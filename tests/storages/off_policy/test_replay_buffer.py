@@ -1,4 +1,4 @@
-"""The replay buffer: fair draws, batches that belong to whoever got them, memory that is used once."""
+"""The replay buffer: uniform draws, independent batches, and no observation in memory twice."""
 
 import copy
 import tracemalloc
@@ -47,7 +47,7 @@ def test_uniform_draws_are_fair_after_the_ring_has_wrapped() -> None:
     assert chi_square < 58.3  # 0.999 quantile of 29 degrees of freedom
 
 
-def test_as_many_batches_as_asked_for() -> None:
+def test_generate_batches_yields_the_requested_number_of_batches() -> None:
     storage, _ = filled()
     batches = list(storage.generate_batches(3, 8, num_epochs=2))
     assert len(batches) == 6
@@ -55,7 +55,7 @@ def test_as_many_batches_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_handed_out_does_not_change_later(kind: str) -> None:
+def test_returned_batches_and_slices_do_not_change_later(kind: str) -> None:
     storage, stream = filled(kind, recurrent=True)
     handed = [batch_of(storage), storage.get_all_buffer_data(), storage.get_data_slice(2, 5)]
     copies = map_leaves(dict(enumerate(handed)), torch.clone)
@@ -68,7 +68,7 @@ def test_what_was_handed_out_does_not_change_later(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_done_to_a_batch_or_a_sample_does_not_reach_the_storage(kind: str) -> None:
+def test_writing_to_a_batch_or_a_sample_does_not_change_the_storage(kind: str) -> None:
     storage, stream = filled(kind, recurrent=True)
     sample = stream.step()
     storage.insert_transition(sample)
@@ -82,7 +82,7 @@ def test_what_is_done_to_a_batch_or_a_sample_does_not_reach_the_storage(kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_done_to_a_saved_state_reaches_neither_the_storage_saved_nor_the_one_loaded(kind: str) -> None:
+def test_writing_to_a_saved_state_changes_neither_the_saved_nor_the_loaded_storage(kind: str) -> None:
     storage, _ = filled(kind, recurrent=True)
     loaded, state, before = replay_buffer(10), storage.state_dict(), contents(storage)
     loaded.load_state_dict(state)
@@ -93,7 +93,7 @@ def test_what_is_done_to_a_saved_state_reaches_neither_the_storage_saved_nor_the
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_of_a_storage_goes_its_own_way(kind: str) -> None:
+def test_a_deep_copy_is_independent_of_the_original(kind: str) -> None:
     storage, stream = filled(kind, recurrent=True)
     before = storage.get_all_buffer_data()
     other = copy.deepcopy(storage)
@@ -108,7 +108,7 @@ def test_a_copy_of_a_storage_goes_its_own_way(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_handed_in_is_read_and_not_changed(kind: str) -> None:
+def test_inserted_samples_may_be_read_only_and_are_not_changed(kind: str) -> None:
     storage, stream = filled(kind, recurrent=True)
     for _ in range(20):
         sample = stream.step()
@@ -123,7 +123,7 @@ def test_what_is_handed_in_is_read_and_not_changed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", range(1, 6))
-def test_arrays_and_tensors_in_any_order_and_layout_are_the_same_sample(kind: str, way: int) -> None:
+def test_arrays_and_tensors_of_any_order_and_layout_are_stored_equally(kind: str, way: int) -> None:
     storages = replay_buffer(10), replay_buffer(10)
     stream = Stream(2, kind, True, np.random.default_rng(0))
     for _ in range(15):
@@ -140,7 +140,7 @@ def test_a_tensor_that_requires_a_gradient_is_stored_without_it() -> None:
     assert not batch_of(storage)[REW].requires_grad
 
 
-def test_negative_zero_is_told_from_zero() -> None:
+def test_negative_zero_is_distinguished_from_zero() -> None:
     storage = replay_buffer(3)
     sample = Stream(1, "vector", False, np.random.default_rng(0)).step() | {DONE: np.zeros((1, 1), bool)}
     zero, minus_zero = np.zeros((1, 3), np.float32), np.full((1, 3), -0.0, np.float32)
@@ -160,7 +160,7 @@ def test_negative_zero_is_told_from_zero() -> None:
         ("bits", torch.bool),
     ],
 )
-def test_dtypes_stay_as_the_environment_gives_them(kind: str, dtype: torch.dtype) -> None:
+def test_batches_keep_the_dtypes_of_the_environment(kind: str, dtype: torch.dtype) -> None:
     storage, _ = filled(kind)
     batch = batch_of(storage)
     assert batch[OBS].dtype == batch[OBS2].dtype == storage.get_all_buffer_data()[OBS2].dtype == dtype
@@ -170,14 +170,14 @@ def test_dtypes_stay_as_the_environment_gives_them(kind: str, dtype: torch.dtype
     assert batch[INDICES].dtype == torch.int64
 
 
-def test_dtypes_inside_a_dict_observation_stay_too() -> None:
+def test_batches_keep_the_dtypes_of_dict_observations() -> None:
     batch = batch_of(filled("dict")[0])
     for key in (OBS, OBS2):
         assert {name: leaf.dtype for name, leaf in batch[key].items()} == {"a": torch.float32, "b": torch.uint8}
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.float32, np.float64, np.uint8, np.int64])
-def test_flags_of_any_type_come_out_as_floats(dtype: Any) -> None:
+def test_flags_of_any_dtype_are_stored_equally(dtype: Any) -> None:
     storages = replay_buffer(10), replay_buffer(10)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(15):
@@ -187,14 +187,14 @@ def test_flags_of_any_type_come_out_as_floats(dtype: Any) -> None:
     assert contents(storages[0]) == contents(storages[1])
 
 
-def test_truncation_may_be_left_out_and_means_never() -> None:
+def test_a_missing_truncation_field_means_no_truncation() -> None:
     storage = replay_buffer(5)
     sample = Stream(2, "vector", False, np.random.default_rng(0)).step()
     storage.insert_transition({key: value for key, value in sample.items() if key != TRUNC2})
     assert not storage.get_all_buffer_data()[TRUNC2].any()
 
 
-def test_fields_of_ones_own_are_kept_too() -> None:
+def test_custom_fields_are_stored() -> None:
     storage = replay_buffer(5)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for number in range(8):
@@ -204,7 +204,7 @@ def test_fields_of_ones_own_are_kept_too() -> None:
     assert costs[:, 0, 0].tolist() == [3, 4, 5, 6, 7]
 
 
-def test_equal_seeds_draw_equal_batches_and_others_do_not() -> None:
+def test_equal_seeds_draw_equal_batches_and_different_seeds_do_not() -> None:
     one, two, other = (filled()[0] for _ in range(3))
     one.seed(7), two.seed(7), other.seed(8)
     first = batch_of(one)
@@ -215,7 +215,7 @@ def test_equal_seeds_draw_equal_batches_and_others_do_not() -> None:
     assert equal(first, batch_of(one))
 
 
-def test_draws_do_not_depend_on_anyone_elses_random_numbers() -> None:
+def test_draws_do_not_depend_on_global_random_generators() -> None:
     one, two = filled()[0], filled()[0]
     np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
     first = batch_of(one)
@@ -225,7 +225,7 @@ def test_draws_do_not_depend_on_anyone_elses_random_numbers() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_loaded_storage_makes_the_batches_that_the_saved_one_would_have_made() -> None:
+def test_a_loaded_storage_draws_the_same_batches_as_the_saved_one() -> None:
     storage, stream = filled("dict", recurrent=True)
     batch_of(storage)
     loaded = replay_buffer(10, seed=99)
@@ -237,7 +237,7 @@ def test_a_loaded_storage_makes_the_batches_that_the_saved_one_would_have_made()
         loaded.insert_transition(sample)
 
 
-def test_batches_and_slices_land_on_the_device_of_the_storage_unless_the_cpu_is_asked_for() -> None:
+def test_batches_and_slices_are_on_the_device_of_the_storage_except_with_data_to_cpu() -> None:
     storage = ReplayBuffer.create_factory(size=5)("meta", None, ALGORITHM, None)
     stream = Stream(2, "dict", True, np.random.default_rng(0))
     for _ in range(3):
@@ -254,7 +254,7 @@ def test_a_changed_gamma_changes_the_discount_of_the_next_batch() -> None:
     torch.testing.assert_close(batch[DISCOUNT], 0.5 * (1 - batch[DONE2]))
 
 
-def test_each_observation_is_kept_once_and_nbytes_says_so() -> None:
+def test_each_observation_is_stored_only_once() -> None:
     size, num_envs, observation_bytes = 200, 2, 4 * 1000
     storage = replay_buffer(size)
     sample = {
@@ -274,7 +274,7 @@ def test_each_observation_is_kept_once_and_nbytes_says_so() -> None:
 
 
 @pytest.mark.parametrize("probability_of_an_end", [0.0, 0.5])
-def test_nbytes_is_the_memory_that_arrays_take(probability_of_an_end: float) -> None:
+def test_nbytes_equals_the_memory_that_arrays_take(probability_of_an_end: float) -> None:
     def fill() -> ReplayBuffer:
         generator, storage = np.random.default_rng(0), replay_buffer(300)
         following = np.zeros((4, 200), np.float32)
@@ -285,7 +285,7 @@ def test_nbytes_is_the_memory_that_arrays_take(probability_of_an_end: float) -> 
             storage.insert_transition(zeros | {OBS: observation, OBS2: following, DONE2: ends})
         return storage
 
-    fill()  # Compiles, which takes memory of its own.
+    fill()  # Compiles the kernels, which takes additional memory.
     tracemalloc.start()
     storage = fill()
     arrays = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
@@ -294,7 +294,7 @@ def test_nbytes_is_the_memory_that_arrays_take(probability_of_an_end: float) -> 
     assert storage.nbytes == pytest.approx(taken, rel=0.02)
 
 
-def test_reset_keeps_the_memory_and_never_gives_a_number_twice() -> None:
+def test_reset_keeps_the_memory_and_never_reuses_an_index() -> None:
     storage, stream = filled()
     nbytes, before = storage.nbytes, batch_of(storage)[INDICES].max()
     storage.reset()
@@ -303,7 +303,7 @@ def test_reset_keeps_the_memory_and_never_gives_a_number_twice() -> None:
     assert batch_of(storage)[INDICES].min() > before
 
 
-def test_after_gradients_gives_back_what_the_update_said_and_leaves_it_alone() -> None:
+def test_after_gradients_returns_the_info_with_metrics_and_does_not_change_it() -> None:
     storage, _ = filled()
     info = {"loss": 1.0}
     returned = storage.after_gradients(batch_of(storage), info)
@@ -326,7 +326,7 @@ def test_init_tensors_fixes_the_fields_without_storing_anything() -> None:
     assert len(storage) == 2
 
 
-def test_a_storage_shows_what_is_in_it() -> None:
+def test_repr_shows_the_numbers_of_transitions_and_environments() -> None:
     storage, _ = filled()
     assert repr(storage) == "ReplayBuffer(30 of 30 transitions, 3 environments)"
 

@@ -1,4 +1,4 @@
-"""A storage that is emptied between two batches of an update phase gives no batch of what is gone."""
+"""After a reset between two batches of an update phase, no batch contains removed steps."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.model import ALGORITHM, Stream, environments
 
 STORAGES: dict[str, Any] = {
     "transitions": ReplayBuffer.create_factory(size=10),
-    "batches ahead": ReplayBuffer.create_factory(size=10, prefetch=2),
+    "prefetched batches": ReplayBuffer.create_factory(size=10, prefetch=2),
     "sequences": ReplayBuffer.create_factory(size=10, sequences=Sequences(2)),
     "episodes": ReplayBuffer.create_factory(size=10, sequences=Episodes()),
     "priorities": PERBuffer.create_factory(size=10, alpha=0.6),
@@ -19,7 +19,7 @@ STORAGES: dict[str, Any] = {
 
 
 def made(name: str) -> tuple[Storage, Stream]:
-    """A storage of thirty steps, and the stream that they came from."""
+    """A storage after thirty insertions, and the stream of the inserted steps."""
     storage = STORAGES[name]("cpu", None, ALGORITHM, environments("vector", 1))
     stream = Stream(1, "vector", False, np.random.default_rng(0))
     for _ in range(30):
@@ -28,7 +28,7 @@ def made(name: str) -> tuple[Storage, Stream]:
 
 
 @pytest.mark.parametrize("name", STORAGES)
-def test_a_batch_asked_for_after_a_reset_is_refused(name: str) -> None:
+def test_a_batch_requested_after_a_reset_is_refused(name: str) -> None:
     storage, _ = made(name)
     batches = storage.generate_batches(4, 4)
     next(batches)
@@ -38,7 +38,7 @@ def test_a_batch_asked_for_after_a_reset_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORAGES)
-def test_batches_go_on_with_what_was_inserted_after_a_reset(name: str) -> None:
+def test_batches_after_a_reset_contain_only_steps_inserted_since_then(name: str) -> None:
     storage, stream = made(name)
     batches = storage.generate_batches(4, 4)
     next(batches)

@@ -1,4 +1,4 @@
-"""Sequences, from every way of choosing rows and with every window: each step is what the model says it must be."""
+"""Sequences with every sampler and window: each step equals that of a reference model."""
 
 from typing import Any
 
@@ -42,10 +42,10 @@ WAYS: dict[str, Any] = {
     "uniform": lambda **kwargs: NStepReplayBuffer.create_factory(**kwargs),
     "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
-    "both": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
-    # Relabelled as what they were, so that every step must be what was inserted all the same.
+    "priority and recency": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
+    # This function returns its input, so that relabelled steps still equal the inserted ones.
     "hindsight": lambda **kwargs: HERBuffer.create_factory(her_function=unchanged, her_ratio=0.6, **kwargs),
-    "all": lambda **kwargs: HERBuffer.create_factory(
+    "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
     ),
 }
@@ -71,7 +71,7 @@ def made(way: str, sequences: Sequences, n_step: int = 1, seed: int = 0, envs: A
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_every_step_of_every_sequence_is_what_went_in(
+def test_every_step_of_every_sequence_equals_the_inserted_step(
     way: str,
     kind: str,
     recurrent: bool,
@@ -105,7 +105,7 @@ def test_every_step_of_every_sequence_is_what_went_in(
             storage = loaded
 
 
-def stored(storage: Storage, steps: int, episode: int = 10**9) -> None:
+def insert_steps(storage: Storage, steps: int, episode: int = 10**9) -> None:
     for step in range(steps):
         begins, ends = step % episode == 0, step % episode == episode - 1
         storage.insert_transition(
@@ -124,7 +124,7 @@ def stored(storage: Storage, steps: int, episode: int = 10**9) -> None:
 def test_a_sequence_ends_with_its_episode_and_the_rest_is_masked() -> None:
     storage = ReplayBuffer.create_factory(size=40, sequences=Sequences(4))("cpu", None, ALGORITHM, None)
     storage.seed(0)
-    stored(storage, 40, episode=6)
+    insert_steps(storage, 40, episode=6)
     (batch,) = storage.generate_batches(1, 200)
     steps = batch[OBS][..., 0]
     for b in range(200):
@@ -134,34 +134,34 @@ def test_a_sequence_ends_with_its_episode_and_the_rest_is_masked() -> None:
         assert steps[:, b].tolist() == [begin + min(t, valid - 1) for t in range(4)]
 
 
-def test_across_episodes_a_sequence_goes_on_and_says_where_memory_starts_anew() -> None:
+def test_across_episodes_a_sequence_continues_and_marks_resets_of_the_recurrent_state() -> None:
     sequences = Sequences(4, across_episodes=True)
     storage = ReplayBuffer.create_factory(size=40, sequences=sequences)("cpu", None, ALGORITHM, None)
     storage.seed(0)
-    stored(storage, 40, episode=6)
+    insert_steps(storage, 40, episode=6)
     (batch,) = storage.generate_batches(1, 200)
     assert (batch[MASK] == 1).all()
     steps = batch[OBS][..., 0]
     assert (steps[1:] == steps[:-1] + 1).all()
     assert torch.equal(batch[DONE][..., 0], (steps % 6 == 0).float())
-    # Nothing is learnt across the end all the same.
+    # The discount is still zero at the end of each episode: no value is bootstrapped across it.
     assert torch.equal(batch[DISCOUNT][..., 0] == 0, steps % 6 == 5)
 
 
-def test_with_an_overlap_sequences_begin_at_its_multiples_alone() -> None:
+def test_with_an_overlap_sequences_begin_only_at_multiples_of_the_stride() -> None:
     for way in ("uniform", "priority"):
         storage = made(way, Sequences(6, overlap=2))
-        stored(storage, 37)
+        insert_steps(storage, 37)
         (batch,) = storage.generate_batches(1, 300)
         # 37 steps went in, the newest 16 stay: 21 to 36; those that begin at 24 and 28 are whole.
         assert set(batch[INDICES][:, 0].tolist()) == {24, 28}
 
 
-def test_a_sequence_is_drawn_by_its_largest_and_its_mean_error_without_what_is_masked() -> None:
+def test_sequence_priorities_mix_the_largest_and_the_mean_error_of_unmasked_steps() -> None:
     storage: Any = made("priority", Sequences(3, eta=0.75))
     storage.update_storage_parameter("epsilon", 0.0)
     storage.update_storage_parameter("alpha", 1.0)
-    stored(storage, 16, episode=8)
+    insert_steps(storage, 16, episode=8)
     (batch,) = storage.generate_batches(1, 400)
     errors = torch.where(batch[MASK] == 1, batch[OBS] + 1, 1e6)
     storage.after_gradients(batch, {ERRORS: -errors})
@@ -177,17 +177,17 @@ def test_a_sequence_is_drawn_by_its_largest_and_its_mean_error_without_what_is_m
     np.testing.assert_allclose(found, weights / weights.sum(), atol=0.01)
 
 
-def test_before_a_whole_sequence_is_stored_there_are_shorter_ones() -> None:
+def test_shorter_sequences_are_drawn_until_a_whole_sequence_is_stored() -> None:
     storage = made("uniform", Sequences(5, burn_in=2))
-    stored(storage, 2)
+    insert_steps(storage, 2)
     (batch,) = storage.generate_batches(1, 3)
     assert batch[INDICES][:, 0].tolist() == [0, 0, 0]
     assert batch[MASK][:, 0, 0].tolist() == [1, 1, 0, 0, 0]
 
 
-def test_uniform_sequences_have_equal_weights_and_say_how_old_they_are() -> None:
+def test_uniform_sequences_have_equal_weights_and_report_row_age_and_replay_ratio() -> None:
     storage = made("uniform", Sequences(4))
-    stored(storage, 30)
+    insert_steps(storage, 30)
     (batch,) = storage.generate_batches(1, 8)
     assert (batch[WEIGHTS] == 1).all()
     info = storage.after_gradients(batch, {})
@@ -197,7 +197,7 @@ def test_uniform_sequences_have_equal_weights_and_say_how_old_they_are() -> None
 
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_gives_a_whole_sequence_one_goal_and_the_rewards_that_follow(strategy: Any, n_step: int) -> None:
+def test_hindsight_relabels_a_whole_sequence_with_one_goal_and_its_rewards(strategy: Any, n_step: int) -> None:
     class Envs:
         num_envs = 2
 
@@ -261,12 +261,12 @@ def test_hindsight_gives_a_whole_sequence_one_goal_and_the_rewards_that_follow(s
         ({"length": 4, "eta": 2.0}, r"Sequences: eta must lie in \[0, 1\], got 2.0"),
     ],
 )
-def test_sequences_that_cannot_be_are_refused(arguments: Any, message: str) -> None:
+def test_invalid_sequences_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sequences(**arguments)
 
 
-def test_a_storage_in_which_no_sequence_fits_is_refused_when_its_factory_is_made() -> None:
+def test_a_storage_smaller_than_a_sequence_is_refused_when_its_factory_is_made() -> None:
     with pytest.raises(ValueError, match=r"ReplayBuffer: size must be at least 10 for Sequences.*, got 8"):
         ReplayBuffer.create_factory(size=8, sequences=Sequences(10))
 

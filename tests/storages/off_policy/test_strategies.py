@@ -1,4 +1,4 @@
-"""Every way of choosing rows with every window: each row of each batch is what the model says it must be."""
+"""Every sampler with every window: each row of each batch equals that of a reference model."""
 
 from typing import Any
 
@@ -43,14 +43,16 @@ WAYS: dict[str, Any] = {
     "uniform": lambda n_step, **kwargs: NStepReplayBuffer.create_factory(n_step=n_step, **kwargs),
     "priority": lambda n_step, **kwargs: PERBuffer.create_factory(n_step=n_step, **PRIORITIES, **kwargs),
     "recency": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RECENCY, **kwargs),
-    "both": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **PRIORITIES, **RECENCY, **kwargs),
-    "distinct": lambda n_step, **kwargs: EREBuffer.create_factory(
+    "priority and recency": lambda n_step, **kwargs: EREBuffer.create_factory(
+        n_step=n_step, **PRIORITIES, **RECENCY, **kwargs
+    ),
+    "without replacement": lambda n_step, **kwargs: EREBuffer.create_factory(
         n_step=n_step, draws="without replacement", **RECENCY, **kwargs
     ),
     "passes": lambda n_step, **kwargs: NStepReplayBuffer.create_factory(n_step=n_step, draws="passes", **kwargs),
     "ranks": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RANKS, **kwargs),
 } | {
-    # Relabelled as what they were, so that every row must be what was inserted all the same.
+    # This function returns its input, so that relabelled rows still equal the inserted ones.
     f"{name} and hindsight": lambda n_step, own=own, **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.7, n_step=n_step, **own, **kwargs
     )
@@ -58,7 +60,7 @@ WAYS: dict[str, Any] = {
         "uniform": {},
         "priority": PRIORITIES,
         "recency": RECENCY,
-        "both": PRIORITIES | RECENCY,
+        "priority and recency": PRIORITIES | RECENCY,
         "ranks": RANKS,
     }.items()
 }
@@ -99,7 +101,7 @@ OTHER_KINDS = ("image", "dict of frames")
 @pytest.mark.parametrize(
     ("way", "n_step"), [(way, n_step) for way in WAYS for n_step in (1, 3) if way != "plain" or n_step == 1]
 )
-def test_every_strategy_with_every_window_gives_what_was_inserted(
+def test_every_sampler_with_every_window_draws_the_inserted_steps(
     way: str, n_step: int, window: str, kind: str, num_envs: int
 ) -> None:
     sequences, envs = WINDOWS[window], environments(kind, num_envs)
@@ -125,7 +127,7 @@ def test_every_strategy_with_every_window_gives_what_was_inserted(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_makes_no_sense_together_is_refused_when_a_factory_is_made(way: str) -> None:
+def test_incompatible_hyper_parameters_are_refused(way: str) -> None:
     if way == "plain":
         with pytest.raises(TypeError, match="ReplayBuffer: unknown hyper-parameter 'n_step'"):
             ReplayBuffer.create_factory(size=12, n_step=3)
@@ -142,7 +144,7 @@ def test_what_makes_no_sense_together_is_refused_when_a_factory_is_made(way: str
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
-def test_a_longer_window_can_be_asked_for_while_the_storage_is_in_use(way: str) -> None:
+def test_n_step_can_be_changed_while_the_storage_is_in_use(way: str) -> None:
     storage, model = made(way, 1), Model(12)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(30):
@@ -157,7 +159,7 @@ def test_a_longer_window_can_be_asked_for_while_the_storage_is_in_use(way: str) 
         storage.update_storage_parameter("n_step", 0)
 
 
-def test_a_constant_reward_of_one_gives_the_sum_of_its_discounts() -> None:
+def test_n_step_returns_of_a_constant_reward_of_one_equal_the_sum_of_the_discounts() -> None:
     storage = made("uniform", 4, size=50)
     for step in range(40):
         storage.insert_transition(
@@ -178,7 +180,7 @@ def test_a_constant_reward_of_one_gives_the_sum_of_its_discounts() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_loaded_storage_goes_on_as_the_saved_one_would_have(way: str) -> None:
+def test_a_loaded_storage_draws_the_same_batches_as_the_saved_one(way: str) -> None:
     storage, stream = made(way, 1), Stream(2, "vector", False, np.random.default_rng(0))
     random = np.random.default_rng(5)
 
@@ -202,8 +204,8 @@ def test_a_loaded_storage_goes_on_as_the_saved_one_would_have(way: str) -> None:
     assert contents(storage) == contents(loaded)
 
 
-@pytest.mark.parametrize("way", ["uniform", "priority", "recency", "both", "ranks"])
-def test_without_priorities_and_recency_every_storage_is_the_uniform_one(way: str) -> None:
+@pytest.mark.parametrize("way", ["uniform", "priority", "recency", "priority and recency", "ranks"])
+def test_without_priorities_and_recency_every_storage_draws_the_uniform_batches(way: str) -> None:
     plain, other = made("plain", 1), made(way, 1)
     for name, value in (("alpha", 0.0), ("eta", 1.0), ("n_step", 1)):
         if hasattr(other, name):

@@ -1,4 +1,4 @@
-"""Transforms on read: what a batch becomes on the device, from the seed alone, and what is stored stays as it is."""
+"""Transforms change batches on the device, reproducibly for a seed, and leave the stored data unchanged."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def unchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def noisy(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A user's own: a number for each row, the same in all of its steps and frames."""
+    """A user-defined transform: adds one random number to all steps and frames of a row."""
     noise = torch.randint(1, 100, (len(tensor),), generator=generator)
     return tensor + noise.view(-1, *[1] * (tensor.ndim - 1)).to(tensor.dtype)
 
@@ -44,7 +44,7 @@ def filled(transform: Any, kind: str = "vector", num_envs: int = 2, seed: int = 
 
 
 def named(transform: Any, kind: str) -> Any:
-    """The transform of each leaf, where there are several."""
+    """The transform, or a dict with it for each leaf if there are several leaves."""
     return {"pixels": transform, "speed": transform} if kind == "dict of frames" else transform
 
 
@@ -55,7 +55,9 @@ def drawn(storage: Storage, count: int = 4) -> dict[int, Any]:
 @pytest.mark.parametrize("keep_on_device", [False, True])
 @pytest.mark.parametrize("kind", ["vector", "frames", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_every_row_is_changed_as_a_whole_and_nothing_else_is(window: str, kind: str, keep_on_device: bool) -> None:
+def test_a_transform_changes_each_row_as_a_whole_and_no_other_field(
+    window: str, kind: str, keep_on_device: bool
+) -> None:
     given = {"sequences": WINDOWS[window], "keep_on_device": keep_on_device}
     given |= {} if window == "packed episodes" else {"n_step": 2}
     one, other = (filled(named(transform, kind), kind, **given) for transform in (unchanged, noisy))
@@ -68,13 +70,13 @@ def test_every_row_is_changed_as_a_whole_and_nothing_else_is(window: str, kind: 
             for row in differences_of_rows:
                 assert len(set(row)) == 1
         if "packed" not in window:
-            # 99 numbers for 6 rows: observations and next observations do not have the same ones.
+            # 99 possible numbers for 6 rows: observations and next observations get different ones.
             assert added[OBS] != added[OBS2]
     assert contents(other) == before
 
 
 def differences(plain: Any, changed: Any, key: str, time_first: bool) -> list[list[float]]:
-    """What was added to the numbers of each row, in all of its steps."""
+    """The numbers that were added to each row, in all of its steps."""
     rows: list[list[float]] = []
     parts = [(plain, changed), *((plain[name], changed[name]) for name in (BURN_IN, LEAD_OUT) if name in plain)]
     for part, place in parts:
@@ -95,7 +97,7 @@ def leaves_of(value: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_a_restored_storage_makes_the_same_batches_also_ahead(window: str, prefetch: int) -> None:
+def test_transformed_batches_are_equal_with_prefetching_and_after_a_restore(window: str, prefetch: int) -> None:
     storage = filled(noisy, sequences=WINDOWS[window], prefetch=prefetch)
     plain = filled(noisy, sequences=WINDOWS[window])
     assert equal(drawn(storage), drawn(plain))
@@ -110,7 +112,7 @@ def test_a_restored_storage_makes_the_same_batches_also_ahead(window: str, prefe
     assert not equal(newest, storage.newest_steps(3))
 
 
-def test_the_storage_draws_no_random_numbers_for_transforms_that_it_does_not_have() -> None:
+def test_a_storage_without_transforms_draws_no_random_numbers_for_them() -> None:
     with_none = storages.ReplayBuffer.create_factory(size=30)("cpu", None, ALGORITHM, None)
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     with_none.seed(5)
@@ -183,7 +185,7 @@ def moved(image: torch.Tensor, down: int, right: int, height: int, width: int) -
     return out
 
 
-def test_shifts_are_drawn_uniformly_both_ways() -> None:
+def test_random_shifts_are_uniform_in_both_directions() -> None:
     image = torch.arange(81.0).reshape(1, 9, 9).expand(4000, 1, 9, 9)
     shifted = RandomShift(1)(image, torch.Generator().manual_seed(0))
     centres, counts = shifted[:, 0, 4, 4].unique(return_counts=True)
@@ -191,7 +193,7 @@ def test_shifts_are_drawn_uniformly_both_ways() -> None:
     assert ((counts - 4000 / 9).square() / (4000 / 9)).sum() < 9 + 5 * 18**0.5
 
 
-def test_shifted_images_keep_their_dtype_and_the_setting_is_written_down() -> None:
+def test_shifted_images_keep_their_dtype_and_the_config_contains_the_shift() -> None:
     storage = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     again = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     assert storage == again
@@ -206,7 +208,7 @@ def test_shifted_images_keep_their_dtype_and_the_setting_is_written_down() -> No
     assert all(leaf.is_contiguous() for leaf in all_leaves(batch))
 
 
-def test_what_cannot_be_transformed_is_refused_by_name() -> None:
+def test_invalid_transforms_raise_errors_that_name_the_field() -> None:
     create = storages.PERBuffer.create_factory
     with pytest.raises(ValueError, match="PERBuffer: 'NextObservation' cannot be transformed; that of Observation is"):
         create(size=3, transforms={OBS2: unchanged})

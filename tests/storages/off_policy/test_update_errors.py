@@ -1,4 +1,4 @@
-"""Errors of an update that are not one for each row of its batch are refused before anything is changed."""
+"""An update without exactly one error for each row of its batch is refused before any priority is changed."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ KINDS = {
 }
 
 
-def changed(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Shapes that are near, and yet others."""
+def wrong_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Wrong shapes that are similar to the given one."""
     rows = shape[:-1]
     others = [(1, 1), (1,), (), shape[:-1], (*rows, 2), (*rows, 1, 1), (shape[0] - 1, *shape[1:])]
     others += [(shape[0] + 5, *shape[1:]), (0, *shape[1:]), (1, *shape)]
@@ -44,7 +44,7 @@ def test_errors_of_another_shape_than_the_batch_are_refused_with_both_shapes(kin
     (batch,) = storage.generate_batches(1, 16)
     before = storage.state_dict()["priorities"]
     expected = tuple(batch[key].shape)
-    for shape in changed(expected):
+    for shape in wrong_shapes(expected):
         for errors in (torch.ones(shape), np.ones(shape)):
             with pytest.raises(ValueError, match="one error for each row of the batch") as refusal:
                 storage.after_gradients(batch, {ERRORS: errors})
@@ -70,7 +70,7 @@ def test_errors_of_another_shape_than_the_batch_are_refused_with_both_shapes(kin
         lambda errors: -errors,
     ],
 )
-def test_errors_of_any_real_dtype_are_taken_as_tensors_and_as_arrays(kind: str, convert: Any) -> None:
+def test_errors_of_any_real_dtype_are_accepted_as_tensors_and_arrays(kind: str, convert: Any) -> None:
     sequences, key = KINDS[kind]
     one, other = filled(sequences=sequences), filled(sequences=sequences)
     for storage, change in ((one, torch.clone), (other, convert)):
@@ -95,7 +95,7 @@ def test_errors_of_any_real_dtype_are_taken_as_tensors_and_as_arrays(kind: str, 
         (torch.full((4, 1), torch.inf), "error 0 of the update is inf; no priority was changed"),
     ],
 )
-def test_what_is_no_error_is_refused_and_the_storage_can_be_saved_and_loaded(errors: Any, message: str) -> None:
+def test_invalid_errors_are_refused_and_the_storage_can_still_be_saved_and_loaded(errors: Any, message: str) -> None:
     storage = filled()
     (batch,) = storage.generate_batches(1, 4)
     with pytest.raises(ValueError, match=f"PERBuffer: {message}"):

@@ -1,4 +1,4 @@
-"""Draws without replacement: distinct rows of a batch, and passes in which every row comes once."""
+"""Draws without replacement: distinct rows within a batch, and passes that draw every row once."""
 
 import copy
 from collections import Counter
@@ -86,13 +86,13 @@ def test_a_pass_has_every_row_once_in_random_order(window: Any, n_step: int) -> 
     passes = [flat(rows(storage, len(wanted), 1)) for _ in range(3)]
     assert [sorted(one) for one in passes] == [wanted] * 3
     assert passes[0] != passes[1] != wanted
-    # Batches of a size that a pass is no multiple of are filled up from the next pass.
+    # If a pass is no multiple of the batch size, its last batch is completed from the next pass.
     drawn = flat(rows(storage, len(wanted), 7))
     for begin in range(0, len(drawn), len(wanted)):
         assert sorted(drawn[begin : begin + len(wanted)]) == wanted
 
 
-def test_epochs_are_passes() -> None:
+def test_epochs_are_passes_over_all_rows() -> None:
     storage = made("passes")
     fill(storage)
     drawn = [batch[INDICES] for batch in storage.generate_batches(4, 15, num_epochs=3)]
@@ -101,7 +101,7 @@ def test_epochs_are_passes() -> None:
 
 
 @pytest.mark.parametrize("draws", ["passes", "without replacement"])
-def test_every_order_is_as_likely_as_any_other(draws: str) -> None:
+def test_all_orders_of_rows_are_equally_likely(draws: str) -> None:
     storage = made(draws, size=2)
     fill(storage)
     counts = Counter(tuple(batch) for batch in rows(storage, 6_000, 4))
@@ -128,7 +128,7 @@ def test_rows_of_a_batch_are_distinct_and_uniform(window: Any) -> None:
     assert (batch[WEIGHTS] == 1).all()
 
 
-def test_only_the_newest_rows_are_drawn_without_replacement_with_recency() -> None:
+def test_with_recency_only_the_newest_rows_are_drawn_without_replacement() -> None:
     storage = made("without replacement", EREBuffer, eta=0.5, cmin=20)
     fill(storage)
     assert sorted(rows(storage, 1, 20)[0]) == list(range(120, 140))
@@ -148,7 +148,7 @@ _actions = st.lists(
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(window=st.sampled_from(WINDOWS[:4]), prefetch=st.sampled_from([0, 3]), actions=_actions)
 @settings(max_examples=examples(60), deadline=None)
-def test_nothing_comes_twice_in_a_pass_whatever_happens_within_it(
+def test_no_row_is_drawn_twice_in_a_pass_with_insertions_copies_and_reloads(
     tmp_path_factory: Any, on_disk: bool, window: Any, prefetch: int, actions: Any
 ) -> None:
     directory = tmp_path_factory.mktemp("passes") / "storage" if on_disk else None
@@ -169,7 +169,7 @@ def test_nothing_comes_twice_in_a_pass_whatever_happens_within_it(
                 possible = set(may_be_drawn(model, window))
                 assert row in possible
                 if not seen or row in seen or row not in begun:
-                    # Another pass: of the one before, all that may still be drawn have come.
+                    # A new pass begins: all rows of the previous pass that may still be drawn have been drawn.
                     assert not (begun & possible) - set(seen) or isinstance(window, Episodes)
                     seen, begun = [], possible
                 seen.append(row)
@@ -188,7 +188,7 @@ def test_nothing_comes_twice_in_a_pass_whatever_happens_within_it(
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("kind", ["memory", "directory"])
-def test_the_rest_of_a_pass_is_kept_over_a_checkpoint(kind: str, prefetch: int, tmp_path: Path) -> None:
+def test_a_restored_storage_continues_its_pass(kind: str, prefetch: int, tmp_path: Path) -> None:
     on_disk: dict[str, Any] = {} if kind == "memory" else {"directory": tmp_path / "kept"}
     storage = made("passes", prefetch=prefetch, **on_disk)
     fill(storage)
@@ -205,7 +205,7 @@ def test_the_rest_of_a_pass_is_kept_over_a_checkpoint(kind: str, prefetch: int, 
     again.close()
 
 
-def test_hindsight_and_n_steps_are_drawn_in_passes() -> None:
+def test_passes_work_with_hindsight_and_n_steps() -> None:
     def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, *_: Any) -> Any:
         return obs, rhs, obs2, rhs2, rew
 
@@ -223,12 +223,14 @@ def test_hindsight_and_n_steps_are_drawn_in_passes() -> None:
         (EREBuffer, {"draws": "passes", "eta": 0.99}, "eta must be 1 and adapt_eta False with draws='passes', got"),
     ],
 )
-def test_what_cannot_be_drawn_without_replacement_is_refused(kind: Any, given: Any, message: str) -> None:
+def test_hyper_parameters_that_need_replacement_are_refused_when_a_factory_is_made(
+    kind: Any, given: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         kind.create_factory(size=10, **given)
 
 
-def test_what_cannot_be_drawn_without_replacement_is_refused_later_too() -> None:
+def test_hyper_parameters_that_need_replacement_are_refused_on_update() -> None:
     storage = made("passes", EREBuffer)
     for name, value in (("alpha", 0.5), ("eta", 0.5), ("draws", "with replacement")):
         with pytest.raises(ValueError, match=r"draws='passes'|draws is fixed"):
@@ -241,7 +243,7 @@ def test_what_cannot_be_drawn_without_replacement_is_refused_later_too() -> None
 @pytest.mark.parametrize(
     "progress", [[0, 0, 2**50, 0], [-1, 80, 90, 0], [0, 80, 90, 11], [0, 80, 90], "pass", [0.0] * 4]
 )
-def test_a_state_with_the_progress_of_no_pass_is_refused(progress: Any) -> None:
+def test_a_state_with_an_invalid_progress_of_its_pass_is_refused(progress: Any) -> None:
     storage = made("passes")
     fill(storage)
     state = storage.state_dict() | {"progress": progress}

@@ -1,4 +1,4 @@
-"""Episodes that a limit cut, or that still run when the rollout ends, are learnt from or left out by choice."""
+"""Truncated episodes, and those that still run at the end of a rollout, are used or dropped, by ``cut_episodes``."""
 
 from collections.abc import Collection
 from typing import Any
@@ -20,7 +20,7 @@ KINDS = {"goes on": (0, 0), "terminates": (1, 0), "is cut": (0, 1), "terminates 
 
 @st.composite
 def rollouts(draw: Any) -> list[list[str]]:
-    """What becomes of each transition, (T, E)."""
+    """The kind of each transition, as lists of shape (T, E)."""
     steps, envs = draw(st.integers(1, 12)), draw(st.integers(1, 3))
     # Most steps go on.
     kinds = st.sampled_from([*KINDS, *["goes on"] * 4])
@@ -34,7 +34,7 @@ def filled(
     without: Collection[str] = (),
     **hyper_parameters: Any,
 ) -> Any:
-    """Observations are numbers of their own, rewards are powers of two."""
+    """A storage with unique numbers as observations and powers of two as rewards."""
     storage = buffer(VanillaOnPolicyBuffer, size=size, **hyper_parameters)
     envs = len(rollout[0])
     begins = [1] * envs
@@ -59,7 +59,7 @@ def number_of(t: int, env: int, envs: int) -> int:
 
 
 def returns_of_terminated_episodes(rollout: list[list[str]]) -> dict[float, float]:
-    """By observation, one transition at a time."""
+    """The sums of rewards by observation, computed one transition at a time."""
     envs = len(rollout[0])
     returns = {}
     for t in range(len(rollout)):
@@ -77,7 +77,7 @@ def returns_of_terminated_episodes(rollout: list[list[str]]) -> dict[float, floa
 
 @given(rollouts(), st.integers(0, 2), st.integers(1, 3), st.integers(1, 2))
 @settings(max_examples=examples(200), deadline=None)
-def test_batches_hold_the_transitions_whose_episode_terminates_and_their_sums_of_rewards(
+def test_batches_contain_only_transitions_of_terminated_episodes_with_their_returns(
     rollout: list[list[str]], room: int, num_mini_batch: int, num_epochs: int
 ) -> None:
     storage = filled(rollout, len(rollout) + room, cut_episodes="drop")
@@ -93,7 +93,7 @@ def test_batches_hold_the_transitions_whose_episode_terminates_and_their_sums_of
         assert got == pytest.approx([expected[float(obs)] for obs in batch[OBS]], rel=1e-5)
 
 
-def test_what_terminates_in_the_next_rollout_is_learnt_from_there_alone() -> None:
+def test_an_episode_that_terminates_in_the_next_rollout_yields_only_the_steps_there() -> None:
     storage = filled([["goes on"], ["goes on"]], 2, cut_episodes="drop")
     storage.before_gradients()
     assert list(storage.generate_batches(1)) == []
@@ -105,7 +105,7 @@ def test_what_terminates_in_the_next_rollout_is_learnt_from_there_alone() -> Non
     assert sorted(batch[OBS].ravel().tolist()) == [2, 3]
 
 
-def test_by_default_returns_lean_on_the_value_of_what_followed() -> None:
+def test_by_default_truncated_episodes_bootstrap_from_the_next_value() -> None:
     storage = filled([["is cut"]], 1)
     storage.before_gradients()
     (batch,) = storage.generate_batches(1)
@@ -114,12 +114,12 @@ def test_by_default_returns_lean_on_the_value_of_what_followed() -> None:
 
 @given(rollouts(), st.integers(1, 3))
 @settings(max_examples=examples(100), deadline=None)
-def test_the_mask_of_sequences_is_1_where_an_episode_terminates(rollout: list[list[str]], num_mini_batch: int) -> None:
+def test_the_mask_of_sequences_is_1_in_terminated_episodes(rollout: list[list[str]], num_mini_batch: int) -> None:
     storage = filled(rollout, len(rollout), {RHS, RHS2}, cut_episodes="drop")
     storage.before_gradients()
     expected = returns_of_terminated_episodes(rollout)
     batches = list(storage.generate_batches(min(num_mini_batch, len(rollout[0])), None))
-    assert all(batch[MASK].flatten(0, 1).any() for batch in batches), "a batch from which nothing is learnt"
+    assert all(batch[MASK].flatten(0, 1).any() for batch in batches), "a batch without unmasked steps"
     got = {
         float(obs): float(value)
         for batch in batches
@@ -127,10 +127,12 @@ def test_the_mask_of_sequences_is_1_where_an_episode_terminates(rollout: list[li
         if mask
     }
     assert got == pytest.approx(expected, rel=1e-5)
-    assert all(batch[OBS].shape == (len(rollout), *batch[RHS].shape) for batch in batches), "memory runs through all"
+    assert all(batch[OBS].shape == (len(rollout), *batch[RHS].shape) for batch in batches), (
+        "sequences as long as the rollout"
+    )
 
 
-def test_values_are_not_needed_where_no_return_leans_on_them() -> None:
+def test_values_are_not_required_if_cut_episodes_are_dropped() -> None:
     storage = filled([["goes on", "is cut"], ["terminates", "goes on"]], 2, without={VAL}, cut_episodes="drop")
     storage.before_gradients()
     (batch,) = storage.generate_batches(1)
@@ -141,7 +143,7 @@ def test_values_are_not_needed_where_no_return_leans_on_them() -> None:
         filled([["goes on"]], 1, without={VAL})
 
 
-def test_normalised_advantages_are_those_of_what_is_learnt_from() -> None:
+def test_advantages_are_normalised_over_the_transitions_in_batches() -> None:
     rollout = [["goes on", "goes on"], ["terminates", "goes on"], ["terminates", "goes on"]]
     storage = filled(rollout, 3, cut_episodes="drop")
     with pytest.raises(RuntimeError, match="before_gradients"):
@@ -157,12 +159,12 @@ def test_normalised_advantages_are_those_of_what_is_learnt_from() -> None:
     assert normalised == pytest.approx(dict(zip(plain, expected, strict=True)), rel=1e-5)
 
 
-def test_a_choice_that_there_is_not_is_refused() -> None:
+def test_an_unknown_value_of_cut_episodes_is_refused() -> None:
     with pytest.raises(ValueError, match="cut_episodes"):
         VanillaOnPolicyBuffer.create_factory(size=3, cut_episodes="forget")
 
 
-def test_values_that_the_algorithm_wants_are_taken_off_returns_of_sums_of_rewards() -> None:
+def test_values_requested_by_the_algorithm_are_subtracted_from_the_returns() -> None:
     rollout = [["goes on", "is cut"], ["terminates", "goes on"]]
     storage = filled(rollout, 2, without={VAL}, cut_episodes="drop", actor=Tenfold(), values_when_full={VAL})
     storage.before_gradients()
@@ -173,7 +175,7 @@ def test_values_that_the_algorithm_wants_are_taken_off_returns_of_sums_of_reward
 
 
 class Tenfold:
-    """Values an observation at ten times its number."""
+    """The value of an observation is ten times its number."""
 
     def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
         return 10 * obs

@@ -1,4 +1,4 @@
-"""Lambda returns, Retrace and average-reward advantages equal loops over their definitions, however episodes end."""
+"""Lambda returns, Retrace and average-reward advantages equal loops over their definitions, for all kinds of ends."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ GAMMA = 0.9
 
 
 class Actor:
-    """Values an observation x at 2 x and action a in it at x + a; takes action 1 with a given probability."""
+    """Gives observation x the value 2 x and its action a the value x + a; takes action 1 with a given probability."""
 
     def __init__(self, of_one: float = 0.5) -> None:
         self.of_one = of_one
@@ -45,8 +45,8 @@ class Actor:
         return torch.from_numpy(self.log_probs(action.numpy())), obs + action, 2 * obs
 
 
-def rollout_of(seed: int, steps: int, num_envs: int, acted: Actor, goes_on: bool = False) -> list[dict[str, Any]]:
-    """Steps with random ends of both kinds; with ``goes_on`` episodes also break off without an end."""
+def rollout_of(seed: int, steps: int, num_envs: int, acted: Actor, interrupts: bool = False) -> list[dict[str, Any]]:
+    """Steps with random terminations and truncations; with ``interrupts``, some episodes also stop without a flag."""
     draw, found = np.random.default_rng(seed), []
     number = lambda: draw.normal(size=(num_envs, 1)).astype(np.float32)  # noqa: E731
     obs, done = number(), np.ones((num_envs, 1), bool)
@@ -66,9 +66,9 @@ def rollout_of(seed: int, steps: int, num_envs: int, acted: Actor, goes_on: bool
                 LOGP: acted.log_probs(action),
             }
         )
-        broke_off = (draw.random((num_envs, 1)) < 0.1) & goes_on
+        interrupted = (draw.random((num_envs, 1)) < 0.1) & interrupts
         done = terminated | truncated
-        obs = np.where(done | broke_off, number(), following)
+        obs = np.where(done | interrupted, number(), following)
     return found
 
 
@@ -89,8 +89,8 @@ def last(steps: list[dict[str, Any]], t: int, env: int) -> bool:
     return bool(t == len(steps) - 1 or ended or steps[t + 1][OBS][env, 0] != steps[t][OBS2][env, 0])
 
 
-def worth_after(steps: list[dict[str, Any]], t: int, env: int) -> float:
-    """What an end leaves of value: nothing where the environment terminated, all where a limit cut the episode."""
+def value_after(steps: list[dict[str, Any]], t: int, env: int) -> float:
+    """The value after a step: 0 if the environment terminated, otherwise that of the next observation."""
     return 0.0 if steps[t][DONE2][env, 0] else 2 * float(steps[t][OBS2][env, 0])
 
 
@@ -103,21 +103,21 @@ ROLLOUTS = given(
     num_steps=st.integers(1, 14),
     num_envs=st.integers(1, 3),
     weight=st.sampled_from([0.0, 0.6, 1.0]),
-    goes_on=st.booleans(),
+    interrupts=st.booleans(),
 )
 
 
 @ROLLOUTS
 @settings(max_examples=examples(80), deadline=None)
-def test_lambda_returns_are_those_of_their_recursion(
-    seed: int, num_steps: int, num_envs: int, weight: float, goes_on: bool
+def test_lambda_returns_equal_their_recursive_definition(
+    seed: int, num_steps: int, num_envs: int, weight: float, interrupts: bool
 ) -> None:
-    steps = rollout_of(seed, num_steps, num_envs, Actor(), goes_on)
+    steps = rollout_of(seed, num_steps, num_envs, Actor(), interrupts)
     data = filled(made(LambdaReturnBuffer, num_steps, trace_lambda=weight), steps)
     for env in range(num_envs):
         following = 0.0
         for t in reversed(range(num_steps)):
-            value = worth_after(steps, t, env)
+            value = value_after(steps, t, env)
             after = value if last(steps, t, env) else following
             following = float(steps[t][REW][env, 0]) + GAMMA * ((1 - weight) * value + weight * after)
             assert_close(data, RET, t, env, following)
@@ -128,11 +128,11 @@ def test_lambda_returns_are_those_of_their_recursion(
 
 @ROLLOUTS
 @settings(max_examples=examples(80), deadline=None)
-def test_retrace_targets_are_those_of_their_recursion(
-    seed: int, num_steps: int, num_envs: int, weight: float, goes_on: bool
+def test_retrace_targets_equal_their_recursive_definition(
+    seed: int, num_steps: int, num_envs: int, weight: float, interrupts: bool
 ) -> None:
     acted, now = Actor(0.4), Actor(0.7)
-    steps = rollout_of(seed, num_steps, num_envs, acted, goes_on)
+    steps = rollout_of(seed, num_steps, num_envs, acted, interrupts)
     # Values of the policy that acted are not needed.
     given = [{key: value for key, value in step.items() if key != VAL} for step in steps]
     data = filled(made(RetraceBuffer, num_steps, now, trace_lambda=weight), given)
@@ -141,7 +141,7 @@ def test_retrace_targets_are_those_of_their_recursion(
         for t in reversed(range(num_steps)):
             obs, action = float(steps[t][OBS][env, 0]), int(steps[t][ACT][env, 0])
             rest = 0.0 if last(steps, t, env) else correction
-            target = float(steps[t][REW][env, 0]) + GAMMA * (worth_after(steps, t, env) + rest)
+            target = float(steps[t][REW][env, 0]) + GAMMA * (value_after(steps, t, env) + rest)
             ratio = (0.7 if action else 0.3) / (0.4 if action else 0.6)
             correction = weight * min(1.0, ratio) * (target - (obs + action))
             assert_close(data, RET, t, env, target)
@@ -151,13 +151,13 @@ def test_retrace_targets_are_those_of_their_recursion(
 @ROLLOUTS
 @settings(max_examples=examples(80), deadline=None)
 def test_average_reward_advantages_are_sums_of_differential_errors(
-    seed: int, num_steps: int, num_envs: int, weight: float, goes_on: bool
+    seed: int, num_steps: int, num_envs: int, weight: float, interrupts: bool
 ) -> None:
     storage, average = made(AverageRewardBuffer, num_steps, gae_lambda=weight, average_step_size=0.25), None
     for phase in range(3):
-        steps = rollout_of(seed + phase, num_steps, num_envs, Actor(), goes_on)
+        steps = rollout_of(seed + phase, num_steps, num_envs, Actor(), interrupts)
         data = filled(storage, steps)
-        # Asked for again, the same rollout counts once.
+        # A second call for the same rollout does not count it again.
         storage.before_gradients()
         mean = float(np.mean([step[REW] for step in steps]))
         average = mean if average is None else 0.75 * average + 0.25 * mean
@@ -165,7 +165,7 @@ def test_average_reward_advantages_are_sums_of_differential_errors(
             following = 0.0
             for t in reversed(range(num_steps)):
                 value = float(steps[t][VAL][env, 0])
-                error = float(steps[t][REW][env, 0]) - average + worth_after(steps, t, env) - value
+                error = float(steps[t][REW][env, 0]) - average + value_after(steps, t, env) - value
                 following = error + (0.0 if last(steps, t, env) else weight * following)
                 assert_close(data, ADV, t, env, following)
                 assert_close(data, RET, t, env, following + value)
@@ -179,7 +179,7 @@ def test_average_reward_advantages_are_sums_of_differential_errors(
         storage.reset()
 
 
-def test_a_constant_reward_is_no_better_than_its_average() -> None:
+def test_a_constant_reward_has_average_reward_advantages_of_zero() -> None:
     steps = rollout_of(0, 20, 2, Actor())
     same = {REW: np.full((2, 1), 3, np.float32)} | {key: np.zeros((2, 1), bool) for key in (DONE, DONE2, TRUNC2)}
     for step in steps:
@@ -188,7 +188,7 @@ def test_a_constant_reward_is_no_better_than_its_average() -> None:
     torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1))
 
 
-def test_a_hyper_parameter_that_changes_counts_from_the_next_returns_on() -> None:
+def test_a_changed_hyper_parameter_applies_to_the_next_returns() -> None:
     steps = rollout_of(0, 8, 2, Actor())
     storage = made(LambdaReturnBuffer, 8, trace_lambda=0.2)
     before = filled(storage, steps)[RET]
@@ -199,7 +199,7 @@ def test_a_hyper_parameter_that_changes_counts_from_the_next_returns_on() -> Non
     assert_equal(after, filled(made(LambdaReturnBuffer, 8, trace_lambda=0.9), steps)[RET])
 
 
-def test_what_a_storage_needs_is_asked_for_by_name() -> None:
+def test_missing_fields_and_actor_methods_raise_errors_that_name_them() -> None:
     with pytest.raises(ValueError, match="RetraceBuffer: SimpleNamespace has no evaluate_action_values"):
         made(RetraceBuffer, 4, SimpleNamespace(value=None))
     (step,) = rollout_of(0, 1, 1, Actor())
@@ -209,7 +209,7 @@ def test_what_a_storage_needs_is_asked_for_by_name() -> None:
 
 
 @pytest.mark.parametrize("cls", [AverageRewardBuffer, RetraceBuffer])
-def test_intrinsic_rewards_are_kept_without_returns_of_them(cls: Any) -> None:
+def test_intrinsic_rewards_are_stored_without_intrinsic_returns(cls: Any) -> None:
     algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=GAMMA, intrinsic_returns_end=True)
     storage = cls.create_factory(size=3)("cpu", Actor(), algorithm, None)
     for step in rollout_of(0, 3, 1, Actor()):
@@ -221,7 +221,7 @@ def test_intrinsic_rewards_are_kept_without_returns_of_them(cls: Any) -> None:
 
 
 class Myopic(Estimator):
-    """The reward of the step alone."""
+    """Returns that are the reward of the step alone."""
 
     def estimate(self, stream: RewardStream, returns: Any, advantages: Any) -> None:
         returns[:] = stream.rewards
@@ -234,7 +234,7 @@ class MyopicBuffer(VanillaOnPolicyBuffer):
         return Myopic()
 
 
-def test_an_estimator_of_ones_own_is_a_few_lines() -> None:
+def test_a_user_defined_estimator_computes_the_returns() -> None:
     steps = rollout_of(0, 5, 2, Actor())
     data = filled(made(MyopicBuffer, 5), steps)
     assert_equal(data[RET], torch.from_numpy(np.stack([step[REW] for step in steps])))

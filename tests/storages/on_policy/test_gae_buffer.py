@@ -1,4 +1,4 @@
-"""Generalized advantages: between the one-step error and the whole return, never over the end of an episode."""
+"""Generalized advantages: from the one-step error to the whole return, never across the end of an episode."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ERRORS = {obs: obs + GAMMA * 10 * (obs + 1) - 10 * obs for obs in (1.0, 2.0, 3.0
 
 
 def advantages(gae_lambda: float) -> dict[float, float]:
-    """Three steps, the second of them the last of its episode."""
+    """The advantages of three steps, the second of which is the last of its episode."""
     storage = buffer(GAEBuffer, gae_lambda=gae_lambda)
     for obs in (1, 2, 3):
         storage.insert_transition(step(obs, obs + 1, reward=obs, truncated=obs == 2))
@@ -22,12 +22,12 @@ def test_lambda_zero_gives_one_step_errors() -> None:
 
 
 @pytest.mark.parametrize("gae_lambda", [0.5, 0.95, 1.0])
-def test_lambda_weighs_the_errors_that_follow_within_the_episode(gae_lambda: float) -> None:
+def test_lambda_weights_the_later_errors_within_the_episode(gae_lambda: float) -> None:
     expected = ERRORS | {1.0: ERRORS[1.0] + GAMMA * gae_lambda * ERRORS[2.0]}
     assert advantages(gae_lambda) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_return_is_the_advantage_and_the_value_that_it_was_measured_against() -> None:
+def test_a_return_is_the_sum_of_the_advantage_and_the_value() -> None:
     storage = buffer(GAEBuffer, gae_lambda=0.5)
     for obs in (1, 2, 3):
         storage.insert_transition(step(obs, obs + 1, reward=obs))

@@ -1,4 +1,4 @@
-"""Intrinsic rewards have returns and advantages of their own, which reach beyond the ends of episodes by choice."""
+"""Intrinsic rewards have separate returns and advantages, which optionally continue across the ends of episodes."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ GAMMA, INTRINSIC_GAMMA = 0.9, 0.7
 
 
 class CuriousActor(SummingActor):
-    """Values what it sees twice as much where it is paid for its curiosity."""
+    """Its intrinsic value of an observation is twice its value."""
 
     def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
         return 2 * self.value(obs, rhs, done)
@@ -63,7 +63,7 @@ def valued(sample: Sample, number: int) -> Sample:
 
 
 def following_value(steps: list[Sample], t: int, env: int, ends: bool) -> tuple[float, bool]:
-    """Of what followed a transition, and whether the sum of rewards breaks off there."""
+    """The value after a transition, and whether the sum of rewards stops there."""
     sample, last = steps[t], t == len(steps) - 1
     over = bool(sample[DONE2][env, 0] or sample.get(TRUNC2, sample[DONE2])[env, 0])
     if over and not ends and not last:
@@ -101,7 +101,7 @@ def intrinsic_by_hand(steps: list[Sample], t: int, env: int, ends: bool, gae_lam
     asked_for=st.sets(st.sampled_from([VAL, IVAL])),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_both_kinds_of_returns_are_what_their_definitions_say(
+def test_intrinsic_and_extrinsic_returns_equal_their_definitions(
     size: int,
     num_envs: int,
     kind: str,
@@ -137,10 +137,10 @@ def test_both_kinds_of_returns_are_what_their_definitions_say(
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_another_stream_of_experience_is_not_paid_to_the_one_before_it(cls: Any) -> None:
+def test_returns_do_not_include_rewards_of_another_stream_of_experience(cls: Any) -> None:
     streams = [Stream(2, "vector", False, np.random.default_rng(seed)) for seed in (0, 1)]
-    goes_on_for_ever = {key: np.zeros((2, 1), bool) for key in (DONE2, TRUNC2)}
-    steps = [valued(stream.step() | goes_on_for_ever, 0) for stream in streams]
+    never_ends = {key: np.zeros((2, 1), bool) for key in (DONE2, TRUNC2)}
+    steps = [valued(stream.step() | never_ends, 0) for stream in streams]
     storage = buffer(cls, 2, ends=False)
     for step in steps:
         storage.insert_transition(step)
@@ -151,15 +151,15 @@ def test_another_stream_of_experience_is_not_paid_to_the_one_before_it(cls: Any)
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_an_intrinsic_reward_of_one_is_worth_one_over_one_less_gamma_through_all_ends(cls: Any) -> None:
+def test_an_intrinsic_reward_of_one_has_the_value_one_over_one_minus_gamma_across_episodes(cls: Any) -> None:
     worth = 1 / (1 - INTRINSIC_GAMMA)
 
-    class Knowing(SummingActor):
+    class ExactActor(SummingActor):
         def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
             return torch.full((len(obs), 1), worth)
 
     algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=INTRINSIC_GAMMA, intrinsic_returns_end=False)
-    storage = cls.create_factory(size=30)("cpu", Knowing(), algorithm, None)
+    storage = cls.create_factory(size=30)("cpu", ExactActor(), algorithm, None)
     stream = Stream(3, "vector", False, np.random.default_rng(0))
     ended = 0
     for number in range(30):
@@ -174,7 +174,7 @@ def test_an_intrinsic_reward_of_one_is_worth_one_over_one_less_gamma_through_all
     torch.testing.assert_close(data[IADV], torch.zeros((30, 3, 1)), rtol=0, atol=1e-5)
 
 
-def test_replacing_intrinsic_rewards_makes_returns_due_again() -> None:
+def test_replacing_intrinsic_rewards_requires_new_returns() -> None:
     storage = buffer(GAEBuffer, 2, ends=True)
     stream = Stream(1, "vector", False, np.random.default_rng(0))
     for number in range(2):
@@ -191,6 +191,6 @@ def test_replacing_intrinsic_rewards_makes_returns_due_again() -> None:
     assert float(after[IADV][-1, 0]) == pytest.approx(float(before[IADV][-1, 0]) + 1)
 
 
-def test_a_storage_that_makes_none_says_so() -> None:
+def test_computed_fields_list_intrinsic_returns_only_if_they_are_computed() -> None:
     assert {IRET, IADV} <= GAEBuffer.computed_fields
     assert not {IRET, IADV} & VTraceBuffer.computed_fields

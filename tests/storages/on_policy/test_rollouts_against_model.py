@@ -1,4 +1,4 @@
-"""Whatever a rollout looks like, its returns and advantages are those of their definitions."""
+"""For arbitrary rollouts, returns and advantages equal their definitions."""
 
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.rollouts import SummingActor, buffer, expected, summed
 
 
 def valued(sample: Sample, number: int) -> Sample:
-    """The sample with values, and with a number of its own for every transition."""
+    """The sample with values, and with a unique number of each transition as its log probability."""
     seen = {key: value for key, value in sample.items() if key in (OBS, RHS)}
     own = np.arange(len(sample[DONE]), dtype=np.float32)[:, None]
     return sample | {VAL: summed(seen), LOGP: own + 100 * number}
@@ -41,11 +41,11 @@ def assert_prepared(storage: Any, steps: list[Sample], gamma: float, gae_lambda:
     gamma=st.sampled_from([0.0, 0.9, 1.0]),
     gae_lambda=st.sampled_from([None, 0.0, 0.5, 0.95, 1.0]),
     fills=st.lists(st.integers(1, 8), min_size=1, max_size=4),
-    looks=st.booleans(),
+    check_every_step=st.booleans(),
     when_full=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_returns_and_advantages_are_what_their_definitions_say(
+def test_returns_and_advantages_equal_their_definitions(
     size: int,
     num_envs: int,
     kind: str,
@@ -53,7 +53,7 @@ def test_returns_and_advantages_are_what_their_definitions_say(
     gamma: float,
     gae_lambda: float | None,
     fills: list[int],
-    looks: bool,
+    check_every_step: bool,
     when_full: bool,
     seed: int,
 ) -> None:
@@ -62,14 +62,14 @@ def test_returns_and_advantages_are_what_their_definitions_say(
     storage = buffer(cls, size, gamma, SummingActor(), values_when_full=asked_for, **own)
     stream, number = Stream(num_envs, kind, recurrent, np.random.default_rng(seed)), 0
     for fill in fills:
-        # The stream goes on from one rollout to the next; a rollout need not be full.
+        # The stream continues from one rollout to the next; a rollout need not be full.
         steps: list[Sample] = []
         for _ in range(min(fill, size)):
             sample = valued(stream.step(), number)
             storage.insert_transition({key: value for key, value in sample.items() if key not in asked_for})
             steps.append(map_leaves(sample, np.array))
             number += 1
-            if looks:
+            if check_every_step:
                 storage.before_gradients()
                 assert_prepared(storage, steps, gamma, gae_lambda)
         storage.before_gradients()
@@ -116,7 +116,7 @@ def assert_sequences_are_whole(storage: Any, batches: list[Sample], length: int)
 
 
 def continues(flat: Sample, row: int, following: int) -> bool:
-    """Whether a transition begins with what the one before it led to."""
+    """Whether a transition begins with the next observation and state of the one before it."""
     return all(
         equal(*(map_leaves(flat[key], lambda leaf, at=at: leaf[at]) for key, at in ((after, row), (before, following))))
         for before, after in ((OBS, OBS2), (RHS, RHS2))
@@ -124,7 +124,7 @@ def continues(flat: Sample, row: int, following: int) -> bool:
 
 
 @pytest.mark.parametrize("sequence_length", [1, 2, 4, 8])
-def test_a_rollout_of_an_actor_with_memory_divides_into_sequences(sequence_length: int) -> None:
+def test_a_rollout_of_a_recurrent_actor_is_divided_into_sequences(sequence_length: int) -> None:
     storage = buffer(GAEBuffer, 8, actor=SummingActor(), sequence_length=sequence_length)
     stream = Stream(3, "dict", True, np.random.default_rng(0))
     for number in range(8):
@@ -137,15 +137,15 @@ def test_a_rollout_of_an_actor_with_memory_divides_into_sequences(sequence_lengt
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_a_reward_of_one_for_ever_is_worth_one_over_one_less_gamma(cls: Any) -> None:
+def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma(cls: Any) -> None:
     gamma = 0.97
     worth = 1 / (1 - gamma)
 
-    class Knowing:
+    class ExactActor:
         def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
             return torch.full((len(obs), 1), worth)
 
-    storage = buffer(cls, 40, gamma, Knowing())
+    storage = buffer(cls, 40, gamma, ExactActor())
     for start in range(0, 120, 40):
         for number in range(start, start + 40):
             seen, follows = (np.full((3, 2), n, np.float32) for n in (number, number + 1))

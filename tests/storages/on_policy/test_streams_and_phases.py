@@ -1,4 +1,4 @@
-"""Rollouts of several workers, batches of a rollout that is gone, and answers and arguments that cannot be used."""
+"""Rollouts of several workers, batches of a removed rollout, and invalid outputs of actors and invalid arguments."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,19 +15,19 @@ from tests.support.rollouts import FakeActor, buffer, step
 CLASSES = [VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer]
 
 
-class RememberingActor(FakeActor):
-    """Keeps when it was told to forget."""
+class RecordingActor(FakeActor):
+    """Records the flags that reset its recurrent state."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: Any = None
+        self.resets: Any = None
 
     def evaluate_actions(self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor) -> Any:
-        self.told = done[..., 0].clone()
+        self.resets = done[..., 0].clone()
         return obs, 10 * obs
 
 
-def remembering(obs: float, **more: Any) -> dict[str, Any]:
+def recurrent_step(obs: float, **more: Any) -> dict[str, Any]:
     memory = np.array([[obs, 0]], np.float32)
     return step(obs, obs + 1, 1, **more) | {RHS: memory, RHS2: memory + np.array([[1, 0]], np.float32)}
 
@@ -36,34 +36,34 @@ def of_two_workers(cls: Any, actor: Any, **hyper_parameters: Any) -> Any:
     storage = buffer(cls, 6, actor=actor, **hyper_parameters)
     for worker in (0, 100):
         for t in (5, 6, 7):
-            storage.insert_transition(remembering(worker + t))
+            storage.insert_transition(recurrent_step(worker + t))
     storage.before_gradients()
     return storage
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_memory_starts_anew_where_the_steps_of_another_worker_begin(cls: Any) -> None:
-    actor = RememberingActor()
+def test_the_recurrent_state_is_reset_at_the_first_step_of_another_worker(cls: Any) -> None:
+    actor = RecordingActor()
     storage = of_two_workers(cls, actor)
     (batch,) = storage.generate_batches(1)
     assert batch[OBS][:, 0, 0].tolist() == [5, 6, 7, 105, 106, 107]
     assert batch[DONE][:, 0, 0].tolist() == [0, 0, 0, 1, 0, 0]
     if cls is VTraceBuffer:
-        assert actor.told[:, 0].tolist() == [0, 0, 0, 1, 0, 0]
-    # What is stored says what the collector said.
+        assert actor.resets[:, 0].tolist() == [0, 0, 0, 1, 0, 0]
+    # The stored flags stay those of the collector.
     assert not storage.get_all_buffer_data()[DONE].any()
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_a_sequence_that_begins_with_another_worker_has_its_memory(cls: Any) -> None:
-    storage = of_two_workers(cls, RememberingActor(), sequence_length=3)
+def test_a_sequence_that_begins_with_another_worker_has_its_recurrent_state(cls: Any) -> None:
+    storage = of_two_workers(cls, RecordingActor(), sequence_length=3)
     (batch,) = storage.generate_batches(1)
     assert not batch[DONE].any()
     assert sorted(batch[RHS][:, 0].tolist()) == [5, 105]
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_a_prepared_rollout_can_be_sent_to_another_storage_and_to_the_same(cls: Any) -> None:
+def test_a_prepared_rollout_can_be_inserted_into_the_same_and_other_storages(cls: Any) -> None:
     one, other = buffer(cls, 3), buffer(cls, 3)
     for obs in (1, 2, 3):
         one.insert_transition(step(obs, obs + 1, 1))
@@ -85,7 +85,7 @@ def test_a_prepared_rollout_can_be_sent_to_another_storage_and_to_the_same(cls: 
 
 @pytest.mark.parametrize("key", [RET, ADV])
 @pytest.mark.parametrize("cls", CLASSES)
-def test_a_sample_must_not_have_what_the_storage_computes(cls: Any, key: str) -> None:
+def test_a_sample_with_a_computed_field_is_refused(cls: Any, key: str) -> None:
     storage = buffer(cls)
     with pytest.raises(SampleError, match=f"{cls.__name__}: {key} is a field that the storage computes"):
         storage.insert_transition(step(1, 2, 1) | {key: np.zeros((1, 1), np.float32)})
@@ -93,8 +93,8 @@ def test_a_sample_must_not_have_what_the_storage_computes(cls: Any, key: str) ->
     storage.insert_transition(step(1, 2, 1))
 
 
-@pytest.mark.parametrize("sample", [step, lambda obs, obs2, reward: remembering(obs)])
-def test_batches_of_a_rollout_that_is_gone_are_refused(sample: Any) -> None:
+@pytest.mark.parametrize("sample", [step, lambda obs, obs2, reward: recurrent_step(obs)])
+def test_batches_of_a_removed_or_changed_rollout_are_refused(sample: Any) -> None:
     storage = buffer(GAEBuffer, 4)
 
     def fill(steps: int) -> None:
@@ -124,8 +124,8 @@ def test_batches_of_a_rollout_that_is_gone_are_refused(sample: Any) -> None:
         next(batches)
 
 
-class Answering(FakeActor):
-    """Answers what a test says."""
+class FixedActor(FakeActor):
+    """Returns a given output."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ UNUSABLE = [
 def test_values_that_are_not_one_finite_number_for_each_observation_are_refused(
     cls: Any, answer: Any, message: str
 ) -> None:
-    storage = buffer(cls, actor=Answering(answer))
+    storage = buffer(cls, actor=FixedActor(answer))
     storage.insert_transition(step([1, 2], [2, 3], [1, 1]))
     with pytest.raises(ValueError, match=f"{cls.__name__}: actor.value {message}"):
         storage.before_gradients()
@@ -161,18 +161,18 @@ def test_values_that_are_not_one_finite_number_for_each_observation_are_refused(
 
 
 @pytest.mark.parametrize("answer", [torch.zeros(1, 2), torch.zeros(1, 2, 3), torch.full((1, 2, 1), torch.inf)])
-def test_log_probabilities_that_cannot_be_used_are_refused(answer: Any) -> None:
-    storage = buffer(VTraceBuffer, actor=Answering(answer))
+def test_invalid_log_probabilities_are_refused(answer: Any) -> None:
+    storage = buffer(VTraceBuffer, actor=FixedActor(answer))
     storage.insert_transition(step([1, 2], [2, 3], [1, 1]))
     with pytest.raises(ValueError, match=r"VTraceBuffer: actor\.evaluate_actions "):
         storage.before_gradients()
 
 
-def test_values_of_half_precision_and_nonfinite_ones_that_are_allowed_are_taken() -> None:
-    storage = buffer(GAEBuffer, actor=Answering(torch.ones(1, 1, dtype=torch.bfloat16)))
+def test_half_precision_values_and_allowed_non_finite_values_are_accepted() -> None:
+    storage = buffer(GAEBuffer, actor=FixedActor(torch.ones(1, 1, dtype=torch.bfloat16)))
     storage.insert_transition(step(1, 2, 1))
     storage.before_gradients()
-    lenient = buffer(GAEBuffer, actor=Answering(torch.full((1, 1), torch.nan)), allow_nonfinite=True)
+    lenient = buffer(GAEBuffer, actor=FixedActor(torch.full((1, 1), torch.nan)), allow_nonfinite=True)
     lenient.insert_transition(step(1, 2, 1))
     lenient.before_gradients()
     assert lenient.get_all_buffer_data()[RET].isnan().all()
@@ -180,7 +180,7 @@ def test_values_of_half_precision_and_nonfinite_ones_that_are_allowed_are_taken(
 
 @pytest.mark.parametrize("key", [VAL, LOGP])
 @pytest.mark.parametrize("first", [True, False])
-def test_values_and_log_probabilities_that_are_not_finite_are_refused(key: str, first: bool) -> None:
+def test_non_finite_values_and_log_probabilities_are_refused(key: str, first: bool) -> None:
     storage = buffer(GAEBuffer)
     if not first:
         storage.insert_transition(step(1, 2, 1))
@@ -191,7 +191,7 @@ def test_values_and_log_probabilities_that_are_not_finite_are_refused(key: str, 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
-def test_actions_that_are_not_finite_are_refused_in_slices_too(dtype: Any) -> None:
+def test_non_finite_actions_are_refused_in_slices_and_transitions(dtype: Any) -> None:
     storage = buffer(ReplayBuffer)
     data = {key: value[None] for key, value in step(1, 2, 1).items()} | {ACT: np.full((1, 1, 1), np.nan, dtype)}
     with pytest.raises(SampleError, match=r"ReplayBuffer: Action of environment 0 is .*nan.* at step 0"):
@@ -215,7 +215,7 @@ def test_actions_that_are_not_finite_are_refused_in_slices_too(dtype: Any) -> No
         ((1, 4, None), "num_epochs must be an int, got None"),
     ],
 )
-def test_arguments_are_checked_by_the_call_with_the_same_words(cls: Any, arguments: Any, message: str) -> None:
+def test_generate_batches_validates_its_arguments_when_it_is_called(cls: Any, arguments: Any, message: str) -> None:
     storage = buffer(cls, 4)
     for obs in range(4):
         storage.insert_transition(step(obs, obs + 1, 1))
@@ -227,7 +227,7 @@ def test_arguments_are_checked_by_the_call_with_the_same_words(cls: Any, argumen
 
 @pytest.mark.parametrize("gamma", [torch.tensor(0.9), float("nan"), -1, 1.5, "0.9", None, True])
 @pytest.mark.parametrize("cls", [GAEBuffer, ReplayBuffer])
-def test_a_discount_factor_that_is_no_number_from_0_to_1_is_refused_when_the_storage_is_made(
+def test_an_invalid_discount_factor_is_refused_when_the_storage_is_made_and_when_it_is_used(
     cls: Any, gamma: Any
 ) -> None:
     algorithm = SimpleNamespace(gamma=gamma)

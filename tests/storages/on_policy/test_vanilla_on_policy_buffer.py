@@ -1,4 +1,4 @@
-"""Rollouts: returns and advantages lean on the right values, and every transition is used once an epoch."""
+"""Rollouts: returns and advantages use the right values, and every transition is used once per epoch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture(params=["VanillaOnPolicyBuffer", "GAEBuffer"])
 def make(request: pytest.FixtureRequest) -> Make:
-    """Both kinds of rollout: with gae_lambda=1 an advantage is the whole return less the value, too."""
+    """Both kinds of rollouts: with gae_lambda=1, advantages of GAE also are the whole return minus the value."""
 
     def make(size: int = 3, **hyper_parameters: Any) -> Any:
         if request.param == "GAEBuffer":
@@ -30,7 +30,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 # Returns
 
 
-def test_a_rollout_that_goes_on_leans_on_the_value_of_what_followed(make: Make) -> None:
+def test_a_rollout_without_an_end_bootstraps_from_the_next_value(make: Make) -> None:
     storage = make()
     for obs in (1, 2, 3):
         storage.insert_transition(step(obs, obs + 1, reward=obs))
@@ -42,7 +42,7 @@ def test_a_rollout_that_goes_on_leans_on_the_value_of_what_followed(make: Make) 
     assert advantages == pytest.approx({3.0: third - 30, 2.0: second - 20, 1.0: returns[1.0] - 10}, abs=1e-5)
 
 
-def test_a_terminated_episode_is_worth_nothing_afterwards(make: Make) -> None:
+def test_a_terminated_episode_does_not_bootstrap(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(2, 99, reward=2, terminated=1))
@@ -52,7 +52,7 @@ def test_a_terminated_episode_is_worth_nothing_afterwards(make: Make) -> None:
     assert 99.0 not in storage.actor.asked
 
 
-def test_a_rollout_that_ends_with_a_termination_asks_for_no_value(make: Make) -> None:
+def test_a_rollout_that_ends_with_a_termination_does_not_evaluate_the_actor(make: Make) -> None:
     storage = make(size=2)
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(2, 3, reward=2, terminated=1))
@@ -70,14 +70,14 @@ def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_obser
     assert returns[1.0] == pytest.approx(1 + GAMMA * returns[2.0])
 
 
-def test_an_episode_both_terminated_and_cut_is_terminated(make: Make) -> None:
+def test_an_episode_both_terminated_and_truncated_counts_as_terminated(make: Make) -> None:
     storage = make(size=1)
     storage.insert_transition(step(2, 7, reward=2, truncated=1, terminated=1))
     assert by_observation(storage, RET) == {2.0: 2.0}
 
 
 @pytest.mark.parametrize("done", [0, 1])
-def test_a_stream_that_broke_off_is_not_joined_to_what_came_after(make: Make, done: int) -> None:
+def test_returns_do_not_continue_across_an_interruption_of_the_stream(make: Make, done: int) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(60, 61, reward=5, done=done))
@@ -85,14 +85,14 @@ def test_a_stream_that_broke_off_is_not_joined_to_what_came_after(make: Make, do
     assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
 
 
-def test_an_episode_that_begins_where_the_last_one_broke_off_is_another_one(make: Make) -> None:
+def test_an_episode_that_begins_at_the_last_observation_of_an_interrupted_one_is_separate(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(2, 3, reward=500, done=1))
     assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
 
 
-def test_environments_do_not_mix(make: Make) -> None:
+def test_returns_of_different_environments_are_independent(make: Make) -> None:
     storage = make(size=2)
     storage.insert_transition(step([1, 100], [2, 101], reward=[1, 2], terminated=[0, 1]))
     storage.insert_transition(step([2, 200], [3, 201], reward=[3, 4]))
@@ -102,7 +102,7 @@ def test_environments_do_not_mix(make: Make) -> None:
     assert returns[200.0] == pytest.approx(4 + GAMMA * 2010)
 
 
-def test_dict_observations_are_valued_as_dicts(make: Make) -> None:
+def test_the_actor_evaluates_dict_observations_as_dicts(make: Make) -> None:
     storage = make(size=1)
     sample = step(1, 2, reward=1)
     storage.insert_transition(sample | {OBS: {"x": sample[OBS]}, OBS2: {"x": sample[OBS2]}})
@@ -111,15 +111,17 @@ def test_dict_observations_are_valued_as_dicts(make: Make) -> None:
     assert batch[RET].item() == pytest.approx(1 + GAMMA * 20)
 
 
-def test_a_recurrent_actor_is_asked_with_the_memory_before_what_followed(make: Make) -> None:
-    class Remembering:
+def test_a_recurrent_actor_evaluates_next_observations_with_the_next_recurrent_state(make: Make) -> None:
+    class RecurrentActor:
         def value(self, obs: torch.Tensor, rhs: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
             return 10 * obs + rhs
 
-    storage = make(size=2, actor=Remembering())
-    memory = lambda number: np.full((1, 1), number, np.float32)  # noqa: E731
-    storage.insert_transition(step(1, 7, reward=1, truncated=1) | {RHS: memory(100), RHS2: memory(200)})
-    storage.insert_transition(step(50, 51, reward=2, done=1) | {RHS: memory(0), RHS2: memory(300)})
+    storage = make(size=2, actor=RecurrentActor())
+    recurrent_state = lambda number: np.full((1, 1), number, np.float32)  # noqa: E731
+    storage.insert_transition(
+        step(1, 7, reward=1, truncated=1) | {RHS: recurrent_state(100), RHS2: recurrent_state(200)}
+    )
+    storage.insert_transition(step(50, 51, reward=2, done=1) | {RHS: recurrent_state(0), RHS2: recurrent_state(300)})
     assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 270, 50.0: 2 + GAMMA * 810})
 
 
@@ -144,7 +146,7 @@ def test_a_rollout_may_be_prepared_before_it_is_full_and_again_later(make: Make)
 
 @pytest.mark.parametrize("inserted", [5, 3])
 @pytest.mark.parametrize("num_mini_batch", [1, 2, 4])
-def test_every_transition_is_used_once_an_epoch_in_a_new_order(make: Make, inserted: int, num_mini_batch: int) -> None:
+def test_every_transition_is_used_once_per_epoch_in_a_new_order(make: Make, inserted: int, num_mini_batch: int) -> None:
     storage = make(size=5)
     for rollout in range(4):
         for number in range(inserted):
@@ -169,7 +171,7 @@ def test_every_transition_is_used_once_an_epoch_in_a_new_order(make: Make, inser
         assert len(storage) == 0
 
 
-def test_batches_stay_as_they_were_when_the_next_rollout_comes(make: Make) -> None:
+def test_batches_do_not_change_with_the_next_rollout(make: Make) -> None:
     storage = make(size=2)
     for obs in (1, 2):
         storage.insert_transition(step(obs, obs + 1, reward=0))
@@ -183,7 +185,7 @@ def test_batches_stay_as_they_were_when_the_next_rollout_comes(make: Make) -> No
     assert equal(batch, kept)
 
 
-def test_what_is_done_to_a_batch_does_not_reach_the_next_epoch(make: Make) -> None:
+def test_writing_to_a_batch_does_not_change_the_rollout(make: Make) -> None:
     storage = make(size=2)
     for obs in (1, 2):
         storage.insert_transition(step(obs, obs + 1, reward=1))
@@ -195,7 +197,7 @@ def test_what_is_done_to_a_batch_does_not_reach_the_next_epoch(make: Make) -> No
     assert contents(storage) == before
 
 
-def test_slices_hold_returns_while_they_belong_to_what_is_stored_and_not_longer(make: Make) -> None:
+def test_slices_contain_returns_only_while_these_match_the_stored_steps(make: Make) -> None:
     storage, receiver = make(size=3), make(size=3)
     storage.insert_transition(step(1, 2, reward=1))
     receiver.insert_data_slice(storage.get_all_buffer_data())
@@ -215,7 +217,7 @@ def test_slices_hold_returns_while_they_belong_to_what_is_stored_and_not_longer(
 # Saving and loading
 
 
-def test_a_loaded_rollout_goes_on_as_the_saved_one(make: Make) -> None:
+def test_a_loaded_rollout_gives_the_same_batches_as_the_saved_one(make: Make) -> None:
     storage, loaded = make(size=4), make(size=4)
     for obs in (1, 2, 3):
         storage.insert_transition(step(obs, obs + 1, reward=obs, truncated=obs == 2))
@@ -229,7 +231,7 @@ def test_a_loaded_rollout_goes_on_as_the_saved_one(make: Make) -> None:
         assert equal(left, right)
 
 
-def test_a_loaded_rollout_does_not_take_its_own_earlier_preparation_for_that_of_what_was_loaded(make: Make) -> None:
+def test_loading_a_rollout_discards_earlier_returns(make: Make) -> None:
     storage, loaded = make(size=4), make(size=4)
     for one, first in ((storage, 1), (loaded, 5)):
         one.insert_transition(step(first, first + 1, reward=1))
@@ -240,7 +242,7 @@ def test_a_loaded_rollout_does_not_take_its_own_earlier_preparation_for_that_of_
     assert by_observation(loaded, RET) == pytest.approx({1.0: 1 + GAMMA * 20})
 
 
-def test_a_rollout_of_another_size_is_not_loaded(make: Make) -> None:
+def test_loading_a_rollout_of_another_size_is_refused(make: Make) -> None:
     storage, other = make(size=4), make(size=3)
     storage.insert_transition(step(1, 2, reward=1))
     other.insert_transition(step(3, 4, reward=1))
@@ -253,7 +255,7 @@ def test_a_rollout_of_another_size_is_not_loaded(make: Make) -> None:
 # Refusals
 
 
-def test_a_full_rollout_refuses_more_and_keeps_what_it_holds(make: Make) -> None:
+def test_a_full_rollout_refuses_further_steps_and_keeps_its_data(make: Make) -> None:
     storage = make(size=1)
     storage.insert_transition(step(1, 2, reward=1))
     before = contents(storage)
@@ -263,7 +265,7 @@ def test_a_full_rollout_refuses_more_and_keeps_what_it_holds(make: Make) -> None
     assert by_observation(storage, RET).keys() == {1.0}
 
 
-def test_values_are_needed_when_inserting(make: Make) -> None:
+def test_samples_without_values_are_refused(make: Make) -> None:
     sample = step(1, 2, reward=1)
     del sample[VAL]
     storage = make()
@@ -272,11 +274,11 @@ def test_values_are_needed_when_inserting(make: Make) -> None:
     assert len(storage) == 0
 
 
-# Values that the actor is asked for when the rollout is full
+# Values that the actor computes when the rollout is full
 
 
-class AskedActor:
-    """Values an observation at its scale times its first number, and counts the rows that it is asked for at once."""
+class RecordingActor:
+    """The value of an observation is ``scale`` times its first number; records the number of rows of each call."""
 
     def __init__(self) -> None:
         self.scale = 10.0
@@ -292,8 +294,8 @@ def without_value(sample: Any) -> Any:
     return {key: value for key, value in sample.items() if key != VAL}
 
 
-def test_values_are_those_of_the_actor_at_the_update(make: Make) -> None:
-    actor = AskedActor()
+def test_values_are_computed_by_the_actor_at_the_update(make: Make) -> None:
+    actor = RecordingActor()
     storage = make(actor=actor, values_when_full={VAL})
     for obs in (1, 2, 3):
         storage.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
@@ -305,8 +307,8 @@ def test_values_are_those_of_the_actor_at_the_update(make: Make) -> None:
     assert by_observation(storage, ADV)[3.0] == pytest.approx(third - 300, abs=1e-4)
 
 
-def test_the_actor_is_asked_for_a_bounded_number_of_values_at_once(make: Make) -> None:
-    actor = AskedActor()
+def test_the_actor_evaluates_a_limited_number_of_observations_at_once(make: Make) -> None:
+    actor = RecordingActor()
     storage = make(size=300, actor=actor, values_when_full={VAL})
     for obs in range(300):
         storage.insert_transition(without_value(step([obs, 1_000 + obs], [obs + 1, 1_001 + obs], reward=[0, 0])))
@@ -316,15 +318,15 @@ def test_the_actor_is_asked_for_a_bounded_number_of_values_at_once(make: Make) -
     assert values == {float(obs): 10.0 * obs for obs in (*range(300), *range(1_000, 1_300))}
 
 
-def test_values_of_samples_count_where_they_have_them(make: Make) -> None:
-    storage = make(size=1, actor=AskedActor(), values_when_full={VAL})
+def test_values_of_samples_are_used_if_they_are_given(make: Make) -> None:
+    storage = make(size=1, actor=RecordingActor(), values_when_full={VAL})
     storage.insert_transition(step(1, 2, reward=1, terminated=1) | {VAL: np.full((1, 1), 7, np.float32)})
     assert by_observation(storage, VAL) == {1.0: 7.0}
     assert storage.actor.rows == []
 
 
-def test_values_that_are_not_finite_make_no_returns_and_keep_the_rollout(make: Make) -> None:
-    storage = make(size=2, actor=AskedActor(), values_when_full={VAL})
+def test_non_finite_values_give_no_returns_and_keep_the_rollout(make: Make) -> None:
+    storage = make(size=2, actor=RecordingActor(), values_when_full={VAL})
     for obs in (1, 2):
         storage.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
     storage.actor.scale = float("nan")
@@ -336,8 +338,8 @@ def test_values_that_are_not_finite_make_no_returns_and_keep_the_rollout(make: M
     assert by_observation(storage, VAL) == {1.0: 1.0, 2.0: 2.0}
 
 
-def test_a_longer_rollout_has_values_of_all_its_steps(make: Make) -> None:
-    storage = make(size=2, actor=AskedActor(), values_when_full={VAL})
+def test_values_are_computed_again_after_further_insertions(make: Make) -> None:
+    storage = make(size=2, actor=RecordingActor(), values_when_full={VAL})
     storage.insert_transition(without_value(step(1, 2, reward=1)))
     assert by_observation(storage, VAL) == {1.0: 10.0}
     storage.insert_transition(without_value(step(2, 3, reward=1)))
@@ -346,9 +348,9 @@ def test_a_longer_rollout_has_values_of_all_its_steps(make: Make) -> None:
     assert by_observation(storage, VAL) == {1.0: 10.0, 2.0: 20.0}
 
 
-def test_a_slice_with_values_of_before_an_update_goes_into_another_rollout_without_them(make: Make) -> None:
-    one = make(size=2, actor=AskedActor(), values_when_full={VAL})
-    other = make(size=3, actor=AskedActor(), values_when_full={VAL})
+def test_values_in_a_slice_are_replaced_by_those_of_the_receiving_actor(make: Make) -> None:
+    one = make(size=2, actor=RecordingActor(), values_when_full={VAL})
+    other = make(size=3, actor=RecordingActor(), values_when_full={VAL})
     for obs in (1, 2):
         one.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
     one.before_gradients()
@@ -369,7 +371,7 @@ def test_values_without_their_trailing_axis_of_one_are_refused_when_inserted(
     assert len(storage) == 0
 
 
-def test_a_reward_that_is_not_a_number_is_refused_in_the_middle_of_a_rollout(make: Make) -> None:
+def test_a_nan_reward_is_refused_in_the_middle_of_a_rollout(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     before = contents(storage)
@@ -378,7 +380,7 @@ def test_a_reward_that_is_not_a_number_is_refused_in_the_middle_of_a_rollout(mak
     assert contents(storage) == before
 
 
-def test_batches_are_refused_before_returns_are_made_and_of_an_empty_rollout(make: Make) -> None:
+def test_batches_of_an_empty_rollout_or_without_returns_are_refused(make: Make) -> None:
     storage = make()
     with pytest.raises(EmptyStorageError, match="insert transitions first"):
         storage.generate_batches(1)
@@ -402,7 +404,7 @@ def test_batches_are_refused_before_returns_are_made_and_of_an_empty_rollout(mak
         storage.generate_batches(1)
 
 
-def test_batches_are_refused_when_rewards_were_replaced_after_the_returns_were_made(make: Make) -> None:
+def test_batches_are_refused_if_rewards_were_replaced_after_the_returns_were_computed(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.before_gradients()
@@ -421,7 +423,7 @@ def test_batches_are_refused_when_rewards_were_replaced_after_the_returns_were_m
         (2, 2, "2 transitions do not divide into 2 batches of mini_batch_size=2"),
     ],
 )
-def test_batches_that_a_rollout_cannot_make_are_refused(
+def test_impossible_numbers_and_sizes_of_batches_are_refused(
     make: Make, num_mini_batch: int, mini_batch_size: Any, message: str
 ) -> None:
     storage = make()
@@ -432,7 +434,7 @@ def test_batches_that_a_rollout_cannot_make_are_refused(
         storage.generate_batches(num_mini_batch, mini_batch_size)
 
 
-def test_a_batch_size_that_a_rollout_makes_anyway_may_be_said(make: Make) -> None:
+def test_a_batch_size_that_divides_the_rollout_is_accepted(make: Make) -> None:
     storage = make()
     for obs in (1, 2, 3):
         storage.insert_transition(step(obs, obs + 1, reward=1))
@@ -440,7 +442,7 @@ def test_a_batch_size_that_a_rollout_makes_anyway_may_be_said(make: Make) -> Non
     assert [len(batch[OBS]) for batch in storage.generate_batches(3, 1)] == [1, 1, 1]
 
 
-def test_an_actor_that_fails_leaves_no_returns_behind(make: Make) -> None:
+def test_no_returns_are_available_after_an_error_of_the_actor(make: Make) -> None:
     class Broken:
         def value(self, obs: torch.Tensor, rhs: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
             raise ArithmeticError

@@ -1,4 +1,4 @@
-"""V-trace rollouts: what an older policy did is weighed by what the current one would have done."""
+"""V-trace rollouts: steps of an older policy are weighted by the probabilities of the current policy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ ALGORITHM = SimpleNamespace(gamma=0.9)
 
 
 class Actor:
-    """Values an observation by its number, and gives action 1 a probability of its own."""
+    """The value of an observation is a multiple of it, and action 1 has a given probability."""
 
     def __init__(self, of_one: float, worth: float = 2.0) -> None:
         self.of_one, self.worth = of_one, worth
@@ -60,7 +60,7 @@ def filled(storage: Any, inserted: list[dict[str, Any]]) -> Any:
     return storage
 
 
-def test_the_current_policy_and_its_values_count_not_those_that_acted() -> None:
+def test_targets_use_the_values_and_probabilities_of_the_current_policy() -> None:
     acted, now = Actor(0.5, worth=1.0), Actor(0.9, worth=3.0)
     inserted = samples(20, 3, acted)
     factory = VTraceBuffer.create_factory(size=20, rho_bar=1.2, c_bar=0.8, trace_lambda=0.9)
@@ -81,7 +81,7 @@ def test_the_current_policy_and_its_values_count_not_those_that_acted() -> None:
 
 
 @pytest.mark.parametrize("trace_lambda", [0.0, 0.95, 1.0])
-def test_of_the_policy_that_acted_it_makes_the_returns_of_gae(trace_lambda: float) -> None:
+def test_on_policy_returns_equal_those_of_gae(trace_lambda: float) -> None:
     actor = Actor(0.3)
     inserted = samples(30, 2, actor)
     one = filled(
@@ -94,7 +94,7 @@ def test_of_the_policy_that_acted_it_makes_the_returns_of_gae(trace_lambda: floa
 
 
 @pytest.mark.parametrize("of_one", [0.2, 0.5, 0.9])
-def test_a_reward_of_one_for_ever_is_worth_one_over_one_less_gamma_whoever_acted(of_one: float) -> None:
+def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma_for_every_policy(of_one: float) -> None:
     inserted = samples(20, 2, Actor(0.5))
     constant = {REW: np.ones((2, 1), np.float32)} | {key: np.zeros((2, 1), bool) for key in (DONE, DONE2, TRUNC2)}
     for sample in inserted:
@@ -105,8 +105,8 @@ def test_a_reward_of_one_for_ever_is_worth_one_over_one_less_gamma_whoever_acted
     torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1), rtol=0, atol=1e-5)
 
 
-class Attentive(Actor):
-    """Keeps what it was asked to evaluate."""
+class RecordingActor(Actor):
+    """Records the arguments of its evaluations."""
 
     def __init__(self) -> None:
         super().__init__(0.5)
@@ -119,16 +119,16 @@ class Attentive(Actor):
         return super().evaluate_actions(obs, rhs, done, action)
 
 
-def test_long_rollouts_are_evaluated_in_parts_that_make_the_whole() -> None:
-    actor, inserted = Attentive(), samples(700, 3, Actor(0.5))
+def test_long_rollouts_are_evaluated_completely_in_parts() -> None:
+    actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
     filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
     parts = [obs for obs, rhs, _ in actor.asked if rhs is None]
     assert max(len(part) for part in parts) * 3 <= 512
     assert np.array_equal(torch.cat(parts), [sample[OBS] for sample in inserted])
 
 
-def test_a_memory_runs_through_the_whole_rollout_from_its_first_state() -> None:
-    actor, inserted = Attentive(), samples(700, 3, Actor(0.5))
+def test_a_recurrent_actor_evaluates_the_whole_rollout_from_its_first_state() -> None:
+    actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
     for number, sample in enumerate(inserted):
         sample |= {RHS: np.full((3, 4), number, np.float32), RHS2: np.full((3, 4), number + 1, np.float32)}
     filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
@@ -138,7 +138,7 @@ def test_a_memory_runs_through_the_whole_rollout_from_its_first_state() -> None:
     assert torch.equal(rhs, torch.zeros(3, 4))
 
 
-def test_an_actor_that_fails_leaves_no_returns_behind() -> None:
+def test_no_returns_are_available_after_an_error_of_the_actor() -> None:
     class Broken(Actor):
         def evaluate_actions(self, *_: Any) -> Any:
             raise ArithmeticError
@@ -150,7 +150,7 @@ def test_an_actor_that_fails_leaves_no_returns_behind() -> None:
         storage.generate_batches(1)
 
 
-def test_what_the_acting_policy_thought_must_be_there() -> None:
+def test_steps_and_log_probabilities_of_the_acting_policy_are_required() -> None:
     storage = VTraceBuffer.create_factory(size=5)("cpu", Actor(0.5), ALGORITHM, None)
     with pytest.raises(EmptyStorageError):
         storage.before_gradients()
@@ -167,7 +167,7 @@ def test_truncation_levels_must_be_positive(name: str) -> None:
         VTraceBuffer.create_factory(size=5, **{name: 0.0})
 
 
-def test_values_that_the_algorithm_wants_are_those_that_targets_are_made_of() -> None:
+def test_values_requested_by_the_algorithm_are_those_used_for_the_targets() -> None:
     algorithm = SimpleNamespace(gamma=0.9, values_when_full=frozenset({VAL}))
     inserted = samples(20, 2, Actor(0.4))
     with_values = filled(VTraceBuffer.create_factory(size=20)("cpu", Actor(0.5, 3.0), ALGORITHM, None), inserted)

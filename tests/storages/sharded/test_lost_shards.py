@@ -1,4 +1,4 @@
-"""Shards that die or fall silent: others are drawn of meanwhile, replacements are taken up, errors never go astray."""
+"""Shards that die or fall silent: others are drawn meanwhile, replacements are used, late errors are ignored."""
 
 import warnings
 from collections import Counter
@@ -33,7 +33,7 @@ COMMITS = {"commit_every": 10}
 
 
 def drawn_of(replay: ShardedReplay, batches: int) -> Counter[int]:
-    """How many batches of each shard that ever was, in the order in which they first answered."""
+    """The number of batches of each shard; shards and replacements are numbered in the order of their first answer."""
     counts: Counter[int] = Counter()
     for batch in replay.generate_batches(batches, 8):
         counts[int(batch[INDICES][0]) >> 40] += 1
@@ -41,21 +41,21 @@ def drawn_of(replay: ShardedReplay, batches: int) -> Counter[int]:
     return counts
 
 
-def test_a_shard_in_memory_that_dies_is_empty_and_the_others_are_drawn_of() -> None:
+def test_a_lost_shard_in_memory_is_replaced_by_an_empty_one_and_others_are_drawn() -> None:
     group, replay = fragile(3)
     assert set(drawn_of(replay, 12)) == {0, 1, 2}
     group.kill(1)
     with pytest.warns(RuntimeWarning, match="shard 1 died and was replaced: it held 60 transitions, they are lost"):
         counts = drawn_of(replay, 30)
     assert counts.total() == 30
-    # What had come before it died may still be used.
+    # Batches that arrived before it died may still be used.
     assert counts[1] <= 8
     assert not counts[3]
     group.insert_data_slice(1, slice_of(np.random.default_rng(1), 30)).result()
     assert drawn_of(replay, 30)[3] > 0
 
 
-def test_a_shard_on_disk_comes_back_with_what_it_had_committed(tmp_path: Path) -> None:
+def test_a_lost_shard_on_disk_is_restored_to_its_last_commit(tmp_path: Path) -> None:
     group, replay = fragile(2, tmp_path)
     replay.flush()
     group.insert_data_slice(0, slice_of(np.random.default_rng(1), 7)).result()
@@ -67,7 +67,7 @@ def test_a_shard_on_disk_comes_back_with_what_it_had_committed(tmp_path: Path) -
     replay.close()
 
 
-def test_a_checkpoint_can_be_gone_back_to_after_a_shard_has_come_back(tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_loaded_after_a_shard_was_replaced(tmp_path: Path) -> None:
     group, replay = fragile(2, tmp_path)
     replay.states_kept = 3
     drawn_of(replay, 4)
@@ -77,7 +77,7 @@ def test_a_checkpoint_can_be_gone_back_to_after_a_shard_has_come_back(tmp_path: 
     with pytest.warns(RuntimeWarning, match="shard 0 died"):
         replay.flush()
     for _ in range(12):
-        # All that the checkpoint had is overwritten.
+        # Overwrites all rows of the checkpoint.
         group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
     assert group.shards[0].storage.states_kept == 3
     replay.load_state_dict(state)
@@ -85,14 +85,14 @@ def test_a_checkpoint_can_be_gone_back_to_after_a_shard_has_come_back(tmp_path: 
     replay.close()
 
 
-@pytest.mark.parametrize("has_heard", [True, False])
-def test_errors_of_a_shard_that_died_are_left_out(has_heard: bool) -> None:
+@pytest.mark.parametrize("loss_is_noticed", [True, False])
+def test_errors_of_a_lost_shard_are_ignored(loss_is_noticed: bool) -> None:
     group, replay = fragile(2, batches_at_once=1, rounds_ahead=0)
     batches = list(replay.generate_batches(10, 8))
     group.kill(0)
     group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
     before = group.shards[0].storage.mass
-    if has_heard:
+    if loss_is_noticed:
         with pytest.warns(RuntimeWarning, match="shard 0 died"):
             assert len(replay) == 120
     for batch in batches:
@@ -104,7 +104,7 @@ def test_errors_of_a_shard_that_died_are_left_out(has_heard: bool) -> None:
     assert group.shards[1].storage.priorities.largest > 10
 
 
-def test_a_shard_that_is_silent_is_passed_over_until_it_answers() -> None:
+def test_a_silent_shard_is_skipped_until_it_answers() -> None:
     group, replay = fragile(3)
     drawn_of(replay, 12)
     group.silent.add(2)
@@ -115,7 +115,7 @@ def test_a_shard_that_is_silent_is_passed_over_until_it_answers() -> None:
     assert len(replay) == 180
 
 
-def test_where_no_shard_answers_that_is_an_error() -> None:
+def test_an_error_is_raised_if_no_shard_answers() -> None:
     group, replay = fragile(2)
     drawn_of(replay, 4)
     group.silent = {0, 1}
@@ -123,7 +123,7 @@ def test_where_no_shard_answers_that_is_an_error() -> None:
         drawn_of(replay, 20)
 
 
-def test_a_slice_whose_shard_died_goes_to_the_next() -> None:
+def test_a_slice_of_a_lost_shard_is_written_to_the_next_shard() -> None:
     group, replay = fragile(2)
     writer = SliceWriter(group, first=1, in_flight=2)
     random = np.random.default_rng(1)
@@ -137,7 +137,7 @@ def test_a_slice_whose_shard_died_goes_to_the_next() -> None:
     assert len(replay) == 130
 
 
-def test_a_checkpoint_that_a_death_interrupts_holds_the_replacement() -> None:
+def test_a_checkpoint_during_the_loss_of_a_shard_contains_its_replacement() -> None:
     group, replay = fragile(2)
     drawn_of(replay, 4)
     group.kill(1)
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_a_death_interrupts_holds_the_replacement() -> None:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore:shard . died:RuntimeWarning")
-def test_learning_goes_on_whatever_dies_or_falls_silent(data: st.DataObject) -> None:
+def test_batches_are_drawn_while_two_of_three_shards_die_or_fall_silent(data: st.DataObject) -> None:
     group, replay = fragile(3, batches_at_once=data.draw(st.integers(1, 6)), rounds_ahead=data.draw(st.integers(0, 2)))
     random, writer, waiting = np.random.default_rng(2), SliceWriter(group), []
     for _ in range(25):

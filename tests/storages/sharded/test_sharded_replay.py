@@ -1,4 +1,4 @@
-"""Several shards behind one source are one storage: probabilities, weights, errors, states."""
+"""A source with several shards behaves like one storage: probabilities, weights, errors and states."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def learn(source: Any, batches: int, size: int = 8) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_one_shard_makes_the_batches_of_its_storage(setting: str) -> None:
+def test_a_single_shard_gives_the_batches_of_its_storage(setting: str) -> None:
     _, replay = local(SETTINGS[setting], 1, **AT_ONCE)
     twin = maker(SETTINGS[setting])()
     twin.seed(np.random.SeedSequence(3, spawn_key=(0,)))
@@ -77,7 +77,7 @@ def test_one_shard_makes_the_batches_of_its_storage(setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_every_setting_is_drawn_from_three_shards_ahead_of_the_learner(setting: str) -> None:
+def test_batches_of_every_setting_are_prefetched_from_three_shards(setting: str) -> None:
     group, replay = local(SETTINGS[setting], 3, batches_at_once=4, rounds_ahead=2)
     random = np.random.default_rng(0)
     writer = SliceWriter(group)
@@ -99,7 +99,7 @@ def filled_unequally() -> tuple[LocalShards, ShardedReplay]:
     return group, replay
 
 
-def test_importance_weights_are_those_of_one_storage_that_holds_everything() -> None:
+def test_importance_weights_equal_those_of_one_storage_with_all_rows() -> None:
     group, replay = filled_unequally()
     masses = [shard.storage.priorities.values for shard in group.shards]
     everything = np.concatenate(masses)
@@ -111,7 +111,7 @@ def test_importance_weights_are_those_of_one_storage_that_holds_everything() -> 
         np.testing.assert_allclose(batch[WEIGHTS][:, 0], by_shard[shard][numbers], rtol=1e-5)
 
 
-def test_rows_are_drawn_as_often_as_their_share_of_all_priorities_says() -> None:
+def test_rows_are_drawn_in_proportion_to_the_priorities_of_all_shards() -> None:
     group, replay = filled_unequally()
     everything = np.concatenate([shard.storage.priorities.values for shard in group.shards])
     sizes = [len(shard.storage) for shard in group.shards]
@@ -134,7 +134,7 @@ def test_uniform_shards_are_drawn_in_proportion_to_their_rows() -> None:
     assert all((batch[WEIGHTS] == 1).all() for batch in replay.generate_batches(5, 4))
 
 
-def test_a_shard_without_any_priority_is_left_alone_while_others_have_some() -> None:
+def test_a_shard_with_priorities_of_zero_is_not_drawn_while_others_have_some() -> None:
     group, replay = local(PERBuffer.create_factory(size=64, alpha=1.0), 2, **AT_ONCE)
     random = np.random.default_rng(0)
     for shard, error in enumerate((0.0, 2.0)):
@@ -142,7 +142,7 @@ def test_a_shard_without_any_priority_is_left_alone_while_others_have_some() -> 
     assert {int(batch[INDICES][0]) >> 40 for batch in replay.generate_batches(30, 4)} == {1}
 
 
-def test_errors_come_to_the_rows_of_the_shard_that_drew_them() -> None:
+def test_errors_are_set_in_the_shard_that_drew_the_rows() -> None:
     group, replay = filled_unequally()
     seen: dict[int, float] = {}
     for number, batch in enumerate(replay.generate_batches(40, 8)):
@@ -156,7 +156,7 @@ def test_errors_come_to_the_rows_of_the_shard_that_drew_them() -> None:
         assert errors.tolist() == [error]
 
 
-def test_a_late_error_never_lands_on_a_row_that_was_overwritten() -> None:
+def test_late_errors_of_overwritten_rows_are_ignored() -> None:
     group, replay = local(PRIORITISED, 1, **AT_ONCE)
     random = np.random.default_rng(0)
     group.insert_data_slice(0, slice_of(random, 64)).result()
@@ -168,7 +168,7 @@ def test_a_late_error_never_lands_on_a_row_that_was_overwritten() -> None:
     np.testing.assert_array_equal(group.shards[0].storage.priorities.values, before)
 
 
-def test_schedules_of_shards_follow_the_run() -> None:
+def test_schedules_of_shards_follow_the_progress_of_the_run() -> None:
     factory = PERBuffer.create_factory(size=64, alpha=0.5, beta=LinearSchedule(0.0, 1.0), epsilon=0.01)
     group, replay = local(factory, 2, **AT_ONCE)
     random = np.random.default_rng(0)
@@ -184,7 +184,7 @@ def test_schedules_of_shards_follow_the_run() -> None:
 
 @pytest.mark.parametrize("ahead", [AT_ONCE, {"batches_at_once": 4, "rounds_ahead": 1}])
 @pytest.mark.parametrize("setting", ["priority", "sequences", "uniform"])
-def test_a_restored_state_makes_the_batches_of_the_run_that_goes_on(setting: str, ahead: dict[str, int]) -> None:
+def test_a_restored_state_gives_the_batches_of_the_uninterrupted_run(setting: str, ahead: dict[str, int]) -> None:
     group, replay = local(SETTINGS[setting], 3, **ahead)
     random, writer = np.random.default_rng(0), SliceWriter(group)
     for _ in range(6):
@@ -220,7 +220,7 @@ def test_shards_on_disk_are_restored_from_their_directories(tmp_path: Path) -> N
     again.close()
 
 
-def test_changes_reach_every_shard() -> None:
+def test_updates_and_resets_apply_to_every_shard() -> None:
     group, replay = local(PRIORITISED, 2)
     random = np.random.default_rng(0)
     for shard in range(2):
@@ -238,19 +238,19 @@ def test_changes_reach_every_shard() -> None:
         replay.generate_batches(1, 4)
 
 
-def test_metrics_are_of_all_shards() -> None:
+def test_metrics_cover_all_shards() -> None:
     group, replay = filled_unequally()
     (batch,) = replay.generate_batches(1, 8)
-    said = replay.after_gradients(batch, {ERRORS: torch.ones(8, 1), "loss": 1.0})
+    metrics = replay.after_gradients(batch, {ERRORS: torch.ones(8, 1), "loss": 1.0})
     everything = np.concatenate([shard.storage.priorities.values for shard in group.shards])
-    assert said["loss"] == 1.0
-    assert said["storage/shards"] == 3
-    assert said["storage/mean_priority"] == pytest.approx(everything.mean())
-    assert said["storage/replay_ratio"] == 8 / 64
-    assert 0 < said["storage/effective_sample_size"] <= 1
+    assert metrics["loss"] == 1.0
+    assert metrics["storage/shards"] == 3
+    assert metrics["storage/mean_priority"] == pytest.approx(everything.mean())
+    assert metrics["storage/replay_ratio"] == 8 / 64
+    assert 0 < metrics["storage/effective_sample_size"] <= 1
 
 
-def test_errors_that_do_not_fit_are_refused_where_they_are_given() -> None:
+def test_missing_malformed_and_non_finite_errors_are_refused() -> None:
     _, replay = filled_unequally()
     (batch,) = replay.generate_batches(1, 8)
     with pytest.raises(ValueError, match="the update's info has no 'Errors'"):
@@ -281,18 +281,18 @@ def test_batches_of_another_source_are_refused() -> None:
         (GAEBuffer.create_factory(size=8), "only replay storages"),
     ],
 )
-def test_storages_that_are_no_parts_of_a_whole_are_refused(factory: Any, message: str) -> None:
+def test_storages_that_cannot_be_sharded_are_refused(factory: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReplayShard(lambda: factory("cpu", None, type("A", (), {"gamma": 0.9})(), None))
 
 
-def test_whole_episodes_in_segments_are_refused(tmp_path: Path) -> None:
+def test_persistent_episodic_buffers_cannot_be_sharded(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(size=8, directory=tmp_path)
     with pytest.raises(ValueError, match="use PERBuffer with directory="):
         ReplayShard(maker(factory))
 
 
-def test_hindsight_is_drawn_of_shards_too() -> None:
+def test_hindsight_buffers_can_be_sharded() -> None:
     factory = HERBuffer.create_factory(size=64, her_function=_unchanged, alpha=0.5, epsilon=0.1)
     group, replay = local(factory, 2)
     random = np.random.default_rng(0)
@@ -305,7 +305,7 @@ def _unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state
     return obs, rhs, obs2, rhs2, rew
 
 
-def test_shards_divide_what_one_storage_would_hold() -> None:
+def test_shards_divide_the_size_memory_and_directory_of_one_storage() -> None:
     whole = PERBuffer.create_factory(size=1_001, max_bytes=10_000, alpha=0.6, directory="kept")
     parts = [factory_of_shard(whole, number, 4) for number in range(4)]
     assert [part.hyper_parameters["size"] for part in parts] == [251] * 4
@@ -335,7 +335,7 @@ def test_settings_outside_their_range_are_refused(given: dict[str, Any]) -> None
         SliceWriter(LocalShards([maker(PRIORITISED)]), in_flight=0)
 
 
-def test_what_no_replay_can_do_is_refused() -> None:
+def test_invalid_calls_and_states_are_refused() -> None:
     _, replay = filled_unequally()
     with pytest.raises(ValueError, match="needs a mini_batch_size"):
         replay.generate_batches(1, None)

@@ -18,7 +18,7 @@ from pytorchrl.agent.actors.heads.values import (
     QuantileReturns,
     StateValue,
     Values,
-    numbers_of_actions,
+    make_action_layers,
 )
 
 __all__ = [
@@ -45,5 +45,5 @@ __all__ = [
     "Values",
     "check_bounded",
     "in_units_of_environments",
-    "numbers_of_actions",
+    "make_action_layers",
 ]

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.heads.values import numbers_of_actions
+from pytorchrl.agent.actors.heads.values import make_action_layers
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
@@ -42,7 +42,7 @@ class ImplicitQuantiles:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
         hidden = actor.hidden_layers(features, self.hidden_sizes) if self.hidden_sizes else None
-        numbers = numbers_of_actions(hidden.output_size if hidden else features, 1, actor)
+        numbers = make_action_layers(hidden.output_size if hidden else features, 1, actor)
         output = getattr(numbers, "layer", None)
         is_linear = isinstance(output, NoisyLinear) or (type(output) is nn.Linear and output.bias is not None)
         cls = _LinearQuantiles if is_linear and hidden is None else _Quantiles

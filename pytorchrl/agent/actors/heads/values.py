@@ -33,7 +33,7 @@ class StateValue:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to (N, 1)."""
-        module = NumbersLayer(actor.linear(features, 1))
+        module = OutputLayer(actor.linear(features, 1))
         if self.gain is not None:
             orthogonal(module.layer, self.gain)
         return module
@@ -85,7 +85,7 @@ class Values:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
-        return ActionValuesLayer(numbers_of_actions(features, 1, actor), self.huber_threshold, self.rescaling)
+        return ActionValuesLayer(make_action_layers(features, 1, actor), self.huber_threshold, self.rescaling)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class QuantileReturns:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
-        return _QuantileReturns(numbers_of_actions(features, self.number, actor), self.number, self.kappa)
+        return _QuantileReturns(make_action_layers(features, self.number, actor), self.number, self.kappa)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CategoricalReturns:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
         support = torch.linspace(self.low, self.high, self.atoms, device=actor.device)
-        return _CategoricalReturns(numbers_of_actions(features, self.atoms, actor), support)
+        return _CategoricalReturns(make_action_layers(features, self.atoms, actor), support)
 
 
 class DuelingStreams(QuickModule):
@@ -152,7 +152,7 @@ class DuelingStreams(QuickModule):
         return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
 
-def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
+def make_action_layers(features: int, numbers: int, actor: Actor) -> nn.Module:
     """Make the output layers of a head for discrete actions, (N, features) to (N, actions * numbers).
 
     They are dueling streams, and noisy, where the user wants it. The action space must be Discrete.
@@ -161,10 +161,10 @@ def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
     actions = int(actor.action_space.n)
     if actor.dueling:
         return DuelingStreams(features, actions, numbers, actor)
-    return NumbersLayer(actor.linear(features, actions * numbers))
+    return OutputLayer(actor.linear(features, actions * numbers))
 
 
-class NumbersLayer(QuickModule):
+class OutputLayer(QuickModule):
     """One linear layer of the features, such as the module of :class:`StateValue`.
 
     Args:

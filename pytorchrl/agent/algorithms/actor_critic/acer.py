@@ -80,8 +80,8 @@ class ACER(OnAndOffPolicy):
             value = values.expectation(probabilities).mean
             next_value = self.q(rows.next).expectation(self.pi(rows.next).probabilities).mean
             returns = retrace(Paths(rows), rows, taken.mean, value, next_value, trace=ratio.clamp(max=1))
-            merit = self.truncated(ratio) * (returns - value)
-        objective = merit * policy.log_prob(rows.action)
+            advantage = self.truncated(ratio) * (returns - value)
+        objective = advantage * policy.log_prob(rows.action)
         if self.truncation is not None:
             with torch.no_grad():
                 # [1 - c / ratio]+ of equation 9, times the probability.

@@ -59,9 +59,9 @@ class ACERContinuous(ACER):
             # The root compensates for densities that shrink with the dimension of actions (section 5).
             returns = retrace(paths, rows, *now, trace=ratio.pow(1 / self.codec.size).clamp(max=1))
             corrected = retrace(paths, rows, *now, trace=torch.ones_like(ratio))
-            merit = self.truncated(ratio) * (corrected - value)
+            advantage = self.truncated(ratio) * (corrected - value)
             value_target = value + ratio.clamp(max=1) * (returns - taken)
-        objective = merit * log_prob
+        objective = advantage * log_prob
         if self.truncation is not None:
             with torch.no_grad():
                 inverse_ratio = (acted.log_prob(drawn[0]) - log_prob_of_other).exp()

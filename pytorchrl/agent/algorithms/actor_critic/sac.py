@@ -46,7 +46,7 @@ class SAC(SoftActorCritic):
         """Make the networks, and the regression of the critics."""
         super().build()
         with_graph = self.overrides(
-            SAC.losses, SAC.evaluate_with_target, SAC.judge, SAC.critic_losses, SAC.values_of_taken
+            SAC.losses, SAC.evaluate_with_target, SAC.critic_outputs, SAC.critic_losses, SAC.values_of_taken
         )
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
 
@@ -71,24 +71,24 @@ class SAC(SoftActorCritic):
         head, layers = self.critic_head(), self.critic_layers()
         return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
 
-    def judge(self, rows: Rows) -> Sequence[Value]:
+    def critic_outputs(self, rows: Rows) -> Sequence[Value]:
         """Return the values of the actions taken; empty if the regression computes them itself."""
         if self.regression.is_plain:
             return ()
         values: Sequence[Value] = self.critics(rows.now, rows.action)
         return values
 
-    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
+    def critic_losses(self, outputs: Sequence[Value], target: Value, rows: Rows) -> Losses:
         """Return the critics' loss."""
-        if judged:
-            return super().critic_losses(judged, target, rows)
+        if outputs:
+            return super().critic_losses(outputs, target, rows)
         assert isinstance(target, ScalarValue)
         fit = self.regression(target, rows)
         return Losses({self.train_critics: fit.loss}, {"critic_loss": fit.loss}, fit.errors, gradients=fit.gradients)
 
-    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
+    def values_of_taken(self, outputs: Sequence[Value], rows: Rows) -> Sequence[Value]:
         """Return the values unchanged."""
-        return judged
+        return outputs
 
     def expect(self, rows: Rows) -> Expected:
         """Return the value and entropy estimate of a reparameterised action (equation 9)."""

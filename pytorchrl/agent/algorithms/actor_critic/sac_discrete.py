@@ -39,14 +39,14 @@ class SACDiscrete(SoftActorCritic):
         """Make Q-networks with a value for each action."""
         return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
 
-    def judge(self, rows: Rows) -> Sequence[ActionValues]:
+    def critic_outputs(self, rows: Rows) -> Sequence[ActionValues]:
         """Return the values of all actions."""
         values: Sequence[ActionValues] = self.critics(rows.now)
         return values
 
-    def values_of_taken(self, judged: Sequence[ActionValues], rows: Rows) -> Sequence[Value]:
+    def values_of_taken(self, outputs: Sequence[ActionValues], rows: Rows) -> Sequence[Value]:
         """Return the values of the actions taken."""
-        return [critic.of(rows.action) for critic in judged]
+        return [critic.of(rows.action) for critic in outputs]
 
     def expect(self, rows: Rows) -> Expected:
         """Return the policy's expected value and its entropy."""

@@ -47,9 +47,9 @@ class TQC(SAC):
         """Return the critics' head: quantiles of the return."""
         return ActionQuantiles(self.num_quantiles, self.kappa)
 
-    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
+    def values_of_taken(self, outputs: Sequence[Value], rows: Rows) -> Sequence[Value]:
         """Return the concatenated quantiles of all critics, so that one loss sorts the target once."""
-        return [_mixture(judged)]
+        return [_mixture(outputs)]
 
     def value_for_policy(self, values: Sequence[Value]) -> Value:
         """Return the mean of all quantiles, without dropping any (equation 14)."""

@@ -80,11 +80,11 @@ class PPOD(PPO):
         episodes, self._state_to_come = repetition.episodes, None
         for episode in self._of_agent.ended_in(main):
             episodes.add(episode, float(episode.fields[VAL].max()))
-        repetition.fill(repeated, self._judge)
-        told = {"rewarded_episodes": len(episodes.rewarded), "valued_episodes": len(episodes.valued)}
+        repetition.fill(repeated, self._evaluate)
+        counts = {"rewarded_episodes": len(episodes.rewarded), "valued_episodes": len(episodes.valued)}
         both = cast("Storage", JoinedRollouts([main, repeated]))
         for metrics in super().update_phase({"main": both}):
-            yield metrics | told | {"rho": episodes.rho, "phi": episodes.phi}
+            yield metrics | counts | {"rho": episodes.rho, "phi": episodes.phi}
 
     @property
     def values_when_full(self) -> frozenset[str]:
@@ -105,7 +105,7 @@ class PPOD(PPO):
         columns = max(1, round(share / (1 - share) * len(sources["main"]) / size))
         return EpisodeReplay(columns, self.actor, episodes, self.generator, self._state_to_come)
 
-    def _judge(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
+    def _evaluate(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
         values = self.values_while_acting(view)
         if self.repeated_as == "policy":
             log_prob: Tensor = self.pi(view).log_prob(self.codec.from_storage(action))

@@ -48,10 +48,10 @@ class CQL(SAC):
         if self.lagrange_threshold is not None:
             self.train_multiplier = self.variable("log_multiplier", 0.0, lr="lr_multiplier")
 
-    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
+    def critic_losses(self, outputs: Sequence[Value], target: Value, rows: Rows) -> Losses:
         """Return the critics' loss with the conservative penalty, and the multiplier's loss."""
-        losses = super().critic_losses(judged, target, rows)
-        gaps = self.gaps(judged, rows)
+        losses = super().critic_losses(outputs, target, rows)
+        gaps = self.gaps(outputs, rows)
         of, metrics = dict(losses.of), losses.metrics | {"conservative_gap": gaps.detach().mean()}
         if self.lagrange_threshold is None:
             penalty = gaps.sum()
@@ -64,11 +64,11 @@ class CQL(SAC):
         of[self.train_critics] = loss = of[self.train_critics] + 0.5 * self.conservative_weight * penalty
         return Losses(of, metrics | {"critic_loss": loss.detach()}, losses.errors)
 
-    def gaps(self, judged: Sequence[Value], rows: Rows) -> Tensor:
+    def gaps(self, outputs: Sequence[Value], rows: Rows) -> Tensor:
         """Return each critic's gap (critics,) between the log-sum-exp of all values and the data's value."""
         given = *self.proposals(rows), rows.weight, self.least_values(rows)
         soft_maxima = [weighted_soft_maximum(critic, rows.now, *given) for critic in self.critics]
-        return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in judged])
+        return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in outputs])
 
     @torch.no_grad()
     def proposals(self, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 
 
-class Judged(NamedTuple):
+class CriticOutput(NamedTuple):
     """Output of one critic for the rows."""
 
     value: Value
@@ -50,31 +50,31 @@ class EDAC(SAC):
                 f"least 2 critics, got num_critics={hyper_parameters['num_critics']}"
             )
 
-    def judge(self, rows: Rows) -> Sequence[Any]:
+    def critic_outputs(self, rows: Rows) -> Sequence[Any]:
         """Return the values of the actions taken; each critic gets its own copy of the actions."""
         actions = [rows.action.detach().clone().requires_grad_(self.eta > 0) for _ in self.critics]
-        return [Judged(critic(rows.now, each), each) for critic, each in zip(self.critics, actions, strict=True)]
+        return [CriticOutput(critic(rows.now, each), each) for critic, each in zip(self.critics, actions, strict=True)]
 
-    def values_of_taken(self, judged: Sequence[Any], rows: Rows) -> Sequence[Value]:
+    def values_of_taken(self, outputs: Sequence[Any], rows: Rows) -> Sequence[Value]:
         """Return the values without their actions."""
-        return [each.value for each in judged]
+        return [each.value for each in outputs]
 
-    def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
+    def critic_losses(self, outputs: Sequence[Any], target: Value, rows: Rows) -> Losses:
         """Return the critics' loss with the weighted similarity of their gradients."""
-        losses = super().critic_losses(judged, target, rows)
+        losses = super().critic_losses(outputs, target, rows)
         if not self.eta:
             return losses
-        similarity = rows.weighted_mean(self.similarity(judged))
+        similarity = rows.weighted_mean(self.similarity(outputs))
         loss = losses.of[self.train_critics] + 0.5 * self.eta * similarity
-        metrics = {"critic_loss": loss.detach(), "similarity": similarity.detach() / len(judged)}
+        metrics = {"critic_loss": loss.detach(), "similarity": similarity.detach() / len(outputs)}
         return Losses({**losses.of, self.train_critics: loss}, losses.metrics | metrics, losses.errors)
 
-    def similarity(self, judged: Sequence[Judged]) -> Tensor:
+    def similarity(self, outputs: Sequence[CriticOutput]) -> Tensor:
         """Return the mean cosine similarity (N, 1) to other critics' gradients, summed over critics (equation 5)."""
-        values, actions = [each.value.mean.sum() for each in judged], [each.action for each in judged]
+        values, actions = [each.value.mean.sum() for each in outputs], [each.action for each in outputs]
         # Each critic has its own leaf, so that one backward pass of the sum gives all gradients.
         gradients = torch.autograd.grad(torch.stack(values).sum(), actions, create_graph=True)
         directions = F.normalize(torch.stack(gradients).flatten(2), dim=2, eps=1e-10)  # (critics, N, A)
         # The sum over all pairs of different critics, without computing each of them.
         pairs = directions.sum(0).square() - directions.square().sum(0)
-        return pairs.sum(1, keepdim=True) / (len(judged) - 1)
+        return pairs.sum(1, keepdim=True) / (len(outputs) - 1)

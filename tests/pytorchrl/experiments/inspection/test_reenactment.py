@@ -1,4 +1,4 @@
-"""Episodes that a storage holds are played again by the seeds and actions that led to them."""
+"""Stored episodes are replayed from their seeds and actions."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from tests.support.toys import Counter, Noise
 
 
 class Painted(Noise):
-    """Renders what it has drawn last."""
+    """Renders a picture of one colour, given by the last reward."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 7}
 
@@ -35,7 +35,7 @@ class Painted(Noise):
 
 
 class Unrepeatable(Noise):
-    """Shows, from the fourth step of each episode on, how many environments were ever made."""
+    """Adds its number among all environments created so far to observations, from the fourth step of an episode on."""
 
     made = 0
 
@@ -54,7 +54,7 @@ class Unrepeatable(Noise):
 
 
 def scheme_of(envs: Any, algorithm: Any = prl.DQN, storage: Any = None) -> prl.Scheme:
-    """A scheme whose algorithm hardly learns."""
+    """A scheme whose algorithm makes few updates."""
     on_policy = algorithm is prl.PPO
     learns = {} if on_policy else {"start_steps": 40, "mini_batch_size": 8, "update_every": 256}
     actor = prl.OnPolicyActor if on_policy else prl.OffPolicyActor
@@ -79,15 +79,15 @@ def trained(
 
 
 def first_rows(transitions: StoredTransitions, every: int = 97) -> list[int]:
-    """The first transitions of some stored episodes, of all environments."""
+    """The rows of the first transitions of some stored episodes, of all environments."""
     ring = transitions.ring
     return sorted({int(transitions.episode_of(row)[0]) for row in range(ring.start, ring.end, every)})
 
 
 ENVIRONMENTS: dict[str, Any] = {
     "with random observations": {"env": Noise},
-    "with a first observation that is always the same": {"env": "FrozenLake-v1"},
-    "that repeat themselves with any seed": {"env": Counter, "env_kwargs": {"length": 7}},
+    "with a constant first observation": {"env": "FrozenLake-v1"},
+    "that are equal with every seed": {"env": Counter, "env_kwargs": {"length": 7}},
     "with stacked frames": {"env": Noise, "wrappers": [("FrameStackObservation", {"stack_size": 3})]},
     "with dict observations": {"env": Counter, "env_kwargs": {"kind": "dict", "length": 7}},
     "whose rewards are normalised": {"env": Noise, "wrappers": ["NormalizeReward"]},
@@ -98,7 +98,7 @@ ENVIRONMENTS: dict[str, Any] = {
         "storage": prl.GAEBuffer.create_factory(size=1_000),
         "num_envs": 1,
     },
-    "in processes of their own": {"env": Noise, "mode": "async"},
+    "in worker processes": {"env": Noise, "mode": "async"},
     "kept in a directory": {"env": Noise, "storage": "directory"},
 }
 
@@ -107,23 +107,23 @@ ENVIRONMENTS: dict[str, Any] = {
 @pytest.mark.parametrize(
     "made",
     [
-        # Drawing a pendulum takes long.
+        # Rendering a pendulum is slow.
         pytest.param(made, id=name, marks=[pytest.mark.long] if made["env"] == "Pendulum-v1" else [])
         for name, made in ENVIRONMENTS.items()
     ],
 )
-def test_episodes_of_environments_are_played_again_as_they_were(made: dict[str, Any], tmp_path: Path) -> None:
+def test_stored_episodes_are_replayed_exactly(made: dict[str, Any], tmp_path: Path) -> None:
     made = dict(made)
     if made.get("storage") == "directory":
         made["storage"] = prl.ReplayBuffer.create_factory(size=2_000, directory=tmp_path / "replay")
     transitions, envs = trained(tmp_path / "run", **made)
     for row in first_rows(transitions):
-        told = transitions.describe([row])[0]
+        described = transitions.describe([row])[0]
         played = reenact(tmp_path / "run", row, envs)
-        assert (played.differs_at, played.difference, played.moment) == (None, "", 0), told
+        assert (played.differs_at, played.difference, played.moment) == (None, "", 0), described
 
 
-def test_of_a_full_storage_what_follows_from_a_seed_that_is_stored_is_played_again(tmp_path: Path) -> None:
+def test_in_a_full_storage_episodes_that_follow_a_stored_seed_are_replayed(tmp_path: Path) -> None:
     transitions, envs = trained(
         tmp_path, Noise, steps=8_000, storage=prl.ReplayBuffer.create_factory(size=1_700), num_envs=2
     )
@@ -136,12 +136,12 @@ def test_of_a_full_storage_what_follows_from_a_seed_that_is_stored_is_played_aga
     known = [row for row, found in outcome.items() if found is None]
     lost = "was given before the oldest stored step, and the actions since then have been overwritten"
     assert set(outcome.values()) == {None, lost}
-    # A seed is given about every 512 steps, at most at every second multiple of it.
+    # An environment is seeded about every 512 steps, at the latest after twice as many.
     assert all(found is None for row, found in outcome.items() if row // 2 >= transitions.ring.oldest + 1_100)
     assert len(known) > len(outcome) / 3
 
 
-def test_the_frames_are_those_of_the_episode_and_tell_where_the_transition_is(tmp_path: Path) -> None:
+def test_the_frames_show_the_episode_and_mark_the_transition(tmp_path: Path) -> None:
     transitions, envs = trained(tmp_path, Painted)
     row = int(transitions.episode_of(1_401)[-1])
     rows = transitions.episode_of(row)
@@ -153,7 +153,7 @@ def test_the_frames_are_those_of_the_episode_and_tell_where_the_transition_is(tm
     assert [int(frame[0, 0, 0]) for frame in played.frames[1:]] == [int(reward * 255) for reward in rewards]
 
 
-def test_an_environment_that_does_not_repeat_itself_is_told_with_the_step(tmp_path: Path) -> None:
+def test_a_non_deterministic_environment_is_reported_with_the_step_that_differs(tmp_path: Path) -> None:
     transitions, envs = trained(tmp_path, Unrepeatable, steps=300)
     # The first episode is long enough to differ, in its fourth step.
     long = next(row for row in first_rows(transitions, every=1) if transitions.describe([row])[0].episode_length > 5)
@@ -162,13 +162,13 @@ def test_an_environment_that_does_not_repeat_itself_is_told_with_the_step(tmp_pa
     assert played.difference == "observation"
     assert played.differs_at is not None
     assert played.differs_at <= 3
-    # What comes after it in the storage follows from an episode that was another.
+    # Episodes stored later depend on this one, which was different in the replay.
     later = reenact(tmp_path, first_rows(transitions)[-1], envs)
     assert later.differs_at is not None
     assert later.differs_at < 0
 
 
-def test_after_a_resume_in_which_environments_did_not_come_back_episodes_are_played_again(tmp_path: Path) -> None:
+def test_episodes_are_replayed_after_a_resume_that_did_not_restore_the_environments(tmp_path: Path) -> None:
     _, envs = trained(tmp_path, Noise, steps=700)
     state = checkpoint.load(tmp_path / "checkpoint.pt")
     for history in state["scheme"]["collector"]["envs"]["histories"]:
@@ -182,7 +182,7 @@ def test_after_a_resume_in_which_environments_did_not_come_back_episodes_are_pla
         assert reenact(tmp_path, row, envs).differs_at is None
 
 
-def test_what_cannot_be_played_again_says_why(tmp_path: Path) -> None:
+def test_episodes_that_cannot_be_replayed_are_refused_with_the_reason(tmp_path: Path) -> None:
     trained(tmp_path / "robot", Noise, steps=100, replay_on_resume=False)
     with pytest.raises(prl.ReenactmentError, match="kept no actions to replay: replay_on_resume=False"):
         reenact(tmp_path / "robot", 60, prl.VecEnv.create_factory(Noise))
@@ -192,13 +192,13 @@ def test_what_cannot_be_played_again_says_why(tmp_path: Path) -> None:
 
 
 class Camera(gym.Env[Any, Any]):
-    """Observes pictures of noise that no seed repeats, and does not render."""
+    """Observes images of noise that does not depend on the seed, and does not render."""
 
     observation_space = spaces.Box(0, 255, (40, 48, 3), np.uint8)
     action_space = spaces.Discrete(2)
 
     number = 0
-    """Of those that were made."""
+    """Number of instances created so far."""
 
     def __init__(self) -> None:
         Camera.number += 1
@@ -218,12 +218,12 @@ class Camera(gym.Env[Any, Any]):
         return self._observation(), 0.0, self.steps == 9, False, {}
 
 
-def test_of_what_cannot_be_played_again_the_stored_pictures_are_shown(tmp_path: Path) -> None:
+def test_stored_images_are_shown_if_an_episode_cannot_be_replayed(tmp_path: Path) -> None:
     transitions, envs = trained(tmp_path, Camera, steps=100)
     film = prl.film_transition(tmp_path, 61, envs)
     rows = transitions.episode_of(61)
-    assert film.told.startswith("The environment is not deterministic:")
-    assert film.told.endswith("its observation differs from the stored one. The frames are the stored observations.")
+    assert film.description.startswith("The environment is not deterministic:")
+    assert film.description.endswith("its observation differs from the stored one. The frames are the stored observations.")
     assert (len(film.frames), film.moment) == (10, rows.tolist().index(61))
     for frame, one in zip(film.frames, transitions.describe(rows), strict=False):
         np.testing.assert_array_equal(frame, one.observation)

@@ -1,4 +1,4 @@
-"""Schemes whose replay is divided among processes, and whose collectors compute initial priorities."""
+"""Schemes whose replay is divided among shards, and whose collectors compute initial priorities."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.distributed.blueprint import Blueprint
-from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, Order, weights_to_send
+from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState, weights_to_send
 from storages.transition import ERRORS, REW
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
@@ -56,7 +56,7 @@ def settings(**given: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_parts_that_do_not_go_with_shards_are_refused(given: dict[str, Any], message: str) -> None:
+def test_parts_that_are_incompatible_with_shards_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RayScheme(**settings(**given))
 
@@ -76,22 +76,22 @@ def worker(algorithm: Any, actor: Any, storage: Any, **given: Any) -> Collection
         (prl.SAC.create_factory(), ACTOR, PRIORITISED, prl.VecEnv.create_factory("Pendulum-v1", num_envs=2)),
     ],
 )
-def test_collectors_give_each_transition_an_error(algorithm: Any, actor: Any, storage: Any, envs: Any) -> None:
+def test_collectors_compute_an_error_of_each_transition(algorithm: Any, actor: Any, storage: Any, envs: Any) -> None:
     one = worker(algorithm, actor, storage, envs=envs)
-    data = one.collect(Order(0, 0, 100), weights_to_send(one._algorithm.get_weights())).data
+    data = one.collect(RunState(0, 0, 100), weights_to_send(one._algorithm.get_weights())).data
     errors = data[ERRORS]
     assert isinstance(errors, np.ndarray)
     assert errors.shape == (12, 2, 1)
     assert np.isfinite(errors).all()
     assert np.abs(errors).min() > 0
     without = worker(algorithm, actor, None, envs=envs)
-    assert ERRORS not in without.collect(Order(0, 0, 100), weights_to_send(one._algorithm.get_weights())).data
+    assert ERRORS not in without.collect(RunState(0, 0, 100), weights_to_send(one._algorithm.get_weights())).data
 
 
-def test_errors_of_collectors_are_those_of_n_steps_and_of_their_own_network() -> None:
+def test_errors_of_collectors_are_n_step_errors_of_their_own_network() -> None:
     one = worker(prl.DQN.create_factory(gamma=0.9, huber_threshold=None, double=False), ACTOR, PRIORITISED)
     algorithm = one._algorithm
-    data: Any = one.collect(Order(0, 0, 100), weights_to_send(algorithm.get_weights())).data
+    data: Any = one.collect(RunState(0, 0, 100), weights_to_send(algorithm.get_weights())).data
 
     def values(observations: Any) -> Any:
         with torch.no_grad():
@@ -114,7 +114,7 @@ def test_errors_of_collectors_are_those_of_n_steps_and_of_their_own_network() ->
 
 @pytest.mark.ray
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_run_with_shards_learns_and_is_resumed_with_what_they_hold(
+def test_a_run_with_shards_trains_and_resumes_with_their_transitions(
     on_disk: bool, cluster: None, tmp_path: Path
 ) -> None:
     hyper_parameters = PRIORITISED.hyper_parameters | ({"directory": tmp_path / "replay"} if on_disk else {})

@@ -1,4 +1,4 @@
-"""On the way to a device, a batch is one piece of memory, and comes out of it as it went in."""
+"""For its transfer to a device, a batch is packed into one block of memory, and unpacked unchanged."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ WHOLE = {
     "complex": RANDOM.normal(size=(5, 1)) + 1j,
     "short": RANDOM.integers(0, 9, (5, 1), np.int16),
     "dict": {"a": np.arange(3, dtype=np.int8), "b": {"c": np.zeros((2, 0), np.float64), "d": np.ones((1, 1))}},
-    "not in one piece": RANDOM.normal(size=(6, 4))[::2, 1:3],
-    "nothing": np.empty((0, 3), np.float32),
+    "not contiguous": RANDOM.normal(size=(6, 4))[::2, 1:3],
+    "empty": np.empty((0, 3), np.float32),
 }
 
 
@@ -30,11 +30,11 @@ def same(one: Any, two: Any) -> bool:
     return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
 
 
-def test_what_was_packed_comes_out_as_it_went_in() -> None:
+def test_packing_and_unpacking_gives_an_equal_batch() -> None:
     assert same(unpack(pack(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
 
 
-def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
+def test_a_packed_batch_is_one_block_of_memory_that_no_other_array_shares() -> None:
     one = pack(WHOLE, pin_memory=False)
     batch = unpack(one)
     assert {leaf.untyped_storage().data_ptr() for leaf in all_leaves(batch)} == {one.memory.data_ptr()}
@@ -47,6 +47,6 @@ def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in WHOLE if key != "dict"])
-def test_each_dtype_comes_out_alone_too(key: str) -> None:
+def test_each_dtype_can_be_packed_alone(key: str) -> None:
     alone = {key: WHOLE[key]}
     assert same(unpack(pack(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))

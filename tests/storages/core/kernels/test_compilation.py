@@ -1,4 +1,4 @@
-"""Compiled code is loaded where it is that of today's sources and of the right types, and compiled anew otherwise."""
+"""Cached code is loaded if it matches the current sources and types; otherwise kernels are compiled again."""
 
 import importlib
 import shutil
@@ -80,7 +80,7 @@ assert total(number) == 6 * number
 
 
 class Toys:
-    """A package of a kernel, a constant of another module, and what compiles it."""
+    """A package with a kernel, a constant in another module, and a copy of the compilation module."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "toy_kernels"
@@ -94,7 +94,7 @@ class Toys:
         (self.folder / "constants.py").write_text(f"TERMS = {terms}\n")
 
     def total(self) -> Any:
-        """The kernel, as another process sees it."""
+        """The kernel, imported again as in a new process."""
         for name in [name for name in sys.modules if name.startswith("toy_kernels")]:
             del sys.modules[name]
         return importlib.import_module("toy_kernels.sums").total
@@ -127,27 +127,27 @@ def run(script: str, *arguments: str, path: Path) -> "subprocess.Popen[str]":
     )
 
 
-def ended(process: "subprocess.Popen[str]") -> str:
-    said, errors = process.communicate(timeout=300)
+def output_of(process: "subprocess.Popen[str]") -> str:
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    return said
+    return output
 
 
-def test_a_kernel_is_loaded_for_types_that_it_was_compiled_for(toys: Toys) -> None:
+def test_cached_code_is_loaded_for_the_types_that_it_was_compiled_for(toys: Toys) -> None:
     assert (toys.total()(7), toys.total()(0.5)) == (42, 3.0)
     again = toys.total()
     assert (again(7), again(0.5)) == (42, 3.0)
     assert loaded(again) == 2
 
 
-def test_a_constant_of_another_module_that_changed_is_compiled_in(toys: Toys) -> None:
+def test_a_kernel_is_recompiled_if_a_constant_of_another_module_changes(toys: Toys) -> None:
     assert toys.total()(7) == 42
     toys.set_terms(8)
     anew = toys.total()
     assert (anew(7), loaded(anew)) == (56, 0)
 
 
-def test_a_kernel_of_another_folder_is_compiled_anew_where_its_own_file_changed(toys: Toys) -> None:
+def test_a_kernel_of_another_folder_is_recompiled_if_its_own_file_changes(toys: Toys) -> None:
     file = toys.folder.parent / "toy_kernels_elsewhere.py"
     found = []
     for factor in (2, 2, 3):
@@ -158,7 +158,7 @@ def test_a_kernel_of_another_folder_is_compiled_anew_where_its_own_file_changed(
     assert found == [(14, 0), (14, 1), (21, 0)]
 
 
-def test_code_of_sources_that_changed_is_removed(toys: Toys) -> None:
+def test_cached_code_of_changed_sources_is_removed(toys: Toys) -> None:
     toys.total()(7)
     toys.total()(0.5)
     before = toys.files()
@@ -169,17 +169,17 @@ def test_code_of_sources_that_changed_is_removed(toys: Toys) -> None:
     assert not set(before) & set(toys.files())
 
 
-@pytest.mark.parametrize("harm", [lambda code: code[:100], lambda code: code[:-300] + bytes(300), lambda code: b""])
-def test_code_that_a_power_failure_cut_short_is_compiled_anew(toys: Toys, harm: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("damage", [lambda code: code[:100], lambda code: code[:-300] + bytes(300), lambda code: b""])
+def test_damaged_cache_files_are_recompiled(toys: Toys, damage: Callable[[bytes], bytes]) -> None:
     toys.total()(7)
     (file,) = toys.files()
-    file.write_bytes(harm(file.read_bytes()))
+    file.write_bytes(damage(file.read_bytes()))
     anew, again = toys.total(), toys.total()
     assert (anew(7), loaded(anew)) == (42, 0)
     assert (again(7), loaded(again)) == (42, 1)
 
 
-def test_code_that_cannot_be_saved_is_used(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_code_that_cannot_be_saved_is_used(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -188,7 +188,7 @@ def test_code_that_cannot_be_saved_is_used(toys: Toys, monkeypatch: pytest.Monke
     assert toys.files() == []
 
 
-def test_a_folder_that_cannot_be_written_to_keeps_its_code_elsewhere(
+def test_code_of_a_folder_without_a_cache_is_saved_in_the_cache_directory_of_the_user(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (toys.folder / "__pycache__").write_text("a file, where numba would make a folder")
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_written_to_keeps_its_code_elsewhere(
     assert toys.total()(7) == 56
 
 
-def test_the_directory_that_the_environment_names_is_used(
+def test_the_cache_directory_of_the_numba_configuration_is_used(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "named"))
@@ -207,7 +207,7 @@ def test_the_directory_that_the_environment_names_is_used(
     assert len(list((tmp_path / "named").rglob("*.kernel"))) == 1
 
 
-def test_without_any_directory_to_write_to_kernels_are_compiled(
+def test_kernels_are_compiled_without_any_writable_cache_directory(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in (toys.folder / "__pycache__", tmp_path / "cache"):
@@ -217,7 +217,9 @@ def test_without_any_directory_to_write_to_kernels_are_compiled(
     assert toys.files() == []
 
 
-def test_an_unknown_cache_of_numba_is_left_unused_with_a_warning(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_cache_interface_of_numba_is_not_used_and_causes_a_warning(
+    toys: Toys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from numba.core.dispatcher import Dispatcher
 
     monkeypatch.setattr(Dispatcher, "enable_caching", lambda self: None)
@@ -227,27 +229,25 @@ def test_an_unknown_cache_of_numba_is_left_unused_with_a_warning(toys: Toys, mon
 
 
 @pytest.mark.long
-def test_processes_that_compile_a_kernel_for_different_types_at_once_do_not_mix_them_up(
-    toys: Toys, tmp_path: Path
-) -> None:
+def test_concurrent_processes_cache_a_kernel_correctly_for_different_types(toys: Toys, tmp_path: Path) -> None:
     numbers = {"a": "7", "b": "0.5"}
     writers = [
         run(COMPILE_SLOWLY, str(tmp_path), own, other, numbers[own], path=tmp_path)
         for own, other in (("a", "b"), ("b", "a"))
     ]
     for writer in writers:
-        ended(writer)
+        output_of(writer)
     reader = toys.total()
     assert (reader(7), reader(0.5)) == (42, 3.0)
     assert loaded(reader) == 2
 
 
 @pytest.mark.long
-def test_kernels_of_a_changed_constant_store_what_is_inserted(tmp_path: Path) -> None:
+def test_kernels_with_a_changed_constant_are_recompiled_and_store_correct_rows(tmp_path: Path) -> None:
     package = Path(storages.__file__).parent
     shutil.copytree(package, tmp_path / "storages", ignore=shutil.ignore_patterns("__pycache__"))
-    assert ended(run(INSERT, path=tmp_path)).split() == ["0", "1"]
-    assert ended(run(INSERT, path=tmp_path)).split() == ["1", "0"]
+    assert output_of(run(INSERT, path=tmp_path)).split() == ["0", "1"]
+    assert output_of(run(INSERT, path=tmp_path)).split() == ["1", "0"]
     memory = tmp_path / "storages" / "core" / "kernels" / "memory.py"
     before = memory.read_text()
     memory.write_text(
@@ -256,10 +256,10 @@ def test_kernels_of_a_changed_constant_store_what_is_inserted(tmp_path: Path) ->
         )
     )
     assert memory.read_text() != before
-    assert ended(run(INSERT, path=tmp_path)).split() == ["0", "1"]
+    assert output_of(run(INSERT, path=tmp_path)).split() == ["0", "1"]
 
 
-def test_all_kernels_are_compiled_in_the_same_way() -> None:
+def test_only_the_compilation_module_uses_njit_and_it_knows_all_sources() -> None:
     folder = Path(compilation.__file__).parent
     others = [path.name for path in folder.glob("*.py") if "njit" in path.read_text()]
     assert others == ["compilation.py"]

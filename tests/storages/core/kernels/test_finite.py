@@ -1,4 +1,4 @@
-"""One NaN or infinity is seen wherever it stands."""
+"""A single NaN or infinity is found in every position."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from storages.core.kernels.insert import all_finite
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_one_number_that_is_not_finite_is_seen_wherever_it_stands(dtype: type, number: float) -> None:
+def test_a_single_non_finite_number_is_found_in_every_position(dtype: type, number: float) -> None:
     limits = np.finfo(dtype)
     values = np.array([0, -0.0, limits.max, limits.min, limits.smallest_subnormal] * 3, dtype)
     assert all_finite(values)

@@ -1,4 +1,4 @@
-"""Compiled code reads where arrays lie and whether their shapes fit, of the types alone that it is compiled for."""
+"""Compiled readers return the addresses of arrays, check their shapes, and accept only the types of their signature."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ def reader_for(*arrays: NDArray[Any]) -> ArrayReader:
     return compiled_reader(numba.typeof(arrays))  # type: ignore[no-untyped-call]
 
 
-def test_where_arrays_lie_is_read() -> None:
+def test_a_reader_returns_the_addresses_of_arrays() -> None:
     arrays = tuple(np.zeros(range(1, 2 + number % 4), dtype) for number, dtype in enumerate(DTYPES))
     context, addresses, _ = context_for(*arrays)
     assert reader_for(*arrays)(data_address(context), 0, True, arrays)
     assert addresses.tolist() == [data_address(array) for array in arrays]
 
 
-def test_a_view_is_read_where_it_begins() -> None:
+def test_the_address_of_a_view_is_that_of_its_first_element() -> None:
     arrays = (np.zeros((5, 4))[2:4], np.zeros((2, 1), bool))
     context, addresses, _ = context_for(*arrays)
     assert reader_for(*arrays)(data_address(context), 0, True, arrays)
@@ -43,7 +43,7 @@ def test_a_view_is_read_where_it_begins() -> None:
 
 
 @pytest.mark.parametrize("axis", range(5))
-def test_one_length_that_differs_is_seen(axis: int) -> None:
+def test_a_different_length_of_any_axis_is_detected(axis: int) -> None:
     arrays = np.zeros((2, 3, 4)), np.zeros((2, 1), bool)
     context, _, lengths = context_for(*arrays)
     lengths[axis] += 1
@@ -58,7 +58,7 @@ OTHERS: dict[str, Any] = {
     "another dtype": np.zeros((2, 3), np.float32),
     "another number of axes": np.zeros((2, 3, 1)),
     "Fortran order": np.zeros((2, 3), order="F"),
-    "gaps": np.zeros((2, 6))[:, ::2],
+    "not contiguous": np.zeros((2, 6))[:, ::2],
     "the other byte order": np.zeros((2, 3), np.dtype(np.float64).newbyteorder()),
     "unaligned": np.zeros(49, np.uint8)[1:].view(np.float64).reshape(2, 3),
     "fewer arrays": (),
@@ -66,7 +66,7 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_it_is_not_compiled_for_is_refused(other: str) -> None:
+def test_arguments_of_other_types_are_refused(other: str) -> None:
     arrays = np.zeros((2, 3)), np.zeros((2, 3))
     context, addresses, _ = context_for(*arrays)
     given = () if other == "fewer arrays" else (arrays[0], OTHERS[other])
@@ -75,6 +75,6 @@ def test_what_it_is_not_compiled_for_is_refused(other: str) -> None:
     assert (addresses == -7).all()
 
 
-def test_no_reader_is_compiled_for_arrays_with_gaps() -> None:
+def test_no_reader_is_compiled_for_non_contiguous_arrays() -> None:
     with pytest.raises(TypingError, match="only arrays in C order"):
         reader_for(np.zeros((2, 6))[:, ::2])

@@ -1,4 +1,4 @@
-"""Compiled returns and advantages equal plain loops, and closed forms where there are any."""
+"""Compiled returns and advantages equal plain loops, and closed forms if they exist."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_kernels_equal_plain_loops(steps: int, num_envs: int) -> None:
             assert advantages[t, env] == pytest.approx(slow_advantage(arrays, t, env, LAMBDA), rel=1e-5, abs=1e-5)
 
 
-def test_a_constant_reward_of_one_is_worth_one_over_one_less_gamma() -> None:
+def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma() -> None:
     worth = 1 / (1 - GAMMA)
     rewards, values = np.ones((50, 3), np.float32), np.full((50, 3), worth, np.float32)
     ends = np.zeros((50, 3), bool)
@@ -63,7 +63,7 @@ def test_a_constant_reward_of_one_is_worth_one_over_one_less_gamma() -> None:
     np.testing.assert_allclose(advantages, 0, atol=1e-4)
 
 
-def test_lambda_zero_is_the_one_step_error_and_lambda_one_the_whole_return() -> None:
+def test_lambda_zero_gives_the_one_step_error_and_lambda_one_the_whole_return() -> None:
     rewards, values, _, ends = rollout(30, 4)
     next_values = np.concatenate([values[1:], rollout(1, 4, seed=1)[1]])
     returns, advantages = np.empty((2, 30, 4), np.float32)
@@ -74,7 +74,7 @@ def test_lambda_zero_is_the_one_step_error_and_lambda_one_the_whole_return() -> 
     np.testing.assert_allclose(advantages, returns - values, rtol=1e-4, atol=1e-4)
 
 
-def test_sums_do_not_lose_small_rewards_to_float32() -> None:
+def test_long_sums_of_small_rewards_keep_their_precision() -> None:
     rewards = np.full((100_000, 1), 0.1, np.float32)
     returns = np.empty_like(rewards)
     lambda_returns(rewards, np.zeros_like(rewards), np.zeros(rewards.shape, bool), 1.0, 1.0, returns)

@@ -1,4 +1,4 @@
-"""The sum tree draws what a cumulative sum over a plain array would draw, and never what is dead."""
+"""The sum tree draws the leaves that a cumulative sum over a plain array draws, and never a dead leaf."""
 
 import copy
 import math
@@ -21,12 +21,12 @@ Integers = NDArray[np.int64]
 
 LAST_BELOW_ONE = math.nextafter(1.0, 0.0)
 SIZES = (1, 2, 7, 8, 9, 63, 64, 65, 500, 513, 4097)
-# A sum of n numbers is right to n roundings, and a search subtracts once a level.
+# A sum of n numbers has at most n rounding errors, and a search subtracts once per level.
 ROUNDING = 1e-11
 
 
 def masses_of_all_sizes(generator: np.random.Generator, count: int, dead: float = 0.3) -> Floats:
-    """From 1e-12 to 1e12, some of them 0."""
+    """Masses from 1e-12 to 1e12, some of them 0."""
     masses = 10 ** generator.uniform(-12, 12, count)
     masses[generator.random(count) < dead] = 0
     return masses
@@ -36,15 +36,15 @@ def tree_of(size: int, seed: int = 0) -> SumTree:
     return SumTree.from_leaves(0.05 + np.random.default_rng(seed).random(size))
 
 
-def assert_same_to_the_bit(tree: SumTree, other: SumTree) -> None:
-    """Inner sums, minima and maxima too."""
+def assert_bitwise_equal(tree: SumTree, other: SumTree) -> None:
+    """Includes inner sums, minima and maxima."""
     np.testing.assert_array_equal(tree._nodes, other._nodes)
 
 
 def assert_drawn_as_by_a_cumulative_sum(
     leaves: Floats, uniforms: Floats, first: int, last: int, stratified: bool, numbers: Integers
 ) -> None:
-    """Each draw is a live leaf of the window, whose part of the mass is where the draw fell, up to rounding."""
+    """Each draw is a live leaf of the window, and lies in the interval of its mass up to rounding errors."""
     everything = last - first == len(leaves)
     order = np.arange(len(leaves)) if everything else np.arange(first, last) % len(leaves)
     assert ((first <= numbers) & (numbers < last)).all()
@@ -70,8 +70,8 @@ def chi_square_is_plausible(counts: Integers, shares: Floats) -> bool:
     return bool((((counts - expected) ** 2) / expected).sum() < quantile)
 
 
-class TreeBesideAnArray(RuleBasedStateMachine):
-    """The tree against a plain array. An operation is a leaf set, a leaf drawn, a window summed."""
+class TreeAndArray(RuleBasedStateMachine):
+    """The tree compared with a plain array. An operation sets or draws a leaf, or sums a window."""
 
     operations = 0
 
@@ -81,7 +81,7 @@ class TreeBesideAnArray(RuleBasedStateMachine):
         self.model = np.zeros(size)
 
     @rule(data=st.data())
-    def set_some_by_hand(self, data: st.DataObject) -> None:
+    def set_some(self, data: st.DataObject) -> None:
         leaf = st.integers(0, len(self.model) - 1)
         mass = st.one_of(st.just(0.0), st.floats(1e-12, 1e12))
         chosen = data.draw(st.lists(st.tuples(leaf, mass), min_size=1, max_size=5))
@@ -102,7 +102,7 @@ class TreeBesideAnArray(RuleBasedStateMachine):
         self.count(count)
 
     @rule(data=st.data(), mass=st.sampled_from([0.0, 1e-12, 3.0, 1e12]))
-    def set_a_stretch_that_goes_round(self, data: st.DataObject, mass: float) -> None:
+    def set_a_stretch_that_wraps_around(self, data: st.DataObject, mass: float) -> None:
         size = len(self.model)
         first = data.draw(st.integers(0, size - 1))
         count = data.draw(st.integers(0, min(50, size)))
@@ -122,20 +122,20 @@ class TreeBesideAnArray(RuleBasedStateMachine):
         self.draw(first, first + data.draw(st.integers(1, len(self.model))), seed, stratified, count)
 
     @rule(clear=st.integers(0, 9))
-    def seldom_clear(self, clear: int) -> None:
+    def rarely_clear(self, clear: int) -> None:
         if clear == 0:
             self.tree.clear()
             self.model[:] = 0
             self.count(1)
 
     @invariant()
-    def agrees(self) -> None:
+    def equals_the_array(self) -> None:
         live = self.model[self.model > 0]
         assert self.tree.total == pytest.approx(math.fsum(live), rel=1e-13)
         assert self.tree.minimum == live.min(initial=math.inf)
         assert self.tree.maximum == live.max(initial=0)
         np.testing.assert_array_equal(self.tree.leaves, self.model)
-        assert_same_to_the_bit(self.tree, SumTree.from_leaves(self.model))
+        assert_bitwise_equal(self.tree, SumTree.from_leaves(self.model))
 
     def set_leaves(self, leaves: Integers, masses: Floats) -> None:
         self.tree.set(leaves, masses)
@@ -162,25 +162,25 @@ class TreeBesideAnArray(RuleBasedStateMachine):
 
 
 def test_thousands_of_operations_agree_with_a_plain_array() -> None:
-    TreeBesideAnArray.operations = 0
+    TreeAndArray.operations = 0
     run_state_machine_as_test(
-        TreeBesideAnArray,
+        TreeAndArray,
         settings=settings(max_examples=examples(250), stateful_step_count=50, deadline=None, derandomize=True),
     )
-    assert TreeBesideAnArray.operations > 400 * examples(250)
+    assert TreeAndArray.operations > 400 * examples(250)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_no_dead_leaf_is_ever_drawn_wherever_the_draw_falls(size: int) -> None:
+def test_no_dead_leaf_is_drawn_for_any_random_number(size: int) -> None:
     generator = np.random.default_rng(size)
     edges = np.array([0.0, 5e-324, 1e-300, 0.5, LAST_BELOW_ONE, math.nextafter(LAST_BELOW_ONE, 0)])
     for _ in range(200):
         leaves = masses_of_all_sizes(generator, size, dead=generator.choice([0.1, 0.9, 0.99]))
-        # What is dead at the end of the leaves is what rounding would step into.
+        # Dead leaves at the end are those that a rounding error would reach.
         leaves[size - generator.integers(0, size) :] = 0
         leaves[generator.integers(0, size)] = 10 ** generator.uniform(-12, 12)
         tree = SumTree.from_leaves(leaves)
-        # Sums as seen by a draw: their edges are where it may go wrong.
+        # The borders between leaves, where rounding errors can change a draw.
         shares = np.cumsum(leaves) / leaves.sum()
         near = np.concatenate([shares, np.nextafter(shares, 0), np.nextafter(shares, 2), generator.random(20)])
         uniforms = np.concatenate([edges, near[near < 1]])
@@ -205,7 +205,7 @@ def test_the_only_live_leaf_is_always_drawn(size: int, mass: float) -> None:
         assert masses.tolist() == [mass] * 3
 
 
-def test_a_million_leaves_as_heavy_as_may_be_have_a_finite_sum() -> None:
+def test_a_million_leaves_of_the_largest_mass_have_a_finite_sum() -> None:
     tree = SumTree.from_leaves(np.full(1_000_000, LARGEST_MASS))
     assert math.isfinite(tree.total)
     assert tree.total == pytest.approx(1_000_000 * LARGEST_MASS)
@@ -222,7 +222,7 @@ def test_leaves_are_drawn_in_proportion_to_their_masses_after_thousands_of_updat
     assert chi_square_is_plausible(np.bincount(numbers, minlength=300), tree.leaves)
 
 
-def test_stratified_draws_are_in_proportion_too_and_one_in_each_stratum() -> None:
+def test_stratified_draws_are_proportional_with_one_draw_in_each_stratum() -> None:
     generator = np.random.default_rng(2)
     tree = tree_of(300)
     counts = np.zeros(300, np.int64)
@@ -238,9 +238,7 @@ def test_stratified_draws_are_in_proportion_too_and_one_in_each_stratum() -> Non
 
 @pytest.mark.parametrize(("first", "last"), [(40, 170), (250, 320), (299, 301), (1_234, 1_500), (700, 1_000)])
 @pytest.mark.parametrize("stratified", [False, True])
-def test_a_window_is_drawn_from_in_proportion_even_where_it_passes_the_end(
-    first: int, last: int, stratified: bool
-) -> None:
+def test_draws_from_a_window_are_proportional_even_if_it_wraps_around(first: int, last: int, stratified: bool) -> None:
     generator = np.random.default_rng(3)
     tree = tree_of(300)
     counts = np.zeros(last - first, np.int64)
@@ -273,7 +271,7 @@ def test_every_window_has_the_mass_of_its_leaves(size: int) -> None:
     assert tree.mass() == tree.total
 
 
-def test_of_a_leaf_named_twice_the_last_mass_stays() -> None:
+def test_the_last_mass_counts_for_a_leaf_that_is_given_twice() -> None:
     tree = SumTree(5)
     tree.set(np.array([3, 1, 3, 3]), np.array([7.0, 1.0, 9.0, 2.0]))
     assert tree.leaves.tolist() == [0, 1, 0, 2, 0]
@@ -285,26 +283,26 @@ def test_of_a_leaf_named_twice_the_last_mass_stays() -> None:
     assert tree.leaves.tolist() == last
 
 
-def test_a_million_updates_leave_no_drift() -> None:
+def test_a_million_updates_accumulate_no_rounding_errors() -> None:
     generator = np.random.default_rng(6)
     tree = SumTree(10_007)
     for _ in range(4_000):
         tree.set(generator.integers(0, 10_007, 250), masses_of_all_sizes(generator, 250))
-    assert_same_to_the_bit(tree, SumTree.from_leaves(tree.leaves))
+    assert_bitwise_equal(tree, SumTree.from_leaves(tree.leaves))
     assert tree.total == pytest.approx(math.fsum(tree.leaves), rel=1e-13)
 
 
-def test_order_and_size_of_updates_make_no_difference() -> None:
+def test_the_order_and_size_of_updates_do_not_change_the_tree() -> None:
     generator = np.random.default_rng(7)
     leaves, masses = generator.permutation(1_000), masses_of_all_sizes(generator, 1_000)
     at_once, one_by_one = SumTree(1_000), SumTree(1_000)
     at_once.set(leaves, masses)
     for leaf, mass in zip(leaves, masses, strict=True):
         one_by_one.set(np.array([leaf]), np.array([mass]))
-    assert_same_to_the_bit(at_once, one_by_one)
+    assert_bitwise_equal(at_once, one_by_one)
 
 
-def test_one_mass_for_all_and_none_at_all() -> None:
+def test_one_mass_for_all_leaves_and_empty_arrays_are_accepted() -> None:
     tree = SumTree(20)
     tree.set(np.arange(5, 9), 0.25)
     tree.set(np.array([], np.int64), np.array([]))
@@ -314,7 +312,7 @@ def test_one_mass_for_all_and_none_at_all() -> None:
     assert len(numbers) == len(masses) == 0
 
 
-def test_leaves_and_masses_come_in_any_number_type_and_any_stride() -> None:
+def test_leaves_and_masses_may_have_any_numeric_dtype_and_stride() -> None:
     tree = SumTree(20)
     tree.set(np.arange(10, dtype=np.uint8)[::2], np.arange(10, dtype=np.float32)[::2])
     tree.set(np.array([1]), [5])  # type: ignore[arg-type]
@@ -326,7 +324,7 @@ def test_leaves_and_masses_come_in_any_number_type_and_any_stride() -> None:
     assert tree.sample(read_only)[0].tolist() == tree.sample(np.array([0.5]))[0].tolist()
 
 
-def test_a_leaf_that_dies_is_neither_drawn_nor_the_smallest() -> None:
+def test_a_leaf_that_is_set_to_zero_is_neither_drawn_nor_the_minimum() -> None:
     tree = SumTree.from_leaves(np.array([4.0, 0.5, 2.0]))
     assert tree.minimum == 0.5
     tree.set(np.array([1]), 0.0)
@@ -340,11 +338,11 @@ def test_a_leaf_that_dies_is_neither_drawn_nor_the_smallest() -> None:
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_copy_is_the_same_tree_and_goes_its_own_way(again: Any, size: int) -> None:
+def test_a_copy_is_equal_to_the_tree_and_independent_of_it(again: Any, size: int) -> None:
     tree = SumTree.from_leaves(masses_of_all_sizes(np.random.default_rng(8), size) + 1e-3)
     other = again(tree)
     assert len(other) == size
-    assert_same_to_the_bit(other, tree)
+    assert_bitwise_equal(other, tree)
     uniforms = np.random.default_rng(9).random(64)
     np.testing.assert_array_equal(other.sample(uniforms)[0], tree.sample(uniforms)[0])
     kept = tree.leaves
@@ -354,7 +352,7 @@ def test_a_copy_is_the_same_tree_and_goes_its_own_way(again: Any, size: int) -> 
     assert other.total == 2 * size
 
 
-def test_leaves_handed_out_and_in_are_copies() -> None:
+def test_given_and_returned_leaves_are_copies() -> None:
     leaves = np.ones(10)
     tree = SumTree.from_leaves(leaves)
     leaves[:] = 5
@@ -363,53 +361,53 @@ def test_leaves_handed_out_and_in_are_copies() -> None:
     assert tree.leaves.tolist() == [1] * 10
 
 
-def test_the_memory_is_what_it_says_and_little_more_than_the_leaves() -> None:
+def test_nbytes_counts_all_arrays_and_is_little_more_than_the_leaves() -> None:
     tree = SumTree(1_000_000)
     assert tree.nbytes == tree._nodes.nbytes + tree._levels.nbytes + tree._blocks.nbytes
     assert tree.nbytes < 1.2 * 8_000_000
 
 
 @pytest.mark.parametrize("mass", [-1.0, -5e-324, math.nan, math.inf, -math.inf, 2 * LARGEST_MASS])
-def test_a_mass_that_is_none_is_refused_before_anything_is_set(mass: float) -> None:
+def test_an_invalid_mass_is_refused_before_any_leaf_is_set(mass: float) -> None:
     tree = tree_of(100)
     kept = copy.deepcopy(tree)
     with pytest.raises(ValueError, match=re.escape(f"mass {mass} (position 2) is not in [0, 1e+280]; nothing was set")):
         tree.set(np.array([4, 5, 6, 7]), np.array([1.0, 2.0, mass, 3.0]))
     with pytest.raises(ValueError, match=r"\(position 0\)"):
         tree.set(np.array([4, 5]), mass)
-    assert_same_to_the_bit(tree, kept)
+    assert_bitwise_equal(tree, kept)
     with pytest.raises(ValueError, match=r"\(position 1\)"):
         SumTree.from_leaves(np.array([0.0, mass]))
 
 
 @pytest.mark.parametrize("leaf", [-1, 100, 2**62, -(2**62)])
-def test_a_leaf_that_is_not_there_is_refused_before_anything_is_set(leaf: int) -> None:
+def test_a_leaf_out_of_range_is_refused_before_any_leaf_is_set(leaf: int) -> None:
     tree = tree_of(100)
     kept = copy.deepcopy(tree)
     with pytest.raises(IndexError, match=rf"leaf {leaf} \(position 1\) is not in \[0, 100\); nothing was set"):
         tree.set(np.array([4, leaf]), np.array([1.0, 2.0]))
-    assert_same_to_the_bit(tree, kept)
+    assert_bitwise_equal(tree, kept)
 
 
 @pytest.mark.parametrize("stretch", [(-1, 1, 0), (100, 1, 0), (3, -1, 0), (3, 1, -1), (3, 60, 41)])
-def test_a_stretch_that_is_not_there_is_refused_before_anything_is_set(stretch: tuple[int, int, int]) -> None:
+def test_an_invalid_stretch_is_refused_before_any_leaf_is_set(stretch: tuple[int, int, int]) -> None:
     tree = tree_of(100)
     kept, (first, count, cleared) = copy.deepcopy(tree), stretch
     with pytest.raises(ValueError, match=rf"a stretch of {count} and {cleared} leaves from {first} on is not in 100"):
         tree.set_stretch(first, count, 1.0, cleared)
     with pytest.raises(ValueError, match=r"mass nan .*nothing was set"):
         tree.set_stretch(3, 2, math.nan, 1)
-    assert_same_to_the_bit(tree, kept)
+    assert_bitwise_equal(tree, kept)
 
 
 @pytest.mark.parametrize("uniform", [1.0, -1e-9, math.nan, math.inf])
-def test_a_random_number_that_is_none_is_refused(uniform: float) -> None:
+def test_a_random_number_outside_0_to_1_is_refused(uniform: float) -> None:
     with pytest.raises(ValueError, match=r"\[0, 1\), got .* \(position 1\)"):
         tree_of(10).sample(np.array([0.5, uniform]))
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 3), (5, 4), (0, 11), (7, 18)])
-def test_numbers_that_are_no_window_are_refused(first: int, last: int) -> None:
+def test_invalid_windows_are_refused(first: int, last: int) -> None:
     tree = tree_of(10)
     with pytest.raises(ValueError, match=rf"first \+ 10, got \[{first}, {last}\)"):
         tree.sample(np.array([0.5]), first, last)
@@ -417,14 +415,14 @@ def test_numbers_that_are_no_window_are_refused(first: int, last: int) -> None:
         tree.mass(first, last)
 
 
-def test_a_window_without_leaves_has_no_mass_and_no_draws() -> None:
+def test_an_empty_window_has_no_mass_and_no_draws() -> None:
     tree = tree_of(10)
     assert tree.mass(3, 3) == 0
     with pytest.raises(ValueError, match=r"no mass in \[3, 3\)"):
         tree.sample(np.array([0.5]), 3, 3)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_arguments_of_wrong_dtype_or_shape_are_refused() -> None:
     tree = tree_of(10)
     with pytest.raises(TypeError, match="integers, got float64"):
         tree.set(np.array([1.0]), 1.0)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ GAMMA = 0.95
 
 
 class Rollout:
-    """Random numbers of every kind, V of what followed being that of the next row unless it ends something."""
+    """Random arrays; each next value is the value of the next row unless an episode ends between them."""
 
     def __init__(self, steps: int, num_envs: int, seed: int, dtype: type = np.float32) -> None:
         draw = np.random.default_rng(seed)
@@ -45,7 +45,7 @@ rollouts = st.builds(
     trace_lambda=st.sampled_from([0.0, 0.7, 1.0]),
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_vtrace_is_the_sum_of_its_definition(
+def test_vtrace_equals_the_sum_of_its_definition(
     rollout: Rollout, rho_bar: float, c_bar: float, trace_lambda: float
 ) -> None:
     r = rollout
@@ -73,7 +73,7 @@ def test_vtrace_is_the_sum_of_its_definition(
 
 @given(rollout=rollouts, trace_lambda=st.sampled_from([0.0, 0.7, 1.0]))
 @settings(max_examples=examples(60), deadline=None)
-def test_retrace_is_the_sum_of_its_definition(rollout: Rollout, trace_lambda: float) -> None:
+def test_retrace_equals_the_sum_of_its_definition(rollout: Rollout, trace_lambda: float) -> None:
     r = rollout
     targets = np.empty_like(r.rewards)
     retrace(r.rewards, r.action_values, r.next_values, r.ends, r.ratios, GAMMA, trace_lambda, targets)
@@ -94,7 +94,7 @@ def test_retrace_is_the_sum_of_its_definition(rollout: Rollout, trace_lambda: fl
 
 @given(rollout=rollouts, trace_lambda=st.sampled_from([0.0, 0.7, 1.0]))
 @settings(max_examples=examples(60), deadline=None)
-def test_lambda_returns_are_the_mean_of_n_step_returns(rollout: Rollout, trace_lambda: float) -> None:
+def test_lambda_returns_are_the_weighted_mean_of_n_step_returns(rollout: Rollout, trace_lambda: float) -> None:
     r = rollout
     returns = np.empty_like(r.rewards)
     lambda_returns(r.rewards, r.next_values, r.ends, GAMMA, trace_lambda, returns)
@@ -114,11 +114,11 @@ def test_lambda_returns_are_the_mean_of_n_step_returns(rollout: Rollout, trace_l
 
 
 @pytest.mark.parametrize("trace_lambda", [0.0, 0.9, 1.0])
-def test_of_its_own_policy_all_three_say_what_gae_says(trace_lambda: float) -> None:
+def test_on_policy_lambda_returns_retrace_and_vtrace_equal_gae(trace_lambda: float) -> None:
     r = Rollout(40, 3, seed=1, dtype=np.float64)
     ones, (returns, others, targets, advantages, gae) = np.ones_like(r.rewards), np.empty((5, *r.rewards.shape))
     lambda_returns(r.rewards, r.next_values, r.ends, GAMMA, trace_lambda, returns)
-    # With V for Q, Retrace leans on the same values.
+    # With V in place of Q, Retrace uses the same values.
     retrace(r.rewards, r.values, r.next_values, r.ends, ones, GAMMA, trace_lambda, others)
     vtrace(r.rewards, r.values, r.next_values, r.ends, ones, GAMMA, 1.0, 1.0, trace_lambda, targets, advantages)
     generalized_advantages(r.rewards, r.values, r.next_values, r.ends, GAMMA, trace_lambda, gae)
@@ -126,7 +126,7 @@ def test_of_its_own_policy_all_three_say_what_gae_says(trace_lambda: float) -> N
         np.testing.assert_allclose(found, r.values + gae)
 
 
-def test_a_constant_reward_of_one_is_worth_one_over_one_less_gamma() -> None:
+def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma() -> None:
     worth, ones = 1 / (1 - GAMMA), np.ones((30, 2))
     values, ends, ratios = np.full((30, 2), worth), np.zeros((30, 2), bool), np.full((30, 2), 0.3)
     targets, advantages, others, returns = np.empty((4, 30, 2))

@@ -15,7 +15,7 @@ def test_integers_are_the_upper_half_of_the_product_of_random_bits_and_the_size_
     assert uniform_integers(np.random.default_rng(3), low, high, 1_000).tolist() == expected
 
 
-def test_the_whole_range_is_drawn_and_nothing_else() -> None:
+def test_exactly_the_integers_of_the_range_are_drawn_uniformly() -> None:
     drawn = uniform_integers(np.random.default_rng(4), 100, 110, 10_000)
     values, counts = np.unique(drawn, return_counts=True)
     assert values.tolist() == list(range(100, 110))
@@ -23,18 +23,18 @@ def test_the_whole_range_is_drawn_and_nothing_else() -> None:
     assert np.abs(counts - 1_000).max() < 5 * np.sqrt(10_000 * 0.1 * 0.9)
 
 
-def test_a_range_of_more_than_32_bits_is_drawn_from_too() -> None:
+def test_ranges_of_more_than_32_bits_are_supported() -> None:
     drawn = uniform_integers(np.random.default_rng(5), 0, 2**40, 1_000)
     assert drawn.min() >= 0
     assert 2**39 < drawn.max() < 2**40
 
 
-def test_a_range_without_a_number_is_refused() -> None:
+def test_an_empty_range_is_refused() -> None:
     with pytest.raises(ValueError, match="low >= high"):
         uniform_integers(np.random.default_rng(6), 5, 5, 1)
 
 
-def test_a_restored_generator_draws_the_same() -> None:
+def test_a_restored_generator_draws_the_same_integers() -> None:
     generator = np.random.default_rng(7)
     uniform_integers(generator, 0, 10, 33)
     state = generator.bit_generator.state

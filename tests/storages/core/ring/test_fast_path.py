@@ -1,4 +1,4 @@
-"""Steps are stored alike by the compiled fast path and by plain Python, and in any order of the two."""
+"""The compiled fast path and plain Python store steps equally, also if they alternate."""
 
 import gc
 import weakref
@@ -31,7 +31,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-DRESSES: dict[str, Callable[[NDArray[Any]], Any]] = {
+ARRAY_KINDS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "arrays": np.copy,
     "tensors": torch.from_numpy,
     "read-only": read_only,
@@ -40,15 +40,15 @@ DRESSES: dict[str, Callable[[NDArray[Any]], Any]] = {
 }
 
 
-def dressed(sample: Sample, dress: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
+def converted(sample: Sample, convert: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
     return {
-        key: {name: dress(leaf) for name, leaf in value.items()} if isinstance(value, dict) else dress(value)
+        key: {name: convert(leaf) for name, leaf in value.items()} if isinstance(value, dict) else convert(value)
         for key, value in sample.items()
     }
 
 
 def filled(
-    name: str, kind: str, compiled_after: int, dresses: list[str], monkeypatch: pytest.MonkeyPatch
+    name: str, kind: str, compiled_after: int, array_kinds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, insertion.RingWriter]:
     monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", compiled_after)
     monkeypatch.setattr(insertion, "_COMPILED_FOR", set())
@@ -59,13 +59,13 @@ def filled(
         sample = stream.step()
         if name == "rollout":
             sample[VAL] = np.full((2, 1), step, np.float32)
-        storage.insert_transition(dressed(sample, DRESSES[dresses[step * len(dresses) // 25]]))
+        storage.insert_transition(converted(sample, ARRAY_KINDS[array_kinds[step * len(array_kinds) // 25]]))
     return storage, storage.ring.columns.writer
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STORAGES)
-def test_the_fast_path_stores_what_python_stores(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_and_python_give_equal_storages(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_python, writer = filled(name, kind, NEVER, ["arrays"], monkeypatch)
     assert writer._compiled is None
     compiled, writer = filled(name, kind, 3, ["arrays"], monkeypatch)
@@ -73,34 +73,34 @@ def test_the_fast_path_stores_what_python_stores(name: str, kind: str, monkeypat
     assert_equal(compiled.state_dict(), by_python.state_dict())
 
 
-@pytest.mark.parametrize("dress", ["arrays", "tensors"])
-def test_what_was_compiled_for_one_storage_is_used_by_the_next_from_its_first_steps(
-    dress: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("array_kind", ["arrays", "tensors"])
+def test_code_compiled_for_one_storage_is_used_by_the_next_from_its_first_steps(
+    array_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled("replay", "vector", 3, [dress], monkeypatch)
+    filled("replay", "vector", 3, [array_kind], monkeypatch)
     storage = STORAGES["replay"]("cpu", None, ALGORITHM, environments("vector", 2))
     monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", NEVER)
     stream = Stream(2, "vector", True, np.random.default_rng(3))
     for _ in range(3):
-        storage.insert_transition(dressed(stream.step(), DRESSES[dress]))
+        storage.insert_transition(converted(stream.step(), ARRAY_KINDS[array_kind]))
     assert storage.ring.columns.writer._compiled is not None
 
 
-@pytest.mark.parametrize("before", DRESSES)
-@pytest.mark.parametrize("after", DRESSES)
+@pytest.mark.parametrize("before", ARRAY_KINDS)
+@pytest.mark.parametrize("after", ARRAY_KINDS)
 def test_samples_may_change_their_kind_of_arrays(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_python, _ = filled("replay", "vector", NEVER, ["arrays"], monkeypatch)
     compiled, _ = filled("replay", "vector", 3, [before, after], monkeypatch)
     assert_equal(compiled.state_dict(), by_python.state_dict())
 
 
-@pytest.mark.parametrize("dress", ["arrays", "tensors", "read-only"])
+@pytest.mark.parametrize("array_kind", ["arrays", "tensors", "read-only"])
 def test_the_fast_path_is_compiled_for_tensors_and_read_only_arrays(
-    dress: str, monkeypatch: pytest.MonkeyPatch
+    array_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, writer = filled("replay", "vector", 3, [dress], monkeypatch)
+    storage, writer = filled("replay", "vector", 3, [array_kind], monkeypatch)
     monkeypatch.setattr(insertion.RingWriter, "_append_by_python", lambda *_: pytest.fail("stored by Python"))
-    sample = dressed(continued(storage), DRESSES[dress])
+    sample = converted(continued(storage), ARRAY_KINDS[array_kind])
     assert writer.append(sample, storage.ring.steps, True)
 
 
@@ -115,14 +115,14 @@ def continued(storage: Any) -> Sample:
     return sample | {"Done": ended.copy()}
 
 
-def test_arrays_that_numba_does_not_know_are_stored_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_that_numba_does_not_support_are_stored_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insertion.numba, "typeof", lambda _: (_ for _ in ()).throw(ValueError("unknown")))
     by_python, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
     assert writer._compiled is None
     assert by_python.ring.steps == 25
 
 
-def test_other_dtypes_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_other_dtypes_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
     monkeypatch.setattr(insert, "kernel", lambda _: pytest.fail("compiled"))
     sample = continued(storage)

@@ -1,4 +1,4 @@
-"""Parts of a ring, put behind one another, are the ring; and what stands aside is where it stood."""
+"""Consecutive parts of a ring, appended to an empty ring, give an equal ring."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def ring_for(kind: str) -> Ring:
 
 
 def copied(part: RowSpan) -> RowSpan:
-    """As it would be kept elsewhere: in one piece each, and apart from the ring."""
+    """A copy with contiguous arrays, which share no memory with the ring."""
     return RowSpan(
         part.first, part.steps, part.begins, part.since, {name: (part.array(*name).copy(),) for name in part.arrays}
     )
@@ -38,7 +38,9 @@ def bytes_in(ring: Ring) -> Any:
     seed=st.integers(0, 50),
 )
 @settings(max_examples=examples(120), deadline=None, derandomize=True)
-def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, lengths: list[int], seed: int) -> None:
+def test_consecutive_parts_of_a_ring_together_equal_the_ring(
+    kind: str, num_envs: int, lengths: list[int], seed: int
+) -> None:
     stream, whole, parts = Stream(num_envs, kind, True, np.random.default_rng(seed)), ring_for(kind), ring_for(kind)
     taken = 0
     for number, length in enumerate([1, *lengths]):
@@ -64,7 +66,7 @@ def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, len
     assert bytes_in(again) == bytes_in(whole)
 
 
-def test_a_part_is_read_from_where_it_lies_and_not_copied() -> None:
+def test_a_part_is_a_view_of_the_memory_of_the_ring() -> None:
     ring, stream = ring_for("vector"), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(10):
         ring.insert(stream.step())
@@ -74,7 +76,7 @@ def test_a_part_is_read_from_where_it_lies_and_not_copied() -> None:
 
 
 @pytest.mark.parametrize(("first", "end", "places"), [(3, 3, []), (0, 5, [(0, 5)]), (6, 10, [(6, 8), (0, 2)])])
-def test_rows_lie_in_one_place_or_go_round_the_end(first: int, end: int, places: list[tuple[int, int]]) -> None:
+def test_spans_of_rows_are_contiguous_or_wrap_around(first: int, end: int, places: list[tuple[int, int]]) -> None:
     found = list(spans(first, end, 8))
     assert [(place.start, place.stop) for place in found] == places
     target = np.full(8, -1)
@@ -82,7 +84,7 @@ def test_rows_lie_in_one_place_or_go_round_the_end(first: int, end: int, places:
     assert [target[number % 8] for number in range(first, end)] == list(range(first, end))
 
 
-def test_stacks_that_reach_back_to_rows_before_a_part_are_counted() -> None:
+def test_first_whole_skips_rows_whose_stacks_reach_back_before_the_part() -> None:
     before = np.array([[2, 0], [2, 1], [2, 2], [0, 2]], np.uint8)
     arrays = {ArrayKey(BEFORE, ("Observation",)): (before,)}
     assert RowSpan(10, 14, False, 0, arrays).first_whole(10) == 12

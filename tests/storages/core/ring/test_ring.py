@@ -1,4 +1,4 @@
-"""Whatever is inserted, in whatever order things happen, every row of every batch is what went in."""
+"""For arbitrary samples and orders of operations, every row of every batch equals the inserted step."""
 
 import contextlib
 from typing import Any
@@ -41,7 +41,7 @@ operations = st.lists(
 
 
 class Machine:
-    """A storage and its model, to which the same things happen."""
+    """A storage and its reference model, to which the same operations are applied."""
 
     def __init__(self, size: int, num_envs: int, kind: str, recurrent: bool, seed: int) -> None:
         self.generator = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class Machine:
         self.envs = environments(kind, num_envs)
         self.storage = replay_buffer(size, seed, self.envs)
         self.model = Model(size)
-        self.handed_out: list[tuple[Sample, Sample]] = []
+        self.returned: list[tuple[Sample, Sample]] = []
         self.saved = (through_a_file(self.storage.state_dict()), self.model.copy())
 
     def insert(self) -> None:
@@ -64,7 +64,7 @@ class Machine:
             self.insert()
 
     def insert_slice(self) -> None:
-        """What another worker collected, up to more than fits."""
+        """A slice of another worker, which may be longer than the storage."""
         worker = self.new_stream()
         samples = [worker.step() for _ in range(int(self.generator.integers(1, self.size + 3)))]
         other = replay_buffer(len(samples), envs=self.envs)
@@ -75,7 +75,7 @@ class Machine:
         before = map_leaves(data, torch.clone)
         as_arrays = self.generator.random() < 0.5
         self.storage.insert_data_slice(map_leaves(data, torch.Tensor.numpy) if as_arrays else data)
-        assert equal(data, before), "something handed in was changed"
+        assert equal(data, before), "the inserted slice was changed"
 
     def batch(self) -> None:
         if not len(self.storage):
@@ -95,7 +95,7 @@ class Machine:
             self.keep(whole)
 
     def copy(self) -> None:
-        """Slices of this storage, inserted into another, make the same content."""
+        """Slices of this storage, inserted into another one, give the same content."""
         live = self.model.live()
         if not live:
             return
@@ -106,7 +106,7 @@ class Machine:
         assert_slice_is(other.get_all_buffer_data(), live)
 
     def continue_elsewhere(self) -> None:
-        """The run goes on with a fresh storage that was loaded with what this one held."""
+        """The run continues with a new storage that has loaded the state of this one."""
         loaded = replay_buffer(self.size, seed=12345, envs=self.envs)
         loaded.load_state_dict(through_a_file(self.storage.state_dict()))
         if len(self.storage):
@@ -118,7 +118,7 @@ class Machine:
         self.saved = (through_a_file(self.storage.state_dict()), self.model.copy())
 
     def go_back(self) -> None:
-        """A storage in use becomes what was saved earlier."""
+        """A storage in use loads a state that was saved earlier."""
         state, model = self.saved
         self.storage.load_state_dict(state)
         self.model = model.copy()
@@ -154,7 +154,7 @@ class Machine:
         assert len(self.storage) == 0
         if self.generator.random() < 0.5:
             self.interrupt()
-        # Numbers are skipped so that none is ever given twice.
+        # Numbers of steps are skipped, so that none is used twice.
         self.model.reset(self.storage.state_dict()["ring"]["steps"])
 
     def end_episode(self) -> None:
@@ -164,18 +164,18 @@ class Machine:
         self.stream.end_episode(envs)
 
     def interrupt(self) -> None:
-        """The environments are gone; others begin, as after a resume."""
+        """The environments are replaced by new ones, as after a resume."""
         self.stream = self.new_stream()
 
-    def keep(self, handed_out: Sample) -> None:
-        self.handed_out.append((handed_out, map_leaves(handed_out, torch.clone)))
+    def keep(self, returned: Sample) -> None:
+        self.returned.append((returned, map_leaves(returned, torch.clone)))
 
     def check(self) -> None:
         assert len(self.storage) == len(self.model.steps) * self.num_envs
         if self.model.steps:
             assert self.storage.capacity == self.size * self.num_envs
-        for now, then in self.handed_out:
-            assert equal(now, then), "something changed after it was handed out"
+        for now, then in self.returned:
+            assert equal(now, then), "returned data changed later"
 
 
 @settings(max_examples=examples(400), deadline=None, derandomize=True)
@@ -187,7 +187,7 @@ class Machine:
     seed=st.integers(0, 2**32 - 1),
     program=operations,
 )
-def test_every_row_is_what_went_in(
+def test_every_row_equals_the_inserted_step_after_arbitrary_operations(
     size: int, num_envs: int, kind: str, recurrent: bool, seed: int, program: list[str]
 ) -> None:
     machine = Machine(size, num_envs, kind, recurrent, seed)
@@ -200,7 +200,7 @@ def test_every_row_is_what_went_in(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_run_with_many_ends_wraps_hundreds_of_times(kind: str) -> None:
+def test_rows_stay_correct_while_a_long_run_wraps_hundreds_of_times(kind: str) -> None:
     machine = Machine(size=7, num_envs=3, kind=kind, recurrent=True, seed=1)
     for step in range(2000):
         machine.insert()
@@ -223,7 +223,7 @@ def test_episodes_of_one_step_each_keep_all_their_last_observations(ends: str) -
     assert_slice_is(storage.get_all_buffer_data(), model.live())
 
 
-def test_a_step_that_breaks_off_in_one_environment_goes_on_in_the_other() -> None:
+def test_an_interruption_in_one_environment_does_not_affect_the_other() -> None:
     storage = replay_buffer(4)
     zeros = {key: np.zeros((2, 1), np.float32) for key in ("Done", "Action", "Reward", "NextDone", "NextTruncated")}
     seen = lambda *numbers: np.array(numbers, np.float32)[:, None]  # noqa: E731
@@ -235,7 +235,7 @@ def test_a_step_that_breaks_off_in_one_environment_goes_on_in_the_other() -> Non
 
 
 @pytest.mark.parametrize(("kind", "recurrent"), [("vector", False), ("dict", True)])
-def test_loading_a_storage_that_was_never_used_leaves_nothing_of_what_was_there(kind: str, recurrent: bool) -> None:
+def test_loading_the_state_of_an_unused_storage_removes_all_data_and_fields(kind: str, recurrent: bool) -> None:
     used, stream = replay_buffer(5), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(4):
         used.insert_transition(stream.step() | {DONE2: np.ones((2, 1), bool)})
@@ -249,7 +249,7 @@ def test_loading_a_storage_that_was_never_used_leaves_nothing_of_what_was_there(
     assert_slice_is(used.get_all_buffer_data(), model.live())
 
 
-def test_fixing_the_fields_again_does_not_touch_what_is_stored() -> None:
+def test_init_tensors_does_not_change_stored_data() -> None:
     storage, stream = replay_buffer(5), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(3):
         storage.insert_transition(stream.step())
@@ -270,7 +270,7 @@ def test_a_storage_made_for_environments_knows_its_capacity_before_the_first_sam
     assert len(storage) == 0
 
 
-def test_a_row_is_numbered_once_even_after_going_back_and_forth() -> None:
+def test_indices_of_rows_are_unique_across_resets() -> None:
     machine = Machine(size=3, num_envs=2, kind="vector", recurrent=False, seed=0)
     numbers: list[int] = []
     for _ in range(5):

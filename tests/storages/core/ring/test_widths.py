@@ -1,4 +1,4 @@
-"""Values of any number of bytes are kept, compared and checked whole, however compiled code goes through them."""
+"""Compiled code stores, compares and checks all bytes of values of any width."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +35,7 @@ def samples_of(width: int, dtype: type[np.generic] = np.uint8) -> Iterator[dict[
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_values_of_any_width_come_back_as_they_were_inserted(width: int) -> None:
+def test_values_of_any_width_are_returned_as_they_were_inserted(width: int) -> None:
     samples = list(samples_of(width))
     storage = filled(iter(samples))
     (batch,) = storage.generate_batches(1, 200)
@@ -45,7 +45,7 @@ def test_values_of_any_width_come_back_as_they_were_inserted(width: int) -> None
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_step_that_begins_with_one_other_byte_does_not_change_what_the_step_before_it_led_to(width: int) -> None:
+def test_an_observation_that_differs_in_one_byte_does_not_change_the_next_observation_before(width: int) -> None:
     for env, position in np.ndindex(NUM_ENVS, width):
         *_, last = samples_of(width)
         last |= {DONE2: np.zeros((NUM_ENVS, 1), np.bool_)}
@@ -61,7 +61,7 @@ def test_a_step_that_begins_with_one_other_byte_does_not_change_what_the_step_be
 @pytest.mark.parametrize("number", [np.nan, -np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
 @pytest.mark.parametrize("key", [OBS2, ACT])
-def test_one_number_that_is_not_finite_is_seen_among_many_of_all_magnitudes(
+def test_a_single_non_finite_number_is_found_among_numbers_of_all_magnitudes(
     key: str, dtype: Any, number: float
 ) -> None:
     width, limits = 67, np.finfo(dtype)

@@ -47,7 +47,7 @@ def drew(storage: ReplayBuffer, batches: int, rows: int) -> bool:
     num_envs=st.sampled_from([1, 3]),
     draws=st.lists(st.integers(0, 5), min_size=30, max_size=60),
 )
-def test_what_is_refused_is_what_the_ratio_does_not_allow(
+def test_exactly_the_calls_that_the_ratio_does_not_allow_are_refused(
     ratio: float, min_size: int, tolerance: float, num_envs: int, draws: list[int]
 ) -> None:
     storage, stream = made(RateLimit(ratio, min_size, tolerance), num_envs)
@@ -72,7 +72,7 @@ def test_what_is_refused_is_what_the_ratio_does_not_allow(
         assert storage.rate_limiter.may_draw() or storage.rate_limiter.may_insert()
 
 
-def test_refusals_name_the_ratio_and_the_way_out() -> None:
+def test_errors_of_the_rate_limit_name_the_ratio_and_a_remedy() -> None:
     storage, stream = made(RateLimit(2.0, min_size=3, tolerance=2.0))
     assert inserted(storage, stream)
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_refusals_name_the_ratio_and_the_way_out() -> None:
     assert len(storage) == 5
 
 
-def test_what_was_counted_is_saved_and_restored() -> None:
+def test_the_counts_of_a_rate_limit_are_saved_and_restored() -> None:
     limit = RateLimit(2.0, min_size=3, tolerance=2.0)
     (one, stream), (two, _) = made(limit, alpha=0.5), made(limit, alpha=0.5)
     while inserted(one, stream):
@@ -119,7 +119,7 @@ def test_a_slice_is_inserted_as_far_as_the_limit_allows() -> None:
     assert len(storage) == len(alone) == 12
 
 
-def test_rows_are_sequences_where_batches_hold_such() -> None:
+def test_a_rate_limit_counts_sequences_as_rows() -> None:
     storage, stream = made(RateLimit(1.0, min_size=8), sequences=Sequences(4))
     for _ in range(8):
         assert inserted(storage, stream)
@@ -128,7 +128,7 @@ def test_rows_are_sequences_where_batches_hold_such() -> None:
     assert storage.rate_limiter.drawn == 3
 
 
-def test_the_ratio_does_not_change_while_it_is_kept_to() -> None:
+def test_a_rate_limit_is_fixed_and_must_be_positive() -> None:
     storage, _ = made(RateLimit(1.0))
     with pytest.raises(ValueError, match="PERBuffer: rate_limit is fixed once"):
         storage.update_storage_parameter("rate_limit", RateLimit(2.0))
@@ -136,7 +136,7 @@ def test_the_ratio_does_not_change_while_it_is_kept_to() -> None:
         RateLimit(0)
 
 
-def test_the_same_batches_follow_with_a_limit_as_without() -> None:
+def test_a_rate_limit_does_not_change_the_batches() -> None:
     (limited, stream), (free, _) = made(RateLimit(10.0, tolerance=100.0), prefetch=2), made(None, prefetch=2)
     for _ in range(10):
         sample = stream.step()

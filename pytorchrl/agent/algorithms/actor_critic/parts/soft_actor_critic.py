@@ -50,11 +50,11 @@ class SoftActorCritic(MaximumEntropy):
         """Make the Q-networks."""
 
     @abstractmethod
-    def judge(self, rows: Rows) -> Sequence[Any]:
+    def critic_outputs(self, rows: Rows) -> Sequence[Any]:
         """Return each critic's output for the rows, with gradients."""
 
     @abstractmethod
-    def values_of_taken(self, judged: Sequence[Any], rows: Rows) -> Sequence[Value]:
+    def values_of_taken(self, outputs: Sequence[Any], rows: Rows) -> Sequence[Value]:
         """Return the values of the actions taken, given the critics' outputs."""
 
     @abstractmethod
@@ -94,8 +94,8 @@ class SoftActorCritic(MaximumEntropy):
     def losses(self, rows: Rows) -> Losses:
         """Return the critics' losses."""
         alpha = self.log_alpha.detach().exp()
-        judged, target = self.evaluate_with_target(rows, alpha)
-        losses = self.critic_losses(judged, target, rows)
+        outputs, target = self.evaluate_with_target(rows, alpha)
+        losses = self.critic_losses(outputs, target, rows)
         losses.metrics["alpha"] = alpha[0]
         return losses
 
@@ -111,16 +111,16 @@ class SoftActorCritic(MaximumEntropy):
         q_value = rows.mean(value.detach())
         return Losses(losses, {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy})
 
-    def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
+    def critic_losses(self, outputs: Sequence[Any], target: Value, rows: Rows) -> Losses:
         """Return the critics' loss, given their outputs."""
-        loss, errors = critic_loss_of(self.values_of_taken(judged, rows), target, rows)
+        loss, errors = critic_loss_of(self.values_of_taken(outputs, rows), target, rows)
         return Losses({self.train_critics: loss}, {"critic_loss": loss.detach()}, errors)
 
     def evaluate_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
         """Return each critic's output for the rows, and the TD target."""
         with torch.no_grad():
             target = self.target_value(rows, alpha)
-        return self.judge(rows), target
+        return self.critic_outputs(rows), target
 
     def target_value(self, rows: Rows, alpha: Tensor) -> Value:
         """Return rewards plus discounted soft values of the next states."""

@@ -15,7 +15,7 @@ from storages.datasets.fill import EpisodeCursor
 from storages.storage import Storage
 from storages.transition import ACT, DONE, OBS, RHS, RHS2, VAL
 
-Judge = Callable[[View, Tensor], Mapping[str, Tensor]]
+EvaluatePolicy = Callable[[View, Tensor], Mapping[str, Tensor]]
 """From observations and replayed actions (C, *action) to the current actor's fields, such as values and LOGP."""
 
 
@@ -49,7 +49,7 @@ class EpisodeReplay:
         self._cursors = [_cursor(kept, begin) for kept, begin in zip(self._kept, at, strict=True)]
         self._rhs = None if rhs is None else rhs.to(actor.device)
 
-    def fill(self, rollout: Storage, judge: Judge) -> None:
+    def fill(self, rollout: Storage, evaluate: EvaluatePolicy) -> None:
         """Fill the rollout with replayed steps."""
         assert rollout.size is not None
         for _ in range(rollout.size):
@@ -58,7 +58,7 @@ class EpisodeReplay:
             obs, action = self._on_device(sample[OBS]), self._on_device(sample[ACT])
             with self._actor.acting(noisy=True):
                 view = self._actor.view(obs, self._rhs, begins)
-                sample |= judge(view, action)
+                sample |= evaluate(view, action)
                 after = view.rhs_after()
             if self._rhs is not None:
                 sample |= {RHS: self._rhs, RHS2: after}

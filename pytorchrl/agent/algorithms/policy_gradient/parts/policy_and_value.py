@@ -41,10 +41,10 @@ class PolicyAndValue(PolicyGradient):
         """Return half the mean squared error of values against returns."""
         return self.value_regression(rows[RET], rows, self.value_loss_coef)
 
-    def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
-        """Return the losses with a policy gradient weighted by ``merit`` (N, 1), such as advantages."""
+    def likelihood_ratio(self, rows: Rows, weight: Tensor) -> Losses:
+        """Return the losses with a policy gradient weighted by ``weight`` (N, 1), such as advantages."""
         taken = self.likelihood(rows)
-        return self.summed(rows, taken, taken.log_prob * merit, merit)
+        return self.summed(rows, taken, taken.log_prob * weight, weight)
 
     def summed(self, rows: Rows, taken: Likelihood, objective: Tensor, slope: Tensor, **metrics: Tensor) -> Losses:
         """Return the joint loss of policy, value function and entropy bonus.

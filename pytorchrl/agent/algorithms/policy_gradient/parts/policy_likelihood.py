@@ -74,31 +74,31 @@ class PolicyLikelihood:
             self._log_std = head.log_std
             self._gradient_of_log_std = group.gradient_memory()[head.log_std]
         self._hooks = hooks_of(policy)
-        self._judged = 0
+        self._evaluation = 0
         """Number of the batch whose hidden units are in memory."""
 
     def __call__(self, rows: Rows) -> Likelihood:
         """Evaluate the actions taken in a batch."""
         if self._network is None or any(self._hooks):
             return _OfAutograd(self._policy(rows.now), rows.action)
-        self._judged += 1
+        self._evaluation += 1
         with torch.no_grad():
-            return _OfPlain(self, self._judged, self._network.forward(rows), rows.action)
+            return _OfPlain(self, self._evaluation, self._network.forward(rows), rows.action)
 
     def distribution(self, numbers: Tensor) -> Categorical | DiagonalGaussian:
         """Return the distribution for the outputs (N, outputs) of the MLP."""
         head = self._policy.head
         return head.distribution(numbers) if isinstance(head, GaussianLayer) else Categorical(numbers)
 
-    def gradients(self, judged: int, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
-        """Return the gradients of a loss, given derivatives by the parameters of the ``judged``-th distribution."""
+    def gradients(self, evaluation: int, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
+        """Return the gradients of a loss, given those by the parameters of distribution number ``evaluation``."""
         assert self._network is not None
-        if judged != self._judged:
+        if evaluation != self._evaluation:
             raise RuntimeError(
                 "PolicyLikelihood: the gradient of a batch can be computed once, before another batch is evaluated; "
                 "evaluate the batch again"
             )
-        self._judged += 1
+        self._evaluation += 1
         gradients = self._network.backward(slopes[0].flatten(1))
         if self._log_std is None:
             return gradients
@@ -108,15 +108,15 @@ class PolicyLikelihood:
 
 
 class _OfPlain(Likelihood):
-    def __init__(self, policy: PolicyLikelihood, judged: int, numbers: Tensor, action: Tensor) -> None:
-        self._policy, self._judged, self._action = policy, judged, action
+    def __init__(self, policy: PolicyLikelihood, evaluation: int, numbers: Tensor, action: Tensor) -> None:
+        self._policy, self._evaluation, self._action = policy, evaluation, action
         self._distribution = distribution = policy.distribution(numbers)
         super().__init__(distribution.log_prob(action), distribution.entropy())
 
     @torch.no_grad()
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
         slopes = self._distribution.slopes(self._action, by_log_prob, by_entropy)
-        return PolicyStep(None, self._policy.gradients(self._judged, slopes))
+        return PolicyStep(None, self._policy.gradients(self._evaluation, slopes))
 
 
 class _OfAutograd(Likelihood):

@@ -131,16 +131,16 @@ class OtherLosses(prl.SAC):
 class OtherCriticLosses(prl.SAC):
     """Overrides the loss of the critics."""
 
-    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
-        losses = super().critic_losses(judged, target, rows)
+    def critic_losses(self, outputs: Sequence[Value], target: Value, rows: Rows) -> Losses:
+        losses = super().critic_losses(outputs, target, rows)
         return Losses({self.train_critics: 3 * losses.of[self.train_critics]})
 
 
 class OtherValues(prl.SAC):
     """Overrides which values enter the critics' loss."""
 
-    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
-        return [*judged, *judged, *judged]
+    def values_of_taken(self, outputs: Sequence[Value], rows: Rows) -> Sequence[Value]:
+        return [*outputs, *outputs, *outputs]
 
 
 @pytest.mark.parametrize("kind", [OtherLosses, OtherCriticLosses, OtherValues])

@@ -46,7 +46,7 @@ def test_similarities_of_critics_with_hidden_layers_are_those_of_numeric_gradien
     algorithm = made(prl.EDAC, actor={"hidden_sizes": (7,)}, num_critics=3)
     batch = replayed(ACTIONS)
     rows = algorithm.read(batch)
-    found = numpy(algorithm.similarity(algorithm.judge(rows)))
+    found = numpy(algorithm.similarity(algorithm.critic_outputs(rows)))
     step, action = 1e-3, rows.action.double()
     critics = [critic.double() for critic in algorithm.critics]
     view = algorithm.actor.view(batch[OBS].double())
@@ -81,7 +81,7 @@ def test_training_makes_the_critics_gradients_less_similar() -> None:
         for _ in range(60):
             algorithm.update(n_step_batch())
         algorithm.update_algorithm_parameter("eta", 1.0)
-        return float(algorithm.similarity(algorithm.judge(algorithm.read(n_step_batch()))).detach().mean())
+        return float(algorithm.similarity(algorithm.critic_outputs(algorithm.read(n_step_batch()))).detach().mean())
 
     # The least mean cosine of n directions is -1 / (n - 1), summed over n critics.
     apart, free = similarity_after(10.0), similarity_after(0.0)
