@@ -1,4 +1,4 @@
-"""A checkpoint of which any part was changed is gone on from, or refused in a line that names it."""
+"""A checkpoint in which a part was changed can be resumed, or is refused with one line that names the file."""
 
 import copy
 import shutil
@@ -21,7 +21,7 @@ SCHEMES = {
     "off-policy": lambda: dqn_scheme(algorithm={"test_every": 0, "explorer": prl.Boltzmann(0.5)}, size=30),
     "on-policy": lambda: ppo_scheme(normalize_rewards="returns"),
 }
-STRANGE: list[Any] = [None, 3, -5, "text", [], {}, 0.5, torch.zeros(3), torch.zeros(2, 2, dtype=torch.int64)]
+UNEXPECTED_VALUES: list[Any] = [None, 3, -5, "text", [], {}, 0.5, torch.zeros(3), torch.zeros(2, 2, dtype=torch.int64)]
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
@@ -33,23 +33,25 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
-def places(state: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The ways to all parts of a nested state."""
+def paths_of_parts(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all parts of a nested state."""
     keys = list(state) if isinstance(state, dict) else range(len(state)) if isinstance(state, list) else ()
     for key in keys:
-        yield (*way, key)
-        yield from places(state[key], (*way, key))
+        yield (*path, key)
+        yield from paths_of_parts(state[key], (*path, key))
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore")  # of numpy and torch, about tensors where numbers should be
+@pytest.mark.filterwarnings("ignore")  # of numpy and torch, about tensors instead of numbers
 @settings(max_examples=examples(100), deadline=None)
-@given(data=st.data(), value=st.sampled_from([*range(len(STRANGE)), "nothing", "shorter", "more exact"]))
-def test_a_part_that_was_changed_is_noticed_in_a_line_or_does_no_harm(run: Path, data: Any, value: Any) -> None:
+@given(data=st.data(), value=st.sampled_from([*range(len(UNEXPECTED_VALUES)), "nothing", "shorter", "more exact"]))
+def test_a_changed_part_of_a_checkpoint_is_refused_in_one_line_or_accepted(run: Path, data: Any, value: Any) -> None:
     state = torch.load(run / "checkpoint.pt", weights_only=True)
-    *way, last = data.draw(st.sampled_from(list(places({name: state[name] for name in ("scheme", "learner")}))))
+    *path, last = data.draw(
+        st.sampled_from(list(paths_of_parts({name: state[name] for name in ("scheme", "learner")})))
+    )
     part = state
-    for key in way:
+    for key in path:
         part = part[key]
     old = part[last]
     if value == "nothing":
@@ -59,21 +61,21 @@ def test_a_part_that_was_changed_is_noticed_in_a_line_or_does_no_harm(run: Path,
     elif value == "more exact":
         part[last] = old.double() if isinstance(old, torch.Tensor) else float("nan")
     else:
-        part[last] = copy.deepcopy(STRANGE[value])
+        part[last] = copy.deepcopy(UNEXPECTED_VALUES[value])
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
         shutil.copytree(run, folder)
         torch.save(state, folder / "checkpoint.pt")
-        told = "checkpoint.pt"
+        message = "checkpoint.pt"
         try:
             prl.Learner.resume(folder, target_steps=80).close()
         except prl.CheckpointError as refused:
-            told = str(refused)
-    assert "checkpoint.pt" in told
-    assert "\n" not in told
+            message = str(refused)
+    assert "checkpoint.pt" in message
+    assert "\n" not in message
 
 
-def test_what_a_checkpoint_lacks_is_told_in_one_line() -> None:
+def test_a_part_missing_from_a_checkpoint_is_reported_in_one_line() -> None:
     with (
         pytest.raises(prl.CheckpointError, match="it lacks tensor") as refused,
         as_checkpoint_error(Path("checkpoint.pt")),

@@ -1,4 +1,4 @@
-"""What a run that was stopped prints does continue it, where it is typed."""
+"""A stopped run prints a command or lines of a script that do continue it."""
 
 import os
 import re
@@ -95,11 +95,11 @@ env, num_envs, more = (*envs[named], 1, {})[:3]
 storage = (ReplayBuffer if "ReplayBuffer" in named else prl.ReplayBuffer).create_factory(size=50)
 scheme = dqn_scheme(storage=storage, envs=prl.VecEnv.create_factory(env, num_envs, **more))
 """
-BEGINS = """
+START = """
 learner = prl.Learner(scheme, 60, "my run")
 learner.run()
 """
-WAYS = [
+OWN_PARTS = [
     "Mine",
     "functools.partial(<function make>, length=4)",
     "<__main__.Makes object>",
@@ -109,9 +109,9 @@ WAYS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("named", WAYS)
-def test_the_lines_that_a_script_of_own_parts_prints_continue_it_in_the_script(named: str, tmp_path: Path) -> None:
-    def ran(script: str) -> subprocess.CompletedProcess[str]:
+@pytest.mark.parametrize("named", OWN_PARTS)
+def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(named: str, tmp_path: Path) -> None:
+    def run_script(script: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(script)
         return subprocess.run(
             [sys.executable, "script.py", named],
@@ -122,13 +122,13 @@ def test_the_lines_that_a_script_of_own_parts_prints_continue_it_in_the_script(n
             env=ENVIRONMENT,
         )
 
-    began = ran(SCRIPT + BEGINS)
-    assert began.returncode == 0, began.stderr
-    first, *lines = began.stdout.splitlines()
+    started = run_script(SCRIPT + START)
+    assert started.returncode == 0, started.stderr
+    first, *lines = started.stdout.splitlines()
     assert first == (
         f"Stopped at 33 of 60 steps; continue in the script that defines {named}, with the scheme made as before:"
     )
-    commanded = subprocess.run(
+    refused = subprocess.run(
         [sys.executable, "-m", "pytorchrl", "resume", "my run"],
         cwd=tmp_path,
         capture_output=True,
@@ -136,10 +136,10 @@ def test_the_lines_that_a_script_of_own_parts_prints_continue_it_in_the_script(n
         timeout=60,
         env=ENVIRONMENT,
     )
-    assert commanded.returncode == 1
-    assert "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)" in commanded.stderr
-    assert "Traceback" not in commanded.stderr
-    continued = ran("\n".join([SCRIPT, *(line.removeprefix("  ") for line in lines), ""]))
+    assert refused.returncode == 1
+    assert "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    continued = run_script("\n".join([SCRIPT, *(line.removeprefix("  ") for line in lines), ""]))
     assert continued.returncode == 0, continued.stderr
     assert continued.stdout == ""
     assert checkpoint.load(tmp_path / "my run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == 60
@@ -157,7 +157,7 @@ class OwnSchedule(prl.LinearSchedule):
     pass
 
 
-def told(**parts: Any) -> str:
+def instructions(**parts: Any) -> str:
     composed = {
         "algorithm": prl.DQN.create_factory(),
         "storage": prl.ReplayBuffer.create_factory(size=10),
@@ -166,9 +166,13 @@ def told(**parts: Any) -> str:
     return how_to_continue(Path("run"), (composed | parts).values())
 
 
-def test_what_the_command_can_make_is_continued_by_it() -> None:
+def test_a_composition_of_the_toolkits_parts_is_continued_by_the_command() -> None:
     schedule = prl.PERBuffer.create_factory(size=10, alpha=prl.LinearSchedule(0.1, 0.2))
-    for text in (told(), told(storage=schedule), told(envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0"))):
+    for text in (
+        instructions(),
+        instructions(storage=schedule),
+        instructions(envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0")),
+    ):
         assert text.startswith("with\n  ")
         assert text.endswith(" -m pytorchrl resume run")
 
@@ -181,11 +185,11 @@ def test_what_the_command_can_make_is_continued_by_it() -> None:
         {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])},
     ],
 )
-def test_what_a_module_defines_is_continued_by_the_command_that_imports_it(part: dict[str, Any]) -> None:
-    assert told(**part).endswith(f" -m pytorchrl resume run --import {__name__}")
+def test_a_part_of_a_module_is_continued_by_the_command_that_imports_the_module(part: dict[str, Any]) -> None:
+    assert instructions(**part).endswith(f" -m pytorchrl resume run --import {__name__}")
 
 
-def test_what_the_command_cannot_make_is_named() -> None:
+def test_parts_that_the_command_cannot_create_are_named() -> None:
     class Inside(Counter):
         pass
 
@@ -194,15 +198,17 @@ def test_what_the_command_cannot_make_is_named() -> None:
         ("the wrapper RecordVideo", "CartPole-v1", [("RecordVideo", {"video_folder": "videos"})]),
     ):
         envs = prl.VecEnv.create_factory(env, wrappers=wrappers)
-        assert told(envs=envs).startswith(f"in the script that defines {named}, with the scheme made as before:\n")
+        assert instructions(envs=envs).startswith(
+            f"in the script that defines {named}, with the scheme made as before:\n"
+        )
 
 
-def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_of_that_name(tmp_path: Path) -> None:
+def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_class_of_the_same_name(tmp_path: Path) -> None:
     own = type("DQN", (prl.DQN,), {"__module__": "__main__"})
     scheme = dqn_scheme()
     scheme.factories = (own.create_factory(),)  # type: ignore[attr-defined]
     prl.Learner(scheme, 60, tmp_path / "run").run()
-    # In another process there is the toolkit's alone.
+    # In another process, only the toolkit's class has this name.
     own.__name__ = "Other"
     with pytest.raises(
         prl.CompositionError, match="composed with the class DQN of a script; import the module that defines it"

@@ -1,4 +1,4 @@
-"""Input that is broken, or was crafted to do harm, ends in one error of ours that names it."""
+"""Input that is broken, or was crafted to do harm, raises one error of this package that names it."""
 
 import json
 import re
@@ -24,22 +24,22 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return Base(tmp_path_factory.mktemp("whole"))
 
 
-def test_there_are_as_many_as_were_found_to_matter() -> None:
+def test_there_are_at_least_72_cases_of_crafted_input() -> None:
     assert len(CASES) >= 72
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_crafted_input_ends_in_one_line_that_names_it_and_touches_nothing_else(
+def test_crafted_input_raises_a_one_line_error_that_names_it_and_changes_no_other_files(
     name: str, base: Base, tmp_path: Path
 ) -> None:
     case, outside = CASES[name], base.outside()
     path = made(case, base, tmp_path / "crafted")
     with pytest.raises(_OURS) as refused:
         OPENED[case.how](path)
-    told = str(refused.value)
-    assert "\n" not in told
-    assert (case.named or path.name) in told
-    assert len(told) < 1000
+    message = str(refused.value)
+    assert "\n" not in message
+    assert (case.named or path.name) in message
+    assert len(message) < 1000
     assert base.outside() == outside
     assert not Path("/tmp/ran").exists()
 
@@ -54,7 +54,7 @@ def test_repair_names_and_drops_commits_without_facts(base: Base, tmp_path: Path
 
 
 @pytest.mark.parametrize("how", OPENED)
-def test_what_they_were_made_from_is_opened(how: str, base: Base) -> None:
+def test_the_input_from_which_cases_are_crafted_can_be_opened(how: str, base: Base) -> None:
     whole = {
         "data set": base.npz,
         "ring": base.mine.with_name("ring"),
@@ -85,6 +85,6 @@ def test_crafted_input_takes_little_memory(base: Base, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    came = json.loads(finished.stdout)
-    assert {name for name, one in came.items() if one["bytes"] > _MOST_BYTES or not one["error"]} == set()
+    results = json.loads(finished.stdout)
+    assert {name for name, one in results.items() if one["bytes"] > _MOST_BYTES or not one["error"]} == set()
     assert base.outside() == outside

@@ -1,4 +1,4 @@
-"""A run that was stopped anywhere and resumed is the run that was not stopped, to the bit."""
+"""A run that is stopped at any step and resumed equals the uninterrupted run, bit for bit."""
 
 import math
 from collections.abc import Callable
@@ -290,8 +290,8 @@ def _one_thread() -> Any:
     torch.set_num_threads(threads)
 
 
-def ended(learner: prl.Learner) -> tuple[Any, Any]:
-    """Everything that a run comes to: its state, and what was logged on the way."""
+def result_of(learner: prl.Learner) -> tuple[Any, Any]:
+    """The result of a run: its state, and its logged records."""
     state = learner.scheme.state_dict()
     learner.close()
     records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
@@ -299,7 +299,7 @@ def ended(learner: prl.Learner) -> tuple[Any, Any]:
 
 
 def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run, and be interrupted when so many steps were collected."""
+    """Run until an interruption after a number of steps, and return the run folder."""
     monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
     assert not learner.run()
     assert at <= learner.scheme.steps < at + 4
@@ -314,27 +314,27 @@ SLOW = ("NAF", "RND", "SACDiscrete", "R2D2", "memory", "processes", "frames", "n
     "name",
     [pytest.param(name, marks=pytest.mark.long) if any(w in name for w in SLOW) else name for name in SCHEMES],
 )
-def test_a_resumed_run_is_the_run_that_was_not_stopped(
+def test_a_resumed_run_equals_the_uninterrupted_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = prl.Learner(SCHEMES[name](), 260, tmp_path / "whole", log_every=30)
     assert whole.run()
-    state, records = ended(whole)
-    # In random actions, between updates, in an episode; then before anything new is due.
+    state, records = result_of(whole)
+    # During random actions; between updates, within an episode; and again a few steps later.
     learner = prl.Learner(SCHEMES[name](), 260, tmp_path / "parts", log_every=30)
     for stop in (13, 117, 121):
-        # What made a part of the run is not there any more.
+        # The objects of the stopped run are not used any more.
         scheme = None if "processes" in name else SCHEMES[name]()
         learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=scheme)
     assert learner.run()
-    state_of_parts, records_of_parts = ended(learner)
+    state_of_parts, records_of_parts = result_of(learner)
     assert_equal(state_of_parts, state)
     assert records_of_parts == records
     assert "could not be restored" not in capsys.readouterr().out
 
 
 class Robot(Counter):
-    """Where it stands is not for a program to say: no two of them ever show the same."""
+    """An environment whose state cannot be restored: each instance shows another place."""
 
     made = 0
 
@@ -347,7 +347,7 @@ class Robot(Counter):
         return np.array([self.count, self.place], np.float32)
 
 
-def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is_said(
+def test_an_episode_that_cannot_be_restored_is_truncated_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -365,12 +365,12 @@ def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is
     while resumed.scheme.steps < 40:
         resumed.step()
     stored = resumed.scheme.storage.get_all_buffer_data()
-    # Ten steps were made before the stop; one environment begins again, the other goes on.
+    # Ten steps were made before the stop; one environment begins a new episode, the other continues its own.
     assert stored[OBS][:12, :, 0].tolist() == [[step % 10, step] for step in range(12)]
     assert stored[OBS2][:12, :, 0].tolist() == [[step % 10 + 1, step + 1] for step in range(12)]
     assert stored[DONE][:12, 0, 0].nonzero().ravel().tolist() == [0, 10]
     assert stored[DONE][:12, 1, 0].nonzero().ravel().tolist() == [0]
-    # Sums of rewards end with the episode, and lean on the value of what was seen last.
+    # N-step returns end with the episode, and bootstrap from its last observation.
     batch = next(iter(resumed.scheme.storage.generate_batches(1, 2_000)))
     rewards_summed = {
         int(index): round(math.log(discount) / math.log(0.99))
@@ -380,7 +380,7 @@ def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is
     assert [rewards_summed[2 * step + 1] for step in range(6, 12)] == [3] * 6
 
 
-def test_a_run_that_is_not_to_repeat_what_it_did_begins_new_episodes(
+def test_a_run_without_replay_on_resume_begins_new_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(dqn(replay, num_envs=2, replay_on_resume=False), 60, tmp_path / "run")
@@ -390,11 +390,11 @@ def test_a_run_that_is_not_to_repeat_what_it_did_begins_new_episodes(
     assert resumed.scheme.storage.get_all_buffer_data()[DONE][10].all()
 
 
-def test_a_target_moved_on_leaves_what_was_learnt_where_it_was(tmp_path: Path) -> None:
+def test_a_run_extended_to_a_larger_target_equals_one_run_to_that_target(tmp_path: Path) -> None:
     first = prl.Learner(sac(2), 100, tmp_path / "first")
     first.run()
     resumed = prl.Learner.resume(first.log_dir, target_steps=160)
     resumed.run()
     whole = prl.Learner(sac(2), 160, tmp_path / "whole")
     whole.run()
-    assert_equal(ended(resumed)[0], ended(whole)[0])
+    assert_equal(result_of(resumed)[0], result_of(whole)[0])

@@ -1,4 +1,4 @@
-"""Algorithms and actors in a script of their own extend ours without repeating their hyper-parameters."""
+"""Classes of a user extend algorithms, actors and storages without repeating their hyper-parameters."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from storages.component.other_names import STORAGE_NAMES
 
 
 class MyDQN(prl.DQN):
-    """Adds a hyper-parameter, and has another default of its own for one."""
+    """Adds a hyper-parameter, and changes the default of another."""
 
     bonus: float = 0.0
     polyak: UnitInterval = 0.5
@@ -87,7 +87,7 @@ def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_pat
         (prl.DQN, "gama", "did you mean 'gamma'"),
     ],
 )
-def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hint: str) -> None:
+def test_hyper_parameter_names_of_other_libraries_are_refused_with_our_names(cls: Any, name: str, hint: str) -> None:
     with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
         cls.create_factory(**{name: 1})
 
@@ -114,6 +114,6 @@ def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hi
         (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
     ],
 )
-def test_every_name_of_ours_that_is_suggested_exists(table: Any, classes: Any) -> None:
+def test_every_hyper_parameter_for_which_a_name_is_suggested_exists(table: Any, classes: Any) -> None:
     ours = {name for cls in classes for name in hyper_parameters_of(cls)}
     assert {condition for here in table.values() for condition in here if condition} <= ours

@@ -1,4 +1,4 @@
-"""An error ends a run: what was learnt is saved, the error says how to continue, and the folder can be used again."""
+"""An error ends a run: its progress is saved, the error says how to continue, and the folder can be used again."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ CLOCKS = ("seconds", "speed/steps_per_second")
 
 
 class FailsOnce(gym.Wrapper[Any, Any, Any, Any]):
-    """Raises in one of the steps that all environments of this class make, and never again."""
+    """Raises an error in one step, counted over all environments of this class, and never again."""
 
     steps = 0
     fails_at = 0
@@ -32,7 +32,7 @@ class FailsOnce(gym.Wrapper[Any, Any, Any, Any]):
 
 
 @pytest.fixture(autouse=True)
-def _never(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailsOnce, "fails_at", 0)
 
 
@@ -79,7 +79,7 @@ def ppo() -> prl.Scheme:
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {"dqn": dqn, "dqn with memory": dqn_with_memory, "sac": sac, "ppo": ppo}
 
 
-def came_to(learner: prl.Learner) -> Any:
+def result_of(learner: prl.Learner) -> Any:
     state = learner.scheme.state_dict()
     learner.close()
     records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
@@ -91,10 +91,10 @@ def saved_steps(folder: Path) -> int:
     return steps
 
 
-# In random actions, and later; the first and the second of two environments.
+# During random actions, and later; in the first and in the second of two environments.
 @pytest.mark.parametrize("fails", [13, 150])
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
+def test_a_run_resumed_after_a_failed_step_equals_the_run_without_the_failure(
     name: str, fails: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(SCHEMES[name](), 240, tmp_path / "whole", log_every=30)
@@ -119,11 +119,11 @@ def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
     assert resumed.scheme.steps == saved_at
     assert resumed.run()
     assert not (tmp_path / "run" / "error.txt").exists()
-    assert_equal(came_to(resumed), came_to(whole))
+    assert_equal(result_of(resumed), result_of(whole))
 
 
-@pytest.mark.filterwarnings("ignore")  # gymnasium warns where a process raises
-def test_an_environment_that_fails_in_a_process_of_its_own_costs_the_running_episodes_alone(
+@pytest.mark.filterwarnings("ignore")  # gymnasium warns if a worker process raises an error
+def test_a_failure_in_a_worker_process_loses_only_the_running_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -145,7 +145,7 @@ def test_an_environment_that_fails_in_a_process_of_its_own_costs_the_running_epi
 
 def test_a_step_that_cannot_be_stored_is_left_out_and_new_episodes_begin(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
-        return dqn_scheme(envs=prl.VecEnv.create_factory(PaysNaNOnce, env_kwargs={"length": 50}))
+        return dqn_scheme(envs=prl.VecEnv.create_factory(NaNRewardOnce, env_kwargs={"length": 50}))
 
     learner = prl.Learner(scheme(), 30, tmp_path / "run")
     with pytest.raises(prl.SampleError, match=r"Reward of environment 0 is nan at step 4") as error:
@@ -160,18 +160,18 @@ def test_a_step_that_cannot_be_stored_is_left_out_and_new_episodes_begin(tmp_pat
     assert stored[DONE][:7, 0, 0].tolist() == [1, 0, 0, 0, 1, 0, 0]
 
 
-class PaysNaNOnce(Counter):
+class NaNRewardOnce(Counter):
     paid = False
 
     def step(self, action: Any) -> Any:
         observation, reward, *rest = super().step(action)
-        if self.count == 5 and not PaysNaNOnce.paid:
-            PaysNaNOnce.paid = True
+        if self.count == 5 and not NaNRewardOnce.paid:
+            NaNRewardOnce.paid = True
             reward = float("nan")
         return observation, reward, *rest
 
 
-def test_an_error_in_an_update_leaves_the_last_checkpoint_and_says_so(
+def test_an_error_in_an_update_keeps_the_last_checkpoint_and_names_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
@@ -191,7 +191,7 @@ def test_an_error_in_an_update_leaves_the_last_checkpoint_and_says_so(
     assert saved_steps(tmp_path / "run") == 60
 
 
-def test_an_error_before_the_first_checkpoint_says_that_there_is_none(
+def test_an_error_before_the_first_checkpoint_reports_that_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
@@ -205,7 +205,7 @@ def test_an_error_before_the_first_checkpoint_says_that_there_is_none(
     assert f"{tmp_path / 'run'} has no checkpoint to resume from" in error.value.__notes__[-1]
 
 
-def test_an_error_in_an_evaluation_saves_and_the_evaluation_is_made_when_the_run_goes_on(
+def test_after_an_error_in_an_evaluation_the_run_is_saved_and_the_evaluation_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(dqn(), 240, tmp_path / "whole", log_every=30)
@@ -213,7 +213,7 @@ def test_an_error_in_an_evaluation_saves_and_the_evaluation_is_made_when_the_run
     learner = prl.Learner(dqn(), 240, tmp_path / "run", log_every=30)
     while learner.scheme.steps < 196:
         learner.step()
-    # Of these steps, two are made at a time in training.
+    # Training makes the first four of these steps, the evaluation the others.
     fails_at(7, monkeypatch)
     with pytest.raises(ConnectionError) as error:
         learner.run()
@@ -221,10 +221,10 @@ def test_an_error_in_an_evaluation_saves_and_the_evaluation_is_made_when_the_run
     learner.close()
     resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn())
     assert resumed.run()
-    assert_equal(came_to(resumed), came_to(whole))
+    assert_equal(result_of(resumed), result_of(whole))
 
 
-def test_what_cannot_be_saved_either_is_told_beside_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_save_is_reported_with_the_original_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = prl.Learner(dqn(), 100, tmp_path / "run")
 
     def full(*_: Any) -> None:
@@ -238,7 +238,7 @@ def test_what_cannot_be_saved_either_is_told_beside_the_error(tmp_path: Path, mo
     assert "has no checkpoint to resume from" in error.value.__notes__[1]
 
 
-def test_a_run_is_not_stepped_on_after_a_step_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_refuses_further_steps_after_a_failed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = prl.Learner(dqn(), 100, tmp_path / "run")
     fails_at(4, monkeypatch)
     with pytest.raises(ConnectionError):
@@ -252,7 +252,9 @@ def test_a_run_is_not_stepped_on_after_a_step_that_failed(tmp_path: Path, monkey
 # Using the folder again
 
 
-def test_a_folder_of_a_run_that_left_nothing_is_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_of_a_run_without_metrics_and_checkpoints_is_reused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prl.Learner(dqn_scheme(seed=1), 100, tmp_path / "run").close()
     assert capsys.readouterr().out == ""
     learner = prl.Learner(dqn_scheme(seed=2), 60, tmp_path / "run")
@@ -263,7 +265,7 @@ def test_a_folder_of_a_run_that_left_nothing_is_used_again(tmp_path: Path, capsy
     assert prl.Learner.resume(tmp_path / "run").scheme.config["seed"] == 2
 
 
-def test_metrics_of_a_run_that_was_never_saved_are_moved_when_another_takes_its_place(
+def test_metrics_of_a_run_without_a_checkpoint_are_backed_up_when_a_new_run_replaces_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=20)
@@ -281,7 +283,7 @@ def test_metrics_of_a_run_that_was_never_saved_are_moved_when_another_takes_its_
     assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["steps"] == 100
 
 
-def test_a_run_is_overwritten_where_that_is_asked_for_and_kept_beside_the_new_one(tmp_path: Path) -> None:
+def test_an_overwritten_run_is_kept_as_a_backup(tmp_path: Path) -> None:
     for seed in range(3):
         learner = prl.Learner(dqn_scheme(seed), 100, tmp_path / "run", overwrite=seed > 0)
         learner.run()
@@ -293,7 +295,7 @@ def test_a_run_is_overwritten_where_that_is_asked_for_and_kept_beside_the_new_on
         one.close()
 
 
-def test_a_run_with_a_storage_in_its_folder_is_not_moved_away(tmp_path: Path) -> None:
+def test_a_run_whose_storage_the_new_run_has_opened_is_not_overwritten(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         return dqn_scheme(storage=prl.ReplayBuffer.create_factory(size=150, directory=tmp_path / "run" / "replay"))
 
@@ -306,7 +308,7 @@ def test_a_run_with_a_storage_in_its_folder_is_not_moved_away(tmp_path: Path) ->
     again.close()
 
 
-def test_a_run_saves_after_a_time_where_nobody_said_how_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_saves_checkpoints_periodically_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Count(prl.Callback):
         saved = 0
 
@@ -319,7 +321,7 @@ def test_a_run_saves_after_a_time_where_nobody_said_how_often(tmp_path: Path, mo
     assert count.saved > 5
 
 
-def test_a_run_that_cannot_be_resumed_lets_its_storage_go(tmp_path: Path) -> None:
+def test_a_failed_resume_releases_the_storage(tmp_path: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=150, directory=tmp_path / "run" / "replay")
     learner = prl.Learner(dqn_scheme(storage=storage), 60, tmp_path / "run")
     learner.run()
@@ -333,7 +335,7 @@ def test_a_run_that_cannot_be_resumed_lets_its_storage_go(tmp_path: Path) -> Non
     with pytest.raises(prl.CheckpointError) as caught:
         prl.Learner.resume(tmp_path / "run", target_steps=80)
     file.write_bytes(whole)
-    goes_on = prl.Learner.resume(tmp_path / "run", target_steps=80)
-    assert goes_on.run()
-    goes_on.close()
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=80)
+    assert resumed.run()
+    resumed.close()
     assert caught.traceback

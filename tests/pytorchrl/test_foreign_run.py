@@ -1,4 +1,4 @@
-"""A run folder may come from somebody else: resuming it changes nothing outside of it."""
+"""A run folder may come from a stranger: resuming it changes no files outside of it."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from pytorchrl.scheme.scheme import CompositionError
 from tests.support.compositions import dqn_scheme
 from tests.support.folders import content
 
-NOTHING = {"commit": 0, "checksum": 0}
+NO_COMMIT = {"commit": 0, "checksum": 0}
 
 
 def scheme(directory: Path, seed: int = 0) -> prl.Scheme:
@@ -30,13 +30,13 @@ def trained(folder: Path, directory: Path, seed: int = 0) -> None:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """The directory of a storage of mine."""
+    """The directory of a storage that belongs to the user."""
     trained(tmp_path / "mine", tmp_path / "mine/replay", seed=1)
     return tmp_path / "mine/replay"
 
 
 def crafted(folder: Path, directory: Any, position: dict[str, int] | None = None) -> None:
-    """Make a run folder say that its storage is somewhere else."""
+    """Change a run folder so that it refers to a storage in another place."""
     config = json.loads((folder / "config.json").read_text())
     config["storage"]["hyper_parameters"]["directory"] = directory
     (folder / "config.json").write_text(json.dumps(config))
@@ -46,15 +46,15 @@ def crafted(folder: Path, directory: Any, position: dict[str, int] | None = None
     torch.save(state, folder / "checkpoint.pt")
 
 
-def by_its_way(mine: Path, stranger: Path) -> Any:
+def by_a_relative_path(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": "../mine/replay"}
 
 
-def by_a_whole_path(mine: Path, stranger: Path) -> Any:
+def by_an_absolute_path(mine: Path, stranger: Path) -> Any:
     return str(mine)
 
 
-def by_a_whole_path_as_inside(mine: Path, stranger: Path) -> Any:
+def by_an_absolute_path_as_if_inside(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": str(mine)}
 
 
@@ -69,11 +69,11 @@ def by_a_linked_folder(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": "linked/replay"}
 
 
-@pytest.mark.parametrize("position", [NOTHING, None], ids=["going back to nothing", "going back to its own commit"])
+@pytest.mark.parametrize("position", [NO_COMMIT, None], ids=["rewound to no commit", "rewound to its own commit"])
 @pytest.mark.parametrize(
-    "naming", [by_its_way, by_a_whole_path, by_a_whole_path_as_inside, by_a_link, by_a_linked_folder]
+    "naming", [by_a_relative_path, by_an_absolute_path, by_an_absolute_path_as_if_inside, by_a_link, by_a_linked_folder]
 )
-def test_a_run_that_names_a_storage_of_mine_is_refused(
+def test_a_run_that_refers_to_a_storage_outside_its_folder_is_refused(
     naming: Callable[[Path, Path], Any], position: dict[str, int] | None, mine: Path, tmp_path: Path
 ) -> None:
     stranger = tmp_path / "stranger"
@@ -85,33 +85,33 @@ def test_a_run_that_names_a_storage_of_mine_is_refused(
     assert content(mine) == before
 
 
-def test_no_directory_is_made_outside(tmp_path: Path) -> None:
+def test_no_directory_is_created_outside_the_run_folder(tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     trained(stranger, stranger / "replay")
-    crafted(stranger, str(tmp_path / "new"), NOTHING)
+    crafted(stranger, str(tmp_path / "new"), NO_COMMIT)
     with pytest.raises(prl.CheckpointError, match="outside the run folder"):
         prl.Learner.resume(stranger, target_steps=120)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_storage_of_mine_is_not_emptied_by_a_checkpoint_from_before_its_first_commit(
+def test_a_storage_outside_is_not_emptied_by_a_checkpoint_from_before_its_first_commit(
     mine: Path, tmp_path: Path
 ) -> None:
     stranger = tmp_path / "stranger"
     trained(stranger, stranger / "replay")
-    crafted(stranger, {"in_run_folder": "replay"}, NOTHING)
-    of_mine = scheme(mine)
-    stored = len(of_mine.storage)
+    crafted(stranger, {"in_run_folder": "replay"}, NO_COMMIT)
+    own = scheme(mine)
+    stored = len(own.storage)
     with pytest.raises(prl.CheckpointError, match=r"which resuming would empty.*Move .* away"):
-        prl.Learner.resume(stranger, scheme=of_mine, target_steps=120)
-    of_mine.close()
-    of_mine = scheme(mine)
-    assert len(of_mine.storage) == stored > 0
-    of_mine.close()
+        prl.Learner.resume(stranger, scheme=own, target_steps=120)
+    own.close()
+    own = scheme(mine)
+    assert len(own.storage) == stored > 0
+    own.close()
 
 
 @pytest.mark.parametrize("kind", ["steps", "episodes"])
-def test_a_run_of_mine_whose_storage_is_elsewhere_is_resumed(kind: str, tmp_path: Path) -> None:
+def test_a_users_own_run_whose_storage_is_elsewhere_is_resumed(kind: str, tmp_path: Path) -> None:
     storage = (
         prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "elsewhere")
         if kind == "steps"
@@ -125,7 +125,7 @@ def test_a_run_of_mine_whose_storage_is_elsewhere_is_resumed(kind: str, tmp_path
     learner.close()
 
 
-def test_a_storage_inside_goes_back_to_before_its_first_commit(tmp_path: Path) -> None:
+def test_a_storage_in_the_run_folder_is_rewound_to_before_its_first_commit(tmp_path: Path) -> None:
     learner = prl.Learner(scheme(tmp_path / "run/replay"), 100, tmp_path / "run")
     learner.save_checkpoint()
     learner.step()
@@ -135,7 +135,7 @@ def test_a_storage_inside_goes_back_to_before_its_first_commit(tmp_path: Path) -
     learner.close()
 
 
-def test_a_wrapper_that_writes_where_a_file_says_is_not_made(tmp_path: Path) -> None:
+def test_a_wrapper_that_writes_to_a_path_given_in_a_file_is_refused(tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     trained(stranger, stranger / "replay")
     config = json.loads((stranger / "config.json").read_text())
@@ -147,7 +147,7 @@ def test_a_wrapper_that_writes_where_a_file_says_is_not_made(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         ("[]", "holds no composition"),
         ("{", "damaged"),
@@ -155,7 +155,7 @@ def test_a_wrapper_that_writes_where_a_file_says_is_not_made(tmp_path: Path) -> 
         ("[" * 100_000, "damaged"),
     ],
 )
-def test_a_configuration_that_is_none_is_named(damage: str, told: str, tmp_path: Path) -> None:
+def test_an_invalid_configuration_is_refused_by_name(damage: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(damage)
-    with pytest.raises(prl.CheckpointError, match=rf"config\.json.*{told}"):
+    with pytest.raises(prl.CheckpointError, match=rf"config\.json.*{message}"):
         prl.Learner.resume(tmp_path)

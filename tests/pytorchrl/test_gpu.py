@@ -1,4 +1,4 @@
-"""On a GPU: what is learnt there is learnt as on the CPU, and batches land where the algorithm computes."""
+"""On a GPU, runs train, save and resume, and batches are on the device of the algorithm."""
 
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,13 @@ def test_a_run_on_the_gpu_trains_saves_and_resumes(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["dqn", "iqn", "sac"])
-def test_an_update_by_priority_waits_for_nothing(name: str) -> None:
+def test_an_update_with_priorities_does_not_synchronise_with_the_gpu(name: str) -> None:
     storage = prl.PERBuffer.create_factory(150, alpha=0.6, beta=0.4, epsilon=0.01)
     scheme = SCHEMES[name](device="cuda", storage=storage)
     scheme.collect(60)
     for number, batch in enumerate(scheme.storage.generate_batches(4, 8)):
         torch.cuda.synchronize()
-        # What is done for the first time may wait: kernels are loaded, memory is pinned.
+        # The first update may synchronise: kernels are loaded, memory is pinned.
         torch.cuda.set_sync_debug_mode("error" if number else "default")
         try:
             scheme.storage.after_gradients(batch, scheme.algorithm.update(batch).info)
@@ -47,7 +47,7 @@ def test_an_update_by_priority_waits_for_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     "way", [{}, {"prefetch": 2}, {"keep_on_device": True}, {"prefetch": 2, "keep_on_device": True}]
 )
-def test_batches_land_on_the_gpu(name: str, way: dict[str, Any]) -> None:
+def test_batches_are_on_the_gpu(name: str, way: dict[str, Any]) -> None:
     scheme = SCHEMES[name](device="cuda", storage=prl.ReplayBuffer.create_factory(150, **way))
     scheme.collect(60)
     for info in scheme.update():

@@ -1,4 +1,4 @@
-"""A user sees the most surprising transition of a run as a video, by typing what the documentation says."""
+"""A user sees the most surprising transition of a run as a video, by the commands of the documentation."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "inspecting.md"
 
 
 @pytest.mark.long
-def test_the_most_surprising_transition_of_a_run_is_seen_as_a_video(
+def test_the_most_surprising_transition_of_a_run_is_recorded_as_a_video(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import imageio.v3 as imageio
@@ -31,15 +31,15 @@ def test_the_most_surprising_transition_of_a_run_is_seen_as_a_video(
         main()
     assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
     printed = " ".join(capsys.readouterr().out.split())
-    told = prl.most_surprising(Path("runs/DQN-CartPole-v1/seed-1"), 1)[0]
-    assert told.draws
-    assert f"Row {told.row} Environment 0" in printed
-    steps = f"{told.episode_length:,}"
+    transition = prl.most_surprising(Path("runs/DQN-CartPole-v1/seed-1"), 1)[0]
+    assert transition.draws
+    assert f"Row {transition.row} Environment 0" in printed
+    steps = f"{transition.episode_length:,}"
     assert f"The episode was replayed from its seed and its {steps} actions, and was reproduced exactly." in printed
     frames = imageio.imread("surprise.gif", index=None)
-    # A GIF has frames that are alike once, and shows them longer.
-    assert len(frames) == told.episode_length + 1
+    # A GIF stores equal consecutive frames once, and shows them longer.
+    assert len(frames) == transition.episode_length + 1
     # As many frames come before the red ones as steps before the transition.
     is_red = [frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90 for frame in frames]
-    assert is_red.index(True) == told.step_in_episode
+    assert is_red.index(True) == transition.step_in_episode
     assert Path("surprise.png").read_bytes().startswith(b"\x89PNG")

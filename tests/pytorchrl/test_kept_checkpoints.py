@@ -1,4 +1,4 @@
-"""Which checkpoints a run keeps, and which it goes on from where some are damaged."""
+"""Which checkpoints a run keeps, and from which one it resumes if some are damaged."""
 
 import zipfile
 from pathlib import Path
@@ -23,7 +23,7 @@ def without_clocks(folder: Path) -> list[dict[str, float]]:
 
 
 def run_with_checkpoints(folder: Path, keep: int) -> prl.Learner:
-    """Saves at 60, 120, 180 and 200 steps."""
+    """Train a run that saves checkpoints at 60, 120, 180 and 200 steps."""
     learner = prl.Learner(dqn_scheme(), 200, folder, keep_checkpoints=keep)
     assert learner.run(checkpoint_every=60)
     learner.close()
@@ -31,7 +31,7 @@ def run_with_checkpoints(folder: Path, keep: int) -> prl.Learner:
 
 
 def change_a_byte(file: Path) -> None:
-    """In the middle of the largest part."""
+    """Change a byte in the middle of the largest part of a checkpoint."""
     content = bytearray(file.read_bytes())
     with zipfile.ZipFile(file) as archive:
         largest = max(archive.infolist(), key=lambda part: part.file_size)
@@ -52,14 +52,14 @@ def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
         run_with_checkpoints(folder, keep)
         names = ["checkpoint.pt", *(f"checkpoint-{age}.pt" for age in range(1, keep))]
         assert checkpoints(folder) == dict(zip(names, kept, strict=True))
-        # A resumed run keeps as many.
+        # A resumed run keeps the same number.
         prl.Learner.resume(folder, target_steps=220).run()
         assert list(checkpoints(folder).values())[-1] == 220
         assert len(checkpoints(folder)) == keep
 
 
 @pytest.mark.parametrize("damage", [change_a_byte, lambda file: file.write_bytes(b""), lambda file: file.unlink()])
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+def test_a_run_resumes_from_the_newest_checkpoint_that_is_not_damaged(
     damage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
@@ -80,7 +80,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert (folder / "checkpoint.damaged").exists() == damaged
 
 
-def test_where_no_checkpoint_is_whole_the_newest_is_named(tmp_path: Path) -> None:
+def test_if_all_checkpoints_are_damaged_the_newest_is_reported_by_name(tmp_path: Path) -> None:
     run_with_checkpoints(tmp_path / "run", 2)
     for file in (tmp_path / "run").glob("checkpoint*.pt"):
         file.write_bytes(b"")
@@ -88,7 +88,7 @@ def test_where_no_checkpoint_is_whole_the_newest_is_named(tmp_path: Path) -> Non
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_weights_of_the_best_evaluation_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run")
     returns = iter([5.0, 9.0, 7.0, 8.0])
     monkeypatch.setattr(learner.scheme, "evaluate", lambda *_: Evaluation((next(returns),), (1,)))
@@ -107,7 +107,7 @@ def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: p
     assert_equal(resumed.scheme.algorithm.get_weights(), weights[1])
 
 
-def test_a_single_changed_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+def test_a_single_changed_byte_of_a_checkpoint_is_detected(tmp_path: Path) -> None:
     change_a_byte(run_with_checkpoints(tmp_path / "run", 1).log_dir / "checkpoint.pt")
     with pytest.raises(
         prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* does not match its checksum"
@@ -130,7 +130,7 @@ def test_a_resumed_run_saves_as_often_as_before(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("storage", [prl.ReplayBuffer, prl.PersistentEpisodicBuffer])
-def test_the_oldest_kept_checkpoint_is_gone_on_from_although_its_storage_on_disk_went_on(
+def test_a_run_resumes_from_its_oldest_checkpoint_although_its_storage_on_disk_is_newer(
     storage: Any, tmp_path: Path
 ) -> None:
     factory = storage.create_factory(40, directory=tmp_path / "run" / "replay", commit_every=1)
@@ -148,7 +148,7 @@ def test_the_oldest_kept_checkpoint_is_gone_on_from_although_its_storage_on_disk
     assert checkpoints(tmp_path / "run")["checkpoint.pt"] == 400
 
 
-def test_the_best_weights_hold_the_statistics_that_normalise_observations(tmp_path: Path) -> None:
+def test_the_best_weights_contain_the_statistics_that_normalise_observations(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True)
         algorithm = prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=0)
@@ -169,7 +169,7 @@ def test_the_best_weights_hold_the_statistics_that_normalise_observations(tmp_pa
     while not learner.done():
         learner.step()
     learner.use_best_weights()
-    # Another process, which never collected anything, sees observations as that actor did.
+    # Another scheme, which has not collected any steps, normalises observations as that actor did.
     other = scheme()
     other.algorithm.set_weights(weights)
     observation = torch.tensor([[1.0, 2.0, 3.0, 4.0]])

@@ -1,4 +1,4 @@
-"""A run that is killed at any instants and resumed each time is the run that was never killed, to the bit."""
+"""A run that is killed at random times and resumed each time equals the run that was never killed, bit for bit."""
 
 import json
 import os
@@ -21,35 +21,35 @@ from tests.support.comparison import assert_equal
 from tests.support.training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
 KILLS = int(os.environ.get("RUN_KILLS", "3"))
-"""How often; a few by default, so that the tests stay quick."""
-WHILE_IT_RESUMES = 0.3
-"""How often of these before it goes on."""
+"""Number of kills; a few by default, so that the tests stay quick."""
+KILLED_WHILE_STARTING = 0.3
+"""Share of the kills that happen while the run starts or resumes."""
 CLOCKS = ("seconds", "speed/steps_per_second")
 
-WHAT_THE_WRITER_DECIDES = ("unwritten", "watermarks")
-"""How much a thread had moved from the memtable to segments when the state was taken; nothing else follows."""
+WRITER_PROGRESS = ("unwritten", "watermarks")
+"""How much a thread had moved from the memtable to segments when the state was taken; it changes no results."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_is_killed_and_resumed_is_the_run_that_was_never_killed(case: str, tmp_path: Path) -> None:
-    live(case, tmp_path / "whole")
-    random, lives = np.random.default_rng(0), []
+def test_a_run_that_is_killed_and_resumed_equals_the_run_that_was_never_killed(case: str, tmp_path: Path) -> None:
+    train_until(case, tmp_path / "whole")
+    random, attempts = np.random.default_rng(0), []
     for kill_at in sorted(random.integers(0, TARGET_STEPS, KILLS).tolist()):
-        begins = random.random() < WHILE_IT_RESUMES
-        reached = live(case, tmp_path / "killed", BEGINS if begins else kill_at, random)
-        lives.append({"killed at": reached, "resumed from": saved_at(tmp_path / "killed")})
-        if lives[-1]["resumed from"] is None:
+        while_starting = random.random() < KILLED_WHILE_STARTING
+        reached = train_until(case, tmp_path / "killed", BEGINS if while_starting else kill_at, random)
+        attempts.append({"killed at": reached, "resumed from": saved_at(tmp_path / "killed")})
+        if attempts[-1]["resumed from"] is None:
             shutil.rmtree(tmp_path / "killed", ignore_errors=True)
-    live(case, tmp_path / "killed")
-    print(json.dumps(lives))  # noqa: T201
-    assert len(lives) == KILLS
-    one, two = (everything(tmp_path / name) for name in ("killed", "whole"))
+    train_until(case, tmp_path / "killed")
+    print(json.dumps(attempts))  # noqa: T201
+    assert len(attempts) == KILLS
+    one, two = (result_of(tmp_path / name) for name in ("killed", "whole"))
     assert_equal(one, two)
 
 
-def live(case: str, folder: Path, kill_at: int | str | None = None, random: Any = None) -> int | str:
-    """Begin a run or go on with it, up to a random instant after it has said ``kill_at``; returns what it said last."""
+def train_until(case: str, folder: Path, kill_at: int | str | None = None, random: Any = None) -> int | str:
+    """Start or resume a run, and kill it at a random time after it has printed ``kill_at``; return its last output."""
     process = subprocess.Popen(
         [sys.executable, training_to_kill.__file__, case, str(folder)],
         stdin=subprocess.PIPE,
@@ -60,19 +60,19 @@ def live(case: str, folder: Path, kill_at: int | str | None = None, random: Any 
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
-        said: int | str = BEGINS
+        printed: int | str = BEGINS
         for line in process.stdout:
-            said = int(line) if line.strip().isdecimal() else said
-            if kill_at == BEGINS or (isinstance(kill_at, int) and isinstance(said, int) and said >= kill_at):
+            printed = int(line) if line.strip().isdecimal() else printed
+            if kill_at == BEGINS or (isinstance(kill_at, int) and isinstance(printed, int) and printed >= kill_at):
                 time.sleep((0.2 if kill_at == BEGINS else 0.03) * random.random())
                 process.kill()
-                # What it said in the meantime.
-                said = int([said, *process.stdout.read().split()][-1]) if said != BEGINS else said
+                # Its output in the meantime.
+                printed = int([printed, *process.stdout.read().split()][-1]) if printed != BEGINS else printed
                 break
-            if said == TARGET_STEPS:
+            if printed == TARGET_STEPS:
                 process.stdin.close()
     assert process.returncode == (0 if kill_at is None else -9)
-    return said
+    return printed
 
 
 def saved_at(folder: Path) -> int | None:
@@ -81,8 +81,8 @@ def saved_at(folder: Path) -> int | None:
     return checkpoint.load(file)["scheme"]["collector"]["steps"] if file.exists() else None
 
 
-def everything(folder: Path) -> dict[str, Any]:
-    """All that a run comes to: its state, what is stored, and what was logged on the way."""
+def result_of(folder: Path) -> dict[str, Any]:
+    """The result of a run: its state, its stored experience, and its logged records."""
     state = checkpoint.load(folder / "checkpoint.pt")
     beside = state["scheme"].pop("storage")
     position = beside.pop("position")
@@ -92,7 +92,7 @@ def everything(folder: Path) -> dict[str, Any]:
         "scheme": state["scheme"],
         "learner": learner,
         "storage": episodes_of(folder) if beside.pop("archive", None) else read_state(storage_of(folder), position),
-        "beside the storage": {name: value for name, value in beside.items() if name not in WHAT_THE_WRITER_DECIDES},
+        "beside the storage": {name: value for name, value in beside.items() if name not in WRITER_PROGRESS},
         "metrics": [without_clocks(record) for record in prl.read_metrics(folder / "metrics.jsonl")],
         "best": checkpoint.load(folder / "best_weights.pt")["weights"],
     }

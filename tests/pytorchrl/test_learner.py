@@ -1,4 +1,4 @@
-"""Training, stopping and resuming: what a user starts, and what is left when it ended."""
+"""Training, stopping and resuming a run, and the files that it leaves."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def without_clocks(folder: Path) -> list[dict[str, float]]:
     ]
 
 
-def everything(learner: prl.Learner) -> dict[str, Any]:
+def state_of(learner: prl.Learner) -> dict[str, Any]:
     return learner.scheme.state_dict()
 
 
@@ -39,17 +39,17 @@ def next_batch(learner: prl.Learner) -> Any:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_two_runs_of_a_seed_are_equal_bit_for_bit(name: str, tmp_path: Path) -> None:
+def test_two_runs_with_equal_seeds_are_equal_bit_for_bit(name: str, tmp_path: Path) -> None:
     learners = [prl.Learner(SCHEMES[name](seed=3), 300, tmp_path / str(run), log_every=50) for run in range(2)]
     for learner in learners:
         assert learner.run()
-    assert_equal(everything(learners[0]), everything(learners[1]))
+    assert_equal(state_of(learners[0]), state_of(learners[1]))
     assert without_clocks(tmp_path / "0") == without_clocks(tmp_path / "1")
     assert_equal(next_batch(learners[0]), next_batch(learners[1]))
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_has_what_was_saved(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_saved_state(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 10_000, tmp_path / "run", log_every=50)
     while learner.scheme.steps < 250:
         learner.step()
@@ -57,16 +57,16 @@ def test_a_resumed_run_has_what_was_saved(name: str, tmp_path: Path) -> None:
     resumed = prl.Learner.resume(tmp_path / "run")
     assert resumed.scheme.steps == learner.scheme.steps
     assert resumed.get_metrics() == learner.get_metrics()
-    assert_equal(everything(resumed), everything(learner))
+    assert_equal(state_of(resumed), state_of(learner))
     one, two = next_batch(resumed), next_batch(learner)
     assert_equal(one, two)
     if one is not None:
         assert_equal(*(vars(run.scheme.algorithm.update(batch)) for run, batch in ((resumed, one), (learner, two))))
-        assert_equal(everything(resumed), everything(learner))
+        assert_equal(state_of(resumed), state_of(learner))
     assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
 
 
-def test_a_run_that_keeps_its_experience_on_disk_resumes_as_one_that_does_not(tmp_path: Path) -> None:
+def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Path) -> None:
     def resumed_run(name: str, **on_disk: Any) -> prl.Learner:
         storage = prl.PERBuffer.create_factory(size=60, n_step=2, alpha=0.6, beta=0.4, epsilon=0.01, **on_disk)
         learner = prl.Learner(dqn_scheme(storage=storage), 10_000, tmp_path / name)
@@ -92,7 +92,7 @@ def test_a_run_that_keeps_its_experience_on_disk_resumes_as_one_that_does_not(tm
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_goes_on_to_the_target(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_continues_to_the_target(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
     learner.run()
     learner.close()
@@ -112,11 +112,11 @@ def test_resuming_the_same_checkpoint_twice_gives_the_same_run(tmp_path: Path) -
         resumed = prl.Learner.resume(tmp_path / "run", target_steps=300)
         while not resumed.done():
             resumed.step()
-        states.append(everything(resumed))
+        states.append(state_of(resumed))
     assert_equal(states[0], states[1])
 
 
-def test_records_after_the_checkpoint_are_measured_again_not_twice(tmp_path: Path) -> None:
+def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=50)
     while learner.scheme.steps < 200:
         learner.step()
@@ -159,7 +159,9 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
     assert (tmp_path / "run" / "checkpoint.pt").is_file()
 
 
-def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_prints_no_progress_if_the_output_is_not_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
     learner.run()
     assert capsys.readouterr() == ("", "")
@@ -169,7 +171,7 @@ def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("on_path", [True, False])
-def test_the_resume_command_does_what_it_says_where_it_is_typed(
+def test_the_resume_command_continues_the_run_in_the_same_directory(
     on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -178,13 +180,13 @@ def test_the_resume_command_does_what_it_says_where_it_is_typed(
     learner.close()
     here = [str(Path(sys.executable).parent)] if on_path else []
     monkeypatch.setenv("PATH", os.pathsep.join([*here, "/usr/bin", "/bin"]))
-    typed = f"{learner.resume_command} --target-steps 150"
-    finished = subprocess.run(typed, shell=True, capture_output=True, text=True, check=True)
+    command = f"{learner.resume_command} --target-steps 150"
+    finished = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert "150 of 150 steps" in finished.stdout
-    assert typed.startswith("python") == on_path
+    assert command.startswith("python") == on_path
 
 
-def test_checkpoints_are_saved_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_saved_during_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[int] = []
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
     save = learner.save_checkpoint
@@ -200,13 +202,13 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "every", "keep"), [(0, 10, 1), (1.5, 10, 1), (10, 0, 1), (10, 10, 0)])
-def test_wrong_numbers_are_refused(target: Any, every: Any, keep: Any, tmp_path: Path) -> None:
+def test_invalid_numbers_are_refused(target: Any, every: Any, keep: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every|keep_checkpoints) must be an int from 1"):
         prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every, keep_checkpoints=keep)
     assert not (tmp_path / "run").exists()
 
 
-# What resuming refuses
+# Errors when a run is resumed
 
 
 def finished_run(folder: Path) -> Path:
@@ -214,19 +216,19 @@ def finished_run(folder: Path) -> Path:
     return folder
 
 
-def test_resuming_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+def test_resuming_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(prl.CheckpointError, match=r"is not a run folder: it has no config.json"):
         prl.Learner.resume(tmp_path)
 
 
-def test_resuming_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+def test_resuming_a_run_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     prl.Learner(dqn_scheme(), 60, tmp_path / "run")
     with pytest.raises(prl.CheckpointError, match=r"checkpoint.pt does not exist"):
         prl.Learner.resume(tmp_path / "run")
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, 0.5, 0.99])
-def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) -> None:
+def test_resuming_a_truncated_checkpoint_is_refused_with_the_reason(kept: float, tmp_path: Path) -> None:
     file = finished_run(tmp_path / "run") / "checkpoint.pt"
     content = file.read_bytes()
     file.write_bytes(content[: int(kept if kept >= 1 else kept * len(content))])
@@ -243,7 +245,7 @@ def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) ->
         (lambda file: zipfile.ZipFile(file, "w").close(), "it is an archive, but not of tensors and plain data"),
     ],
 )
-def test_a_file_that_is_no_checkpoint_is_told_in_a_line(content: Any, reason: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused_in_one_line(content: Any, reason: str, tmp_path: Path) -> None:
     file = finished_run(tmp_path / "run") / "checkpoint.pt"
     file.unlink()
     content(file)
@@ -292,14 +294,14 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_checkpoint_from_the_future_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_later_version_is_refused(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 4; upgrade"):
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     torch.save({"format": 1}, tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 4; resume it with the version of"):
@@ -322,14 +324,14 @@ def test_a_save_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatc
     assert [path.name for path in (tmp_path / "run").iterdir() if "partial" in path.name] == []
 
 
-def test_rewards_that_are_not_finite_end_the_run_and_are_not_stored(tmp_path: Path) -> None:
-    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(PaysNaN)), 100, tmp_path / "run")
+def test_non_finite_rewards_end_the_run_and_are_not_stored(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(NaNReward)), 100, tmp_path / "run")
     with pytest.raises(prl.SampleError, match=r"ReplayBuffer: Reward of environment 0 is nan at step 1"):
         learner.run()
     assert len(learner.scheme.storage) == 1
 
 
-class PaysNaN(Counter):
+class NaNReward(Counter):
     def step(self, action: Any) -> Any:
         observation, reward, *rest = super().step(action)
         return observation, reward if self.count == 1 else float("nan"), *rest

@@ -1,4 +1,4 @@
-"""A run folder from somebody else may hold symbolic links: no file is written through one."""
+"""A run folder from a stranger may contain symbolic links: no file is written through one."""
 
 import os
 from collections.abc import Callable
@@ -22,15 +22,15 @@ def mine(tmp_path: Path) -> Path:
     return file
 
 
-def _saves(folder: Path) -> None:
+def _save_checkpoint(folder: Path) -> None:
     checkpoint.save(folder / "checkpoint.pt", {})
 
 
-def _begins(folder: Path) -> None:
+def _create_run(folder: Path) -> None:
     RunFolder(folder).create({"storage": {"hyper_parameters": {}}})
 
 
-def _cuts_metrics(folder: Path) -> None:
+def _truncate_metrics(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text('{"steps": 1}\n{"steps": 2}\n')
     MetricsFile(folder / "metrics.jsonl", goes_on_at=1).begin()
 
@@ -38,18 +38,18 @@ def _cuts_metrics(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("config.json", _begins),
-        ("config.json.new", _begins),
-        ("config.partial", _begins),
-        ("versions.json", _begins),
-        ("versions.json.new", _begins),
-        ("metrics.jsonl.new", _cuts_metrics),
-        ("metrics.partial", _cuts_metrics),
-        ("checkpoint.pt", _saves),
-        ("checkpoint.partial-{pid}", _saves),
+        ("config.json", _create_run),
+        ("config.json.new", _create_run),
+        ("config.partial", _create_run),
+        ("versions.json", _create_run),
+        ("versions.json.new", _create_run),
+        ("metrics.jsonl.new", _truncate_metrics),
+        ("metrics.partial", _truncate_metrics),
+        ("checkpoint.pt", _save_checkpoint),
+        ("checkpoint.partial-{pid}", _save_checkpoint),
     ],
 )
-def test_a_link_in_a_run_folder_is_not_written_through(
+def test_files_of_a_run_are_not_written_through_links(
     name: str, write: Callable[[Path], None], tmp_path: Path, mine: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -69,7 +69,7 @@ def test_metrics_are_not_appended_through_a_link(tmp_path: Path, mine: Path) -> 
 
 
 @pytest.mark.parametrize(("log_to", "name"), [("tensorboard", "tensorboard"), ("wandb", "wandb")])
-def test_a_folder_of_logs_that_is_a_link_is_refused(log_to: str, name: str, tmp_path: Path) -> None:
+def test_a_log_folder_that_is_a_link_is_refused(log_to: str, name: str, tmp_path: Path) -> None:
     pytest.importorskip(log_to)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -1,4 +1,4 @@
-"""A run that is going on is looked at without changing it, and trained by one process at a time."""
+"""A run can be read during training without changing it, and is trained by one process at a time."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ from tests.support.compositions import dqn_scheme
 from tests.support.folders import content
 from tests.support.processes import suspend, wait_for
 
-TRAINS = """
+TRAINING = """
 import sys
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
@@ -34,9 +34,9 @@ learner.run(checkpoint_every=60)
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that trains in the folder "run", stopped in the middle of it, after its first checkpoint."""
+    """A process that trains in the folder "run", suspended after its first checkpoint."""
     process = subprocess.Popen(
-        [sys.executable, "-c", TRAINS, str(tmp_path / "run")],
+        [sys.executable, "-c", TRAINING, str(tmp_path / "run")],
         stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -50,9 +50,7 @@ def live(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @pytest.mark.long
-def test_looking_at_a_live_run_changes_no_byte_of_it(
-    live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = content(tmp_path / "run")
     assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
     inspect(tmp_path / "run", output=tmp_path / "storage.png")
@@ -66,7 +64,7 @@ def test_looking_at_a_live_run_changes_no_byte_of_it(
 
 
 @pytest.mark.long
-def test_a_live_run_is_not_resumed_or_begun_anew_and_its_process_is_named(
+def test_a_live_run_cannot_be_resumed_or_started_anew_and_the_error_names_its_process(
     live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = content(tmp_path / "run")
@@ -79,7 +77,7 @@ def test_a_live_run_is_not_resumed_or_begun_anew_and_its_process_is_named(
     with pytest.raises(SystemExit, match=f"^error: .*process {live.pid} on host"):
         main()
     assert content(tmp_path / "run") == before
-    # Its end lets others have it, however it ends.
+    # After the end of the process, even by a kill, the run can be resumed.
     live.kill()
     live.wait()
     prl.Learner.resume(tmp_path / "run").close()
@@ -103,7 +101,7 @@ def test_a_run_that_was_resumed_and_not_stepped_keeps_its_metrics(tmp_path: Path
     resumed.close()
 
 
-def test_a_learner_of_the_same_process_takes_a_run_over(tmp_path: Path) -> None:
+def test_a_second_learner_of_the_same_process_takes_the_run_over(tmp_path: Path) -> None:
     first = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
     first.step()
     first.save_checkpoint()
@@ -117,16 +115,16 @@ def test_a_learner_of_the_same_process_takes_a_run_over(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_learner_that_could_not_be_made_does_not_keep_the_run(tmp_path: Path) -> None:
+def test_a_learner_that_could_not_be_created_releases_the_lock_of_the_run(tmp_path: Path) -> None:
     prl.Learner(dqn_scheme(), 60, tmp_path / "run").run()
     with pytest.raises(FileExistsError) as error:
         prl.Learner(dqn_scheme(), 60, tmp_path / "run")
-    # Its traceback holds what was made.
+    # Its traceback refers to the objects that were created.
     assert error.tb is not None
     Lock(tmp_path / "run").release()
 
 
-def test_a_storage_in_the_run_folder_itself_keeps_others_away(tmp_path: Path) -> None:
+def test_a_storage_in_the_run_folder_itself_locks_the_run(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         return dqn_scheme(storage=prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "run"))
 
@@ -139,13 +137,13 @@ def test_a_storage_in_the_run_folder_itself_keeps_others_away(tmp_path: Path) ->
     assert prl.Learner.resume(tmp_path / "run", target_steps=80).run()
 
 
-def test_where_a_file_system_has_no_locks_runs_are_trained_without(
+def test_runs_are_trained_without_locks_if_the_file_system_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(_: Path) -> None:
+    def no_locks(_: Path) -> None:
         raise NoLocksError("no locks")
 
-    monkeypatch.setattr(run_lock, "Lock", none)
+    monkeypatch.setattr(run_lock, "Lock", no_locks)
     learner = prl.Learner(dqn_scheme(), 60, tmp_path / "run")
     assert learner.run()
     learner.close()

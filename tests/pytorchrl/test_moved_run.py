@@ -1,4 +1,4 @@
-"""A run folder may be moved, and what its storage keeps on disk is found where it is now."""
+"""A run folder may be moved, and its storage on disk is found in the new place."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from tests.support.compositions import dqn_scheme
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -32,34 +32,34 @@ def trained(folder: str | Path, directory: str | Path, steps: int = 100, seed: i
     learner.close()
 
 
-def came_to(folder: str, directory: str) -> Any:
+def result_of(folder: str, directory: str) -> Any:
     state = checkpoint.load(Path(folder) / "checkpoint.pt")["scheme"]
     storage = state.pop("storage")
     return state, read_state(directory, storage.pop("position")), storage
 
 
-@pytest.mark.parametrize("spelled", ["as it was typed", "whole"])
-def test_a_moved_run_finds_its_storage_inside_and_goes_on_as_if_it_had_stayed(
-    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("path_kind", ["relative", "absolute"])
+def test_a_moved_run_finds_its_storage_inside_and_continues_as_without_the_move(
+    path_kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beginning = Path() if spelled == "as it was typed" else tmp_path
-    trained(beginning / "runs/x", beginning / "runs/x/kept/replay")
+    base = Path() if path_kind == "relative" else tmp_path
+    trained(base / "runs/x", base / "runs/x/kept/replay")
     trained("stayed", "stayed/kept/replay", 200)
     Path("runs/x").rename("runs/y")
     assert inspect_storage(Path("runs/y")).inserted_steps == 50
-    # Not from where it began, either.
+    # It is resumed from another working directory, too.
     monkeypatch.chdir("runs")
     for target in ("150", "200"):
         monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "resume", "y", "--target-steps", target])
         main()
     monkeypatch.chdir(tmp_path)
     assert sorted(path.name for path in Path("runs").iterdir()) == ["y"]
-    assert_equal(came_to("runs/y", "runs/y/kept/replay"), came_to("stayed", "stayed/kept/replay"))
+    assert_equal(result_of("runs/y", "runs/y/kept/replay"), result_of("stayed", "stayed/kept/replay"))
     config = json.loads(Path("runs/y/config.json").read_text())
     assert config["storage"]["hyper_parameters"]["directory"] == {"in_run_folder": "kept/replay"}
 
 
-def test_a_scheme_of_the_moved_run_is_made_with_the_directory_as_it_is_now() -> None:
+def test_a_moved_run_is_resumed_with_a_scheme_that_names_the_new_directory() -> None:
     trained("runs/x", "runs/x/replay")
     Path("runs/x").rename("runs/y")
     learner = prl.Learner.resume("runs/y", scheme=scheme("runs/y/replay"), target_steps=120)
@@ -67,7 +67,7 @@ def test_a_scheme_of_the_moved_run_is_made_with_the_directory_as_it_is_now() -> 
     learner.close()
 
 
-def test_a_storage_outside_that_is_gone_is_missed_and_found_by_a_scheme_with_the_directory_as_it_is_now() -> None:
+def test_a_missing_storage_outside_is_reported_and_found_by_a_scheme_with_its_new_directory() -> None:
     trained("runs/x", "replay")
     Path("replay").rename("moved")
     with pytest.raises(
@@ -77,13 +77,13 @@ def test_a_storage_outside_that_is_gone_is_missed_and_found_by_a_scheme_with_the
     assert not Path("replay").exists()
     learner = prl.Learner.resume("runs/x", scheme=scheme("moved"), target_steps=120)
     learner.close()
-    # Kept from then on.
+    # The new directory has been saved.
     learner = prl.Learner.resume("runs/x", target_steps=140)
     assert learner.run()
     learner.close()
 
 
-def test_another_directory_than_that_of_the_run_is_refused_by_what_it_holds() -> None:
+def test_the_directory_of_the_storage_of_another_run_is_refused() -> None:
     trained("runs/x", "replay")
     trained("runs/y", "other", seed=1)
     with pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, but commit \d+"):

@@ -1,4 +1,4 @@
-"""A run without environments to train in counts updates, and is shown, stopped and resumed as any other."""
+"""A run without environments to train in counts updates, and is shown, stopped and resumed like any other."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def records(folder: Path) -> list[dict[str, float]]:
     ]
 
 
-def test_steps_are_updates_wherever_they_are_shown(
+def test_the_steps_of_an_offline_run_are_shown_as_updates(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(cloning(data), 50, tmp_path / "run", log_every=10)
@@ -64,7 +64,7 @@ def test_steps_are_updates_wherever_they_are_shown(
     assert title(grouped([run])) == "BehaviourCloning on CartPole-v1"
 
 
-def test_a_run_of_updates_that_is_stopped_says_where_and_how_it_goes_on(
+def test_a_stopped_offline_run_prints_its_updates_and_how_to_continue(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = prl.Learner(cloning(data), 50, tmp_path / "run", log_every=10)
@@ -78,7 +78,7 @@ def test_a_run_of_updates_that_is_stopped_says_where_and_how_it_goes_on(
     resumed.close()
 
 
-def test_an_update_that_fails_leaves_a_run_that_says_how_many_updates_are_saved(data: Path, tmp_path: Path) -> None:
+def test_an_error_in_an_offline_run_reports_the_number_of_saved_updates(data: Path, tmp_path: Path) -> None:
     learner = prl.Learner(cloning(data), 50, tmp_path / "run")
     while learner.scheme.steps < 10:
         learner.step()
@@ -90,7 +90,7 @@ def test_an_update_that_fails_leaves_a_run_that_says_how_many_updates_are_saved(
     assert any("as of 10 of 50 updates" in note for note in error.value.__notes__)
 
 
-def test_its_storage_on_disk_is_inspected_and_its_agent_acts(data: Path, tmp_path: Path) -> None:
+def test_the_storage_of_an_offline_run_on_disk_is_inspected_and_its_agent_is_loaded(data: Path, tmp_path: Path) -> None:
     learner = prl.Learner(cloning(data, tmp_path / "run" / "replay"), 20, tmp_path / "run")
     learner.run()
     learner.close()

@@ -1,4 +1,4 @@
-"""From offline to online: a run begins with what another has learnt, and mixes its data with new experience."""
+"""From offline to online: a run starts with the weights of another, and mixes its data with new experience."""
 
 import os
 import re
@@ -57,17 +57,19 @@ def online(data: Path, algorithm: Any = None, **changes: Any) -> prl.Scheme:
 
 
 @pytest.fixture(scope="module")
-def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def offline_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     learner = prl.Learner(offline(data), 30, tmp_path_factory.mktemp("runs") / "offline")
     assert learner.run()
     learner.close()
     return learner.log_dir
 
 
-def test_a_run_of_the_same_algorithm_begins_with_all_that_was_learnt(data: Path, learnt: Path) -> None:
+def test_a_run_of_the_same_algorithm_starts_with_the_learnt_weights_and_training_state(
+    data: Path, offline_run: Path
+) -> None:
     scheme = online(data)
-    assert prl.start_from(scheme, learnt) == ["policy", "critics"]
-    saved = checkpoint.load(learnt / "checkpoint.pt")["scheme"]["algorithm"]
+    assert prl.start_from(scheme, offline_run) == ["policy", "critics"]
+    saved = checkpoint.load(offline_run / "checkpoint.pt")["scheme"]["algorithm"]
     assert_equal(scheme.algorithm.get_weights(), saved["actor"])
     assert_equal(scheme.algorithm.training.state_dict(), saved["training"])
     assert scheme.algorithm.updates == 30
@@ -75,20 +77,24 @@ def test_a_run_of_the_same_algorithm_begins_with_all_that_was_learnt(data: Path,
     assert scheme.config["started_from"]["steps"] == 30
 
 
-def test_random_numbers_are_those_of_the_new_run(data: Path, learnt: Path) -> None:
+def test_random_numbers_are_those_of_the_new_run(data: Path, offline_run: Path) -> None:
     scheme, fresh = online(data), online(data)
-    prl.start_from(scheme, learnt)
+    prl.start_from(scheme, offline_run)
     for ours, theirs in zip(scheme.algorithm._generators(), fresh.algorithm._generators(), strict=True):
         assert torch.equal(ours.get_state(), theirs.get_state())
 
 
-def test_of_another_algorithm_the_networks_are_taken_that_fit_and_targets_are_copies(data: Path, learnt: Path) -> None:
+def test_from_another_algorithm_only_fitting_networks_are_copied_and_their_targets_too(
+    data: Path, offline_run: Path
+) -> None:
     scheme = prl.Scheme(
         prl.TD3.create_factory(start_steps=0), actor(), prl.ReplayBuffer.create_factory(size=50), PENDULUM
     )
     before = scheme.algorithm.get_weights()
-    assert prl.start_from(scheme, learnt) == ["critics"], "SAC's policy has a deviation, which TD3's has not"
-    saved = checkpoint.load(learnt / "checkpoint.pt")["scheme"]["algorithm"]["actor"]
+    assert prl.start_from(scheme, offline_run) == ["critics"], (
+        "the policy of SAC has a standard deviation, that of TD3 has none"
+    )
+    saved = checkpoint.load(offline_run / "checkpoint.pt")["scheme"]["algorithm"]["actor"]
     for key, tensor in scheme.algorithm.get_weights().items():
         assert torch.equal(tensor, saved[key] if "critics" in key else before[key]), key
     target = scheme.algorithm.training.targets["critics"].network.state_dict()
@@ -96,7 +102,7 @@ def test_of_another_algorithm_the_networks_are_taken_that_fit_and_targets_are_co
         assert torch.equal(tensor, saved[f"networks.critics.{key}"])
 
 
-def test_a_file_of_weights_is_enough(data: Path, learnt: Path, tmp_path: Path) -> None:
+def test_a_run_can_start_from_a_file_of_weights(data: Path, offline_run: Path, tmp_path: Path) -> None:
     source = offline(data)
     learner = prl.Learner(source, 5, tmp_path / "run")
     learner.run()
@@ -107,7 +113,7 @@ def test_a_file_of_weights_is_enough(data: Path, learnt: Path, tmp_path: Path) -
     assert_equal(scheme.algorithm.get_weights(), source.algorithm.get_weights())
 
 
-def test_the_normalisation_of_the_data_goes_on_with_what_is_collected(data: Path, tmp_path: Path) -> None:
+def test_the_normalisation_statistics_of_the_data_are_updated_by_collected_steps(data: Path, tmp_path: Path) -> None:
     learner = prl.Learner(offline(data, normalize_observations=True), 5, tmp_path / "run")
     learner.run()
     learner.close()
@@ -121,13 +127,13 @@ def test_the_normalisation_of_the_data_goes_on_with_what_is_collected(data: Path
     assert int(ours.parts[0].count) > int(theirs.parts[0].count)  # type: ignore[arg-type]
 
 
-def test_what_does_not_fit_is_refused_by_name(data: Path, learnt: Path) -> None:
+def test_networks_of_other_shapes_and_schemes_that_have_begun_are_refused(data: Path, offline_run: Path) -> None:
     with pytest.raises(prl.CheckpointError, match=r"none of its networks \(policy, critics\) has the name and the sha"):
-        prl.start_from(online(data, hidden=8), learnt)
+        prl.start_from(online(data, hidden=8), offline_run)
     scheme = online(data)
     scheme.collect(3)
     with pytest.raises(RuntimeError, match="the scheme has made 1 steps already"):
-        prl.start_from(scheme, learnt)
+        prl.start_from(scheme, offline_run)
 
 
 def test_a_run_stopped_in_either_half_resumes_exactly(
@@ -153,7 +159,9 @@ def test_a_run_stopped_in_either_half_resumes_exactly(
 
 
 @pytest.mark.parametrize("name", ["IQL", "CQL", "AWAC", "TD3"])
-def test_algorithms_that_learn_from_data_go_on_with_what_they_collect(name: str, data: Path, tmp_path: Path) -> None:
+def test_algorithms_that_have_learnt_from_data_continue_with_collected_experience(
+    name: str, data: Path, tmp_path: Path
+) -> None:
     algorithm = getattr(prl, name).create_factory(mini_batch_size=16, start_steps=0, test_every=0)
     learner = prl.Learner(offline(data, algorithm), 5, tmp_path / "offline")
     assert learner.run()
@@ -167,9 +175,9 @@ def test_algorithms_that_learn_from_data_go_on_with_what_they_collect(name: str,
     assert len(scheme.storage) == 10
 
 
-def test_half_of_each_batch_is_of_the_data(data: Path, learnt: Path) -> None:
+def test_half_of_each_batch_comes_from_the_data(data: Path, offline_run: Path) -> None:
     scheme = online(data)
-    prl.start_from(scheme, learnt)
+    prl.start_from(scheme, offline_run)
     scheme.collect(40)
     batch = next(iter(scheme.sources["main"].generate_batches(1, 16)))
     assert batch[SOURCE_SIZES].tolist() == [8, 8]
@@ -178,7 +186,7 @@ def test_half_of_each_batch_is_of_the_data(data: Path, learnt: Path) -> None:
 def test_hindsight_relabels_the_goals_of_data(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", env_kwargs={"n": 8})
     random = np.random.default_rng(0)
-    policy = lambda seen: random.integers(8, size=(1, 1))  # noqa: E731
+    policy = lambda observations: random.integers(8, size=(1, 1))  # noqa: E731
     collect_demonstrations(policy, envs, path=tmp_path / "flips.npz", episodes=30)
     storage = prl.HERBuffer.create_factory(size=300, her_ratio=1.0, strategy="future")
     scheme = prl.Scheme(
@@ -190,11 +198,11 @@ def test_hindsight_relabels_the_goals_of_data(tmp_path: Path) -> None:
     batch = next(iter(scheme.storage.generate_batches(1, 200)))
     reached = (batch[OBS]["desired_goal"] == batch["NextObservation"]["achieved_goal"]).all(-1, keepdim=True)
     assert torch.equal(batch[REW], reached.float() - 1)
-    assert 0.2 < float(reached.float().mean()) < 0.9, "random flips hardly ever reach the goals that were meant"
+    assert 0.2 < float(reached.float().mean()) < 0.9, "random flips rarely reach the original goals"
     list(scheme.update())
 
 
-def test_evaluations_have_the_normalised_score_of_the_data(
+def test_evaluations_log_the_normalised_score_of_the_data_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -254,15 +262,13 @@ def test_the_command_line_trains_on_data_and_then_online(
         (["--data", "x.npz", "--select", "0.1"], "--select must be a setting such as 'SelectEpisodes"),
     ],
 )
-def test_options_of_data_that_do_not_fit_are_refused(arguments: list[str], message: str) -> None:
+def test_invalid_data_options_are_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(prl.CompositionError, match=message):
         train(*OFFLINE, *arguments)
 
 
 @pytest.mark.long
-def test_a_run_killed_anywhere_from_offline_to_online_is_the_run_that_was_not_killed(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_run_killed_in_offline_and_online_training_equals_the_run_without_kills(data: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     halves = {
         "offline": [*OFFLINE, "--data", str(data), "--steps", "300", "--checkpoint-every", "30"],

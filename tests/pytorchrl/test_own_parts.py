@@ -1,4 +1,4 @@
-"""Parts of each kind that a user's script defines train, are continued by the script, and are refused where misused."""
+"""Parts of each kind that a user's script defines train, are continued by the script, and are refused if misused."""
 
 import os
 import shutil
@@ -32,25 +32,25 @@ for run in sorted(Path(sys.argv[1]).iterdir()):
 
 
 def run_python(folder: Path, *arguments: str) -> str:
-    """What a process prints that knows the packages, and nothing of the tests."""
+    """Run Python with access to the packages but not to the tests, and return its output."""
     finished = warm_interpreter.run(arguments, folder, strict=True)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
 
 @pytest.mark.long
-def test_parts_of_a_script_train_and_are_continued_by_the_script_alone_as_if_never_stopped(tmp_path: Path) -> None:
+def test_parts_of_a_script_train_and_are_continued_exactly_and_only_by_the_script(tmp_path: Path) -> None:
     shutil.copy(own_parts.__file__, tmp_path / "own_parts.py")
     run_python(tmp_path, "own_parts.py", "train", "runs")
 
     refused = run_python(tmp_path, "-c", RESUME_ALL, "runs").splitlines()
-    way_out = (
+    remedy = (
         "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
         "Learner.resume(log_dir, scheme=scheme)"
     )
     parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES} | {"Waves": "function Waves"}
     expected = [
-        f"the run was composed with the {parts[name]}; {way_out}"
+        f"the run was composed with the {parts[name]}; {remedy}"
         for name in sorted(own_parts.SCHEMES)
         for _ in ("stopped", "whole")
     ]
@@ -65,7 +65,7 @@ def test_parts_of_a_script_train_and_are_continued_by_the_script_alone_as_if_nev
 
 
 @pytest.mark.long
-def test_the_command_line_says_how_a_run_with_a_part_of_a_script_is_continued(tmp_path: Path) -> None:
+def test_the_command_line_tells_how_to_continue_a_run_with_a_part_of_a_script(tmp_path: Path) -> None:
     learner = prl.Learner(own_parts.SCHEMES["Sticky"](), target_steps=20, log_dir=tmp_path / "run")
     learner.run()
     learner.close()
@@ -100,7 +100,7 @@ def test_a_part_of_a_script_acts_and_learns(name: str) -> None:
         (own_parts.Lion, {"beta3": 1.0}, "unexpected keyword argument 'beta3'"),
     ],
 )
-def test_a_misspelt_hyper_parameter_of_a_users_class_is_answered_with_the_nearest(
+def test_a_misspelt_hyper_parameter_of_a_users_class_is_refused_with_the_right_name(
     cls: Any, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
@@ -127,7 +127,7 @@ def test_a_value_outside_its_range_is_refused_with_the_name_of_the_users_class(
         getattr(cls, "create_factory", cls)(**given)
 
 
-def test_an_explorer_of_ones_own_that_does_not_fit_the_network_is_refused_when_the_scheme_is_made() -> None:
+def test_a_scheme_refuses_a_users_explorer_that_does_not_fit_the_network() -> None:
     algorithm = prl.DQN.create_factory(explorer=own_parts.Sticky(0.1, then=prl.Sample()))
     with pytest.raises(TypeError, match=r"Sample needs a distribution, .* explore with EpsilonGreedy"):
         own_parts.composed(algorithm)
@@ -159,14 +159,14 @@ class Twofold(Uneven):
         (lambda space: 4, TypeError, r"feature_extractor <lambda> must make a torch.nn.Module .* got a int"),
     ],
 )
-def test_an_encoder_of_ones_own_that_makes_no_features_is_refused_by_name(
+def test_a_users_encoder_that_returns_no_features_is_refused_by_name(
     extractor: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         own_parts.composed(actor=prl.OffPolicyActor.create_factory(feature_extractor=extractor))
 
 
-def test_an_algorithm_of_ones_own_that_does_not_say_how_it_learns_is_refused_by_name() -> None:
+def test_a_users_algorithm_without_losses_is_refused_by_name() -> None:
     class Idle(prl.PolicyGradient):
         def build(self) -> None:
             self.make_networks()
@@ -181,7 +181,7 @@ def test_an_algorithm_of_ones_own_that_does_not_say_how_it_learns_is_refused_by_
     scheme.close()
 
 
-def test_an_output_of_ones_own_that_no_explorer_can_use_is_refused_when_the_scheme_is_made() -> None:
+def test_a_scheme_refuses_a_users_output_that_no_explorer_can_use() -> None:
     class Nothing(nn.Module):
         def forward(self, features: Tensor) -> Any:
             return torch.Generator()

@@ -1,6 +1,6 @@
 """Any algorithm with any storage, memory, observations, actions and number of environments that it declares.
 
-Each composition trains, is interrupted, is resumed in a new scheme, and comes to what it comes to without the
+Each composition trains, is interrupted, is resumed in a new scheme, and ends in the same state as without the
 interruption, bit for bit.
 """
 
@@ -26,11 +26,11 @@ from tests.support.toys import Counter
 
 
 class GAILOnA2C(prl.GAILReward, prl.A2C):
-    """A learnt reward on another algorithm than its own."""
+    """A learnt reward that is combined with another algorithm."""
 
 
 class AIRLWithPPO(prl.AIRLReward, prl.PPO):
-    """A learnt reward on another algorithm than its own."""
+    """A learnt reward that is combined with another algorithm."""
 
 
 STEPS, INTERRUPTED_AT = 60, 33
@@ -133,8 +133,8 @@ ON_POLICY: dict[str, Any] = {
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
 }
-APART = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
-"""Train networks of observations apart."""
+WITHOUT_SHARED_BODY = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
+"""Algorithms that train several networks of observations separately."""
 MEMORIES = {"DecisionTransformer": [None], "R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
@@ -163,14 +163,16 @@ WINDOWS = {
 
 
 class Constant:
-    """An expert that always does the same."""
+    """An expert that always takes the same action."""
 
     def __init__(self, space: Any) -> None:
         space.seed(7)
         self.action = np.zeros(space.shape, space.dtype) if isinstance(space, spaces.Box) else space.sample()
 
-    def __call__(self, seen: Any) -> Any:
-        return np.stack([self.action] * len(next(iter(seen.values())) if isinstance(seen, dict) else seen))
+    def __call__(self, observations: Any) -> Any:
+        return np.stack(
+            [self.action] * len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class Composition:
 def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     name = draw(st.sampled_from(names))
     cls, _, kinds = (OFF_POLICY | ON_POLICY)[name]
-    # Episodes of vectors are cut, of which nothing is learnt without values.
+    # Episodes of vectors are truncated, from which algorithms without values do not learn.
     ended = ["discrete", "dict"]
     observations = draw(st.sampled_from(["vector", *ended] if cls.sources["main"].values else ended))
     return Composition(
@@ -206,7 +208,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
-        shared_body=name not in APART and draw(st.booleans()),
+        shared_body=name not in WITHOUT_SHARED_BODY and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
         learns=draw(st.sampled_from(["as it plans", "by ratio", "with demonstrations"])),
     )
@@ -296,14 +298,14 @@ def expert_data(folder: Path, kind: str, space: Any) -> Path:
         space.seed(0)
         episodes = []
         for _ in range(6):
-            seen, actions = [env.reset()[0]], []
+            visited, actions = [env.reset()[0]], []
             for _ in range(5):
                 actions.append(space.sample())
-                seen.append(env.step(actions[-1])[0])
+                visited.append(env.step(actions[-1])[0])
             observations: Any = (
-                {key: np.stack([one[key] for one in seen]) for key in seen[0]}
-                if isinstance(seen[0], dict)
-                else np.stack([np.atleast_1d(one) for one in seen])
+                {key: np.stack([one[key] for one in visited]) for key in visited[0]}
+                if isinstance(visited[0], dict)
+                else np.stack([np.atleast_1d(one) for one in visited])
             )
             start = getattr(space, "start", 0)
             stored = np.stack([np.atleast_1d(action - start) for action in actions])

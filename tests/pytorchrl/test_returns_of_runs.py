@@ -1,4 +1,4 @@
-"""Returns of a run are the environments' own, whatever wrappers and normalisation make of rewards and episodes."""
+"""Logged returns are those of the environments, regardless of wrappers and of the normalisation of rewards."""
 
 import tempfile
 from pathlib import Path
@@ -20,11 +20,11 @@ from tests.support.training import saved_and_loaded, train
 
 TEST_EVERY, STEPS, TEST_EPISODES = 60, 120, 3
 _TEST_ENVS = 5
-"""Of the streams of random numbers that follow from a run's seed."""
+"""Number of the evaluations' stream among the streams of random numbers of a run's seed."""
 
 
 class Uneven(gym.Env[Any, Any]):
-    """Observes and pays numbers of very different sizes; ends at random, in both ways."""
+    """Observations and rewards of very different scales; episodes end at random, terminated or truncated."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -44,12 +44,12 @@ class Uneven(gym.Env[Any, Any]):
         return self._observation(), reward, draw < 0.05, draw > 0.95, {}
 
 
-class Listener(gym.Wrapper[Any, Any, Any, Any]):
-    """Writes down the returns of the episodes of the environment within, and changes nothing."""
+class ReturnRecorder(gym.Wrapper[Any, Any, Any, Any]):
+    """Records the returns of the wrapped environment, and does not change it."""
 
-    def __init__(self, env: gym.Env[Any, Any], heard: list[tuple[int, float]], copy: int) -> None:
+    def __init__(self, env: gym.Env[Any, Any], recorded: list[tuple[int, float]], copy: int) -> None:
         super().__init__(env)
-        self.heard, self.copy, self.rewards = heard, copy, list[float]()
+        self.recorded, self.copy, self.rewards = recorded, copy, list[float]()
 
     def step(self, action: Any) -> Any:
         result = self.env.step(action)
@@ -64,23 +64,23 @@ class Listener(gym.Wrapper[Any, Any, Any, Any]):
 
     def _finish(self) -> None:
         if self.rewards:
-            self.heard.append((self.copy, sum(self.rewards)))
+            self.recorded.append((self.copy, sum(self.rewards)))
             self.rewards = []
 
 
-class Listeners:
-    """Puts a listener around each copy that is made: those of training first, then that of evaluations."""
+class ReturnRecorders:
+    """Wraps each copy of the environment in a recorder: those of training first, then that of evaluations."""
 
     def __init__(self) -> None:
         self.copies = 0
-        self.heard: list[tuple[int, float]] = []
+        self.recorded: list[tuple[int, float]] = []
 
-    def __call__(self, env: gym.Env[Any, Any]) -> Listener:
+    def __call__(self, env: gym.Env[Any, Any]) -> ReturnRecorder:
         self.copies += 1
-        return Listener(env, self.heard, self.copies - 1)
+        return ReturnRecorder(env, self.recorded, self.copies - 1)
 
     def returns(self, first: int, end: int | None = None) -> list[float]:
-        return [value for copy, value in self.heard if copy >= first and (end is None or copy < end)]
+        return [value for copy, value in self.recorded if copy >= first and (end is None or copy < end)]
 
 
 WRAPPERS: list[Any] = [
@@ -127,7 +127,7 @@ def scheme_of(
 
 
 class Stored:
-    """Sums what the storage gets, from one end of an episode to the next, and counts steps."""
+    """Sums the rewards that the storage receives in each episode, and counts steps."""
 
     def __init__(self, scheme: prl.Scheme) -> None:
         self.ended: list[tuple[int, float]] = []
@@ -148,7 +148,7 @@ class Stored:
 
 
 def returns_by_policy(run: Path, environment: str, actions: str, wrappers: Any, seed: int, steps: int) -> list[float]:
-    """Of the first episodes of the evaluation at some steps, by the saved policy in a plain loop."""
+    """Returns of the first episodes of the evaluation at a step, by the saved policy in a plain loop."""
     policy = prl.load_policy(run)
     made, arguments = ENVIRONMENTS[environment][actions]
     env = gym.make(made, **arguments) if isinstance(made, str) else made(**arguments)
@@ -178,7 +178,7 @@ def returns_by_policy(run: Path, environment: str, actions: str, wrappers: Any, 
     log_every=st.sampled_from([30, 1000]),
     seed=st.integers(0, 1000),
 )
-def test_reported_returns_are_those_that_a_listener_in_the_environments_hears(
+def test_logged_returns_equal_those_recorded_in_the_environments(
     algorithm: str,
     environment: str,
     wrappers: list[Any],
@@ -187,8 +187,8 @@ def test_reported_returns_are_those_that_a_listener_in_the_environments_hears(
     log_every: int,
     seed: int,
 ) -> None:
-    listeners = Listeners()
-    scheme = scheme_of(algorithm, environment, [listeners, *wrappers], num_envs, normalize_rewards, seed)
+    recorders = ReturnRecorders()
+    scheme = scheme_of(algorithm, environment, [recorders, *wrappers], num_envs, normalize_rewards, seed)
     stored = Stored(scheme)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
@@ -196,8 +196,8 @@ def test_reported_returns_are_those_that_a_listener_in_the_environments_hears(
         while not learner.done():
             learner.step()
         learner.save_checkpoint()
-        heard, tested, before = listeners.returns(0, num_envs), listeners.returns(num_envs), 0
-        assert heard
+        recorded, tested, before = recorders.returns(0, num_envs), recorders.returns(num_envs), 0
+        assert recorded
         assert tested
         for record in prl.read_metrics(run / "metrics.jsonl"):
             if "test/return" in record:
@@ -206,12 +206,12 @@ def test_reported_returns_are_those_that_a_listener_in_the_environments_hears(
                 continue
             steps = int(record["steps"])
             if "train/return" in record:
-                episodes = [heard.pop(0) for _ in range(int(record["train/episodes"]))]
+                episodes = [recorded.pop(0) for _ in range(int(record["train/episodes"]))]
                 assert record["train/return"] == pytest.approx(np.mean(episodes), rel=1e-12)
             shaped = [value for end, value in stored.ended if before < end <= steps]
             assert record.get("train/shaped_return") == (pytest.approx(np.mean(shaped)) if shaped else None)
             before = steps
-        assert heard == []
+        assert recorded == []
         assert tested == []
         actions = "discrete" if algorithm == "dqn" else "box"
         by_policy = returns_by_policy(run, environment, actions, wrappers, seed, scheme.steps)
@@ -223,7 +223,7 @@ def test_reported_returns_are_those_that_a_listener_in_the_environments_hears(
     ("wrappers", "normalize_rewards", "is_shaped"),
     [((), None, False), ((), "returns", True), ([("ScaleReward", {"factor": 0.01})], None, True)],
 )
-def test_shaped_returns_are_reported_where_rewards_may_be_others_than_the_environments(
+def test_shaped_returns_are_logged_if_rewards_may_differ_from_those_of_the_environment(
     wrappers: Any, normalize_rewards: Any, is_shaped: bool, tmp_path: Path
 ) -> None:
     learner = prl.Learner(
@@ -239,7 +239,7 @@ def test_shaped_returns_are_reported_where_rewards_may_be_others_than_the_enviro
 
 @pytest.mark.parametrize("saved_at", [45, 51, 98])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_a_resumed_run_reports_the_shaped_returns_of_the_run_that_went_on(
+def test_a_resumed_run_logs_the_shaped_returns_of_the_uninterrupted_run(
     algorithm: str, saved_at: int, tmp_path: Path
 ) -> None:
     reported = []
@@ -262,7 +262,7 @@ def test_a_resumed_run_reports_the_shaped_returns_of_the_run_that_went_on(
 
 @pytest.mark.parametrize("normalize_rewards", ["returns", "rewards"])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_statistics_of_rewards_are_one_for_all_environments_and_stand_still_in_evaluation(
+def test_reward_statistics_are_shared_by_all_environments_and_frozen_in_evaluations(
     algorithm: str, normalize_rewards: Any
 ) -> None:
     scheme = scheme_of(algorithm, normalize_rewards=normalize_rewards)
@@ -279,6 +279,6 @@ def test_statistics_of_rewards_are_one_for_all_environments_and_stand_still_in_e
     assert statistics["count"] == 120
     assert statistics["mean"].shape == statistics["squares"].shape == (1,)
     if normalize_rewards == "rewards":
-        seen = np.concatenate(rewards).astype(np.float32).astype(float)
-        assert statistics["mean"].item() == pytest.approx(seen.mean(), rel=1e-9)
-        assert statistics["squares"].item() / 120 == pytest.approx(seen.var(), rel=1e-9)
+        all_rewards = np.concatenate(rewards).astype(np.float32).astype(float)
+        assert statistics["mean"].item() == pytest.approx(all_rewards.mean(), rel=1e-9)
+        assert statistics["squares"].item() / 120 == pytest.approx(all_rewards.var(), rel=1e-9)

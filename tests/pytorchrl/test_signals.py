@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run where its state is whole."""
+"""Ctrl-C and SIGTERM end a run after a complete step, and save it."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ class PressesCtrlC(Counter):
         return super().step(action)
 
 
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_saves_the_run_and_prints_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(PressesCtrlC))
     learner = prl.Learner(scheme, 100, tmp_path / "run")
     handler = signal.getsignal(signal.SIGINT)
@@ -70,7 +70,7 @@ if __name__ == "__main__":
         pytest.param("async", signal.SIGINT, 1, marks=pytest.mark.long),
     ],
 )
-def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reaches_all_processes(
+def test_signals_to_one_or_all_processes_save_the_run_and_print_how_to_resume(
     mode: str, number: int, times: int, tmp_path: Path
 ) -> None:
     finished = subprocess.run(

@@ -1,4 +1,4 @@
-"""Further sources that are kept on disk are found, locked and refused as the storage of a run is."""
+"""Further sources on disk are found and refused like the storage of a run."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def on_disk(directory: Path) -> prl.Factory[prl.Storage]:
 
 
 def filled(data: Path, directory: Path) -> prl.Factory[prl.Storage]:
-    """What an expert did, in a directory that needs the data set no more."""
+    """Fill a directory with the data of an expert, so that the data set is not needed any more."""
     scheme = imitating(from_dataset(on_disk(directory), data))
     scheme.close()
     return on_disk(directory)
@@ -68,7 +68,9 @@ def test_a_moved_run_finds_its_source_inside(data: Path, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def test_a_source_outside_that_is_gone_is_missed(data: Path, tmp_path: Path) -> None:
+def test_a_missing_source_outside_is_reported_and_found_by_a_scheme_with_its_new_directory(
+    data: Path, tmp_path: Path
+) -> None:
     trained(data, tmp_path / "run", tmp_path / "expert")
     (tmp_path / "expert").rename(tmp_path / "moved")
     with pytest.raises(
@@ -82,11 +84,11 @@ def test_a_source_outside_that_is_gone_is_missed(data: Path, tmp_path: Path) -> 
     learner.close()
 
 
-def by_its_way(mine: Path, stranger: Path) -> Any:
+def by_a_relative_path(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": "../mine"}
 
 
-def by_a_whole_path(mine: Path, stranger: Path) -> Any:
+def by_an_absolute_path(mine: Path, stranger: Path) -> Any:
     return str(mine)
 
 
@@ -96,8 +98,8 @@ def by_a_link(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": "expert"}
 
 
-@pytest.mark.parametrize("naming", [by_its_way, by_a_whole_path, by_a_link])
-def test_a_run_of_a_stranger_that_names_a_storage_of_mine_as_a_source_is_refused(
+@pytest.mark.parametrize("naming", [by_a_relative_path, by_an_absolute_path, by_a_link])
+def test_a_run_that_refers_to_a_source_outside_its_folder_is_refused(
     naming: Callable[[Path, Path], Any], data: Path, tmp_path: Path
 ) -> None:
     stranger, mine = tmp_path / "stranger", tmp_path / "mine"
@@ -118,7 +120,7 @@ def test_a_run_of_a_stranger_that_names_a_storage_of_mine_as_a_source_is_refused
 
 
 @pytest.mark.parametrize("sources", [[], {"expert": 3}, {"expert": {"name": "ReplayBuffer"}}, {"expert": None}])
-def test_sources_that_are_none_are_named(sources: Any, data: Path, tmp_path: Path) -> None:
+def test_invalid_sources_in_a_configuration_are_refused(sources: Any, data: Path, tmp_path: Path) -> None:
     trained(data, tmp_path / "run", tmp_path / "run" / "expert")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"sources": sources}))
@@ -126,7 +128,7 @@ def test_sources_that_are_none_are_named(sources: Any, data: Path, tmp_path: Pat
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_a_checkpoint_without_the_state_of_a_source_is_named(data: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_the_state_of_a_source_is_refused_by_name(data: Path, tmp_path: Path) -> None:
     trained(data, tmp_path / "run", tmp_path / "run" / "expert")
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     state["scheme"]["sources"] = {}

@@ -1,4 +1,4 @@
-"""Type checkers know what ``create_factory`` of every component takes: a run of mypy over calls of all of them."""
+"""Type checkers know the arguments of every component's ``create_factory``: mypy checks calls of all of them."""
 
 import inspect
 import os
@@ -19,14 +19,14 @@ BASES = (FieldComponent, prl.Storage, VecEnv)
 COMPONENTS = sorted(
     cls.__name__
     for cls in map(prl.__dict__.get, prl.__all__)
-    # An actor is one of the presets; the class that they extend has the __init__.
+    # Actors are created from subclasses of `Actor`, which inherit its `__init__`.
     if isinstance(cls, type) and issubclass(cls, BASES) and not inspect.isabstract(cls) and cls is not prl.Actor
 )
 REQUIRED = {"size": 9, "directory": "here", "env": "CartPole-v1"}
 
 
 def hyper_parameters_of(name: str) -> dict[str, Any]:
-    """What a call may give, as Python reads it."""
+    """Arguments of a call with their default values, from the signature."""
     cls: type[Component] = getattr(prl, name)
     parameters = inspect.signature(cls.create_factory).parameters.values()
     values = {p.name: REQUIRED.get(p.name, p.default) for p in parameters}
@@ -114,10 +114,10 @@ def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_
     assert algorithms | others <= set(COMPONENTS)
     file = tmp_path / "script.py"
     file.write_text(script() + OWN)
-    # A script of a user's that is annotated has no errors.
+    # An annotated script of a user has no errors.
     own = shutil.copy(own_parts.__file__, tmp_path / "own_parts.py")
     packages = Path(prl.__file__).parents[1]
-    # In the settings and the folder of `make check`, whose cache spares reading torch for the second time.
+    # With the settings and the cache of `make check`, so that torch is not analysed again.
     run = subprocess.run(
         [sys.executable, "-m", "mypy", str(file), own],
         env=os.environ | {"MYPYPATH": str(packages)},

@@ -1,4 +1,4 @@
-"""What all tests of commands need."""
+"""A fixture for all tests of commands."""
 
 import pytest
 
@@ -6,6 +6,6 @@ from pytorchrl.experiments.runs import user_modules
 
 
 @pytest.fixture(autouse=True)
-def no_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget_imported_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget, after each test, which modules its commands have imported."""
     monkeypatch.setattr(user_modules, "_imported", dict(user_modules._imported))

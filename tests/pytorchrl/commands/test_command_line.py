@@ -1,4 +1,4 @@
-"""``python -m pytorchrl``: continue a run, draw curves, and be told what is wrong without a traceback."""
+"""``python -m pytorchrl`` continues a run, draws curves, and reports errors without a traceback."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
     main()
 
 
-def test_resume_continues_to_a_new_target_and_keeps_it(
+def test_resume_continues_to_a_new_target_and_saves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = trained(tmp_path / "run")
@@ -50,7 +50,7 @@ def test_plot_draws_several_runs_into_one_picture(
         (("plot", "nowhere"), "error: nowhere does not exist"),
     ],
 )
-def test_an_error_is_a_line_that_says_what_to_do(
+def test_an_error_is_reported_in_one_line(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

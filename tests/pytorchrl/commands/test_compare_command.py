@@ -1,4 +1,4 @@
-"""``python -m pytorchrl compare`` and ``plot``, as the documentation types them."""
+"""``python -m pytorchrl compare`` and ``plot``, with the arguments of the documentation."""
 
 import csv
 import sys
@@ -33,27 +33,27 @@ def test_two_algorithms_are_trained_by_commands_with_three_seeds_and_compared(
     monkeypatch.chdir(tmp_path)
     arguments = ["--env", "CartPole-v1", "--steps", "600", "--seeds", "1", "2", "3", *SMALL]
     command(monkeypatch, "train", "--algorithm", "dqn", *arguments)
-    said = capsys.readouterr().out
-    assert "Returns of each seed" in said
-    assert "Interquartile mean of the final returns: " in said
+    printed = capsys.readouterr().out
+    assert "Returns of each seed" in printed
+    assert "Interquartile mean of the final returns: " in printed
     command(monkeypatch, "train", "--algorithm", "ppo", *arguments)
     capsys.readouterr()
     command(monkeypatch, "compare", "runs", "-o", "comparison.md", "--picture", "intervals.png")
-    said = capsys.readouterr().out
-    assert "Scores in CartPole-v1" in said
-    assert "Probability of improvement over DQN" in said
-    assert "mean returns of evaluations, by greedy actions" in said
+    printed = capsys.readouterr().out
+    assert "Scores in CartPole-v1" in printed
+    assert "Probability of improvement over DQN" in printed
+    assert "mean returns of evaluations, by greedy actions" in printed
     assert (tmp_path / "intervals.png").stat().st_size > 10_000
     rows = [line.split(" | ") for line in (tmp_path / "comparison.md").read_text().splitlines() if "| 3 |" in line]
     names = [row[0].strip("| ") for row in rows]
     assert names[:2] == ["DQN", "PPO"]
     finals = [prl.read_evaluations(f"runs/DQN-CartPole-v1/seed-{seed}")[-1]["mean"] for seed in (1, 2, 3)]
     comparison = prl.compare_runs(["runs"])
-    # Of three there is no quarter to leave out.
+    # The interquartile mean of three values leaves out none of them.
     assert comparison.results[0].iqm.value == pytest.approx(sum(finals) / 3)
 
 
-def test_six_runs_are_drawn_and_compared_without_a_change_to_them(
+def test_six_runs_are_plotted_and_compared_without_being_modified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -65,8 +65,8 @@ def test_six_runs_are_drawn_and_compared_without_a_change_to_them(
     assert matplotlib.image.imread(tmp_path / "curves.png").shape[1] == 1200
     assert (tmp_path / "curves.svg").stat().st_size < 100_000
     command(monkeypatch, "compare", "-o", "comparison.csv", "--baseline", "DQN", "--profile", "profile.svg")
-    said = capsys.readouterr().out
-    assert "open: 3 more seeds" in said
+    printed = capsys.readouterr().out
+    assert "open: 3 more seeds" in printed
     with (tmp_path / "comparison.csv").open() as file:
         dqn, ppo = csv.DictReader(file)
     assert [float(row["iqm"]) for row in (dqn, ppo)] == [202, 302]
@@ -74,7 +74,7 @@ def test_six_runs_are_drawn_and_compared_without_a_change_to_them(
     assert {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
 
 
-def test_references_are_given_by_environment(
+def test_reference_returns_are_given_for_each_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for env in ("A-v0", "B-v0"):
@@ -82,9 +82,9 @@ def test_references_are_given_by_environment(
             evaluated_run(tmp_path / f"{env}-{seed}", [(1000, 50.0)], env=env, seed=seed)
     references = ["--reference", "A-v0", "0", "100", "--reference", "B-v0", "0", "200"]
     command(monkeypatch, "compare", tmp_path, *references)
-    said = capsys.readouterr().out
-    assert "A-v0: 0 is 0, and 100 is 1 (given)." in said
-    assert "0.38" in said[said.index("Normalised scores in all environments") :]
+    printed = capsys.readouterr().out
+    assert "A-v0: 0 is 0, and 100 is 1 (given)." in printed
+    assert "0.38" in printed[printed.index("Normalised scores in all environments") :]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_references_are_given_by_environment(
         (("plot", "runs", "--metric", "x"), "has not logged 'x'; it has test/return"),
     ],
 )
-def test_what_cannot_be_compared_or_drawn_is_said(
+def test_compare_and_plot_refuse_invalid_arguments_and_write_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`prl.compose`: a scheme of an algorithm and an environment, what else it needs being chosen."""
+"""`prl.compose` makes a scheme of an algorithm and an environment, and chooses the other parts."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ import pytest
 import pytorchrl as prl
 
 
-def test_an_algorithm_given_by_its_name_is_composed_as_train_composes_it() -> None:
+def test_an_algorithm_given_by_name_is_composed_with_its_preset() -> None:
     scheme = prl.compose("sac", "Pendulum-v1", seed=3)
     try:
-        assert scheme.config["algorithm"]["hyper_parameters"]["gamma"] == 0.98, "the preset's, for Pendulum"
+        assert scheme.config["algorithm"]["hyper_parameters"]["gamma"] == 0.98, "the value of the preset for Pendulum"
         assert type(scheme.storage) is prl.ReplayBuffer
         assert scheme.run_seed == 3
     finally:
         scheme.close()
 
 
-def test_a_factory_is_taken_as_it_is_and_no_preset_with_it() -> None:
+def test_given_factories_are_used_unchanged_and_without_a_preset() -> None:
     algorithm = prl.PPO.create_factory(lr=1e-2)
     storage = prl.GAEBuffer.create_factory(size=32)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,))
@@ -34,7 +34,7 @@ def test_a_factory_is_taken_as_it_is_and_no_preset_with_it() -> None:
         scheme.close()
 
 
-def test_a_storage_is_as_large_as_its_kind_and_the_number_of_environments_say() -> None:
+def test_the_default_capacity_of_a_storage_is_shared_by_all_environments() -> None:
     class OwnCartPole(gym.envs.classic_control.CartPoleEnv):  # type: ignore[type-arg]
         """An environment that has no id."""
 
@@ -46,7 +46,7 @@ def test_a_storage_is_as_large_as_its_kind_and_the_number_of_environments_say() 
             scheme.close()
 
 
-def test_a_factory_whose_class_needs_more_than_a_name_is_composed_too(tmp_path: Path) -> None:
+def test_a_storage_factory_with_required_arguments_is_composed(tmp_path: Path) -> None:
     storage = prl.PersistentEpisodicBuffer.create_factory(size=1_000, directory=tmp_path / "episodes")
     scheme = prl.compose("sac", "Pendulum-v1", storage=storage)
     try:
@@ -55,7 +55,7 @@ def test_a_factory_whose_class_needs_more_than_a_name_is_composed_too(tmp_path: 
         scheme.close()
 
 
-def test_a_storage_is_named_as_on_the_command_line() -> None:
+def test_a_storage_can_be_given_by_its_short_name() -> None:
     scheme = prl.compose("DQN", "CartPole-v1", storage="per")
     try:
         assert type(scheme.storage) is prl.PERBuffer
@@ -64,7 +64,7 @@ def test_a_storage_is_named_as_on_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"algorithm": "DQQN"}, "there is no algorithm 'DQQN'; did you mean DQN"),
         ({"storage": "perbufer"}, "there is no storage 'perbufer'; did you mean PERBuffer"),
@@ -76,7 +76,7 @@ def test_a_storage_is_named_as_on_the_command_line() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(given: dict[str, object], said: str) -> None:
+def test_unknown_or_incompatible_parts_are_refused_by_name(given: dict[str, object], message: str) -> None:
     arguments: dict[str, object] = {"algorithm": "DQN", "env": "CartPole-v1"} | given
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         prl.compose(**arguments)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl data``: what it prints, what it writes, and how it says what is wrong."""
+"""``python -m pytorchrl data``: its output, the files that it writes, and its error messages."""
 
 import inspect
 import sys
@@ -31,24 +31,25 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def counted(path: Path, episodes: int = 3, length: int = 4) -> Path:
-    """Returns of 10 each."""
+def write_counter_data(path: Path, episodes: int = 3, length: int = 4) -> Path:
+    """Write episodes with a return of 10 each."""
     envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": length})
-    collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), envs, path=path, episodes=episodes)
+    collect_demonstrations(lambda observations: np.zeros((1, 1), np.int64), envs, path=path, episodes=episodes)
     return path
 
 
-def paid(path: Path, *returns: float) -> Path:
-    """Episodes of a step."""
-    seen = np.zeros((2, 3), np.float32)
+def write_one_step_episodes(path: Path, *returns: float) -> Path:
+    """Write episodes of one step, with the given returns."""
+    observations = np.zeros((2, 3), np.float32)
     write_dataset(
-        path, [Episode(seen, {ACT: np.zeros((1, 1), np.int64), REW: np.array([[r]])}, False, True) for r in returns]
+        path,
+        [Episode(observations, {ACT: np.zeros((1, 1), np.int64), REW: np.array([[r]])}, False, True) for r in returns],
     )
     return path
 
 
 def test_ls_lists_data_sets_and_storages_below_a_folder(command: Any, tmp_path: Path) -> None:
-    counted(tmp_path / "some" / "counted.npz")
+    write_counter_data(tmp_path / "some" / "counted.npz")
     storage = prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "kept")("cpu", None, None, None)
     fill(storage, open_dataset(tmp_path / "some" / "counted.npz"))
     storage.close()
@@ -62,19 +63,19 @@ def test_ls_lists_data_sets_and_storages_below_a_folder(command: Any, tmp_path: 
     assert command("ls", tmp_path / "empty").startswith("There is no data set in ")
 
 
-def test_show_tells_fields_and_episodes(command: Any, tmp_path: Path) -> None:
-    printed = command("show", counted(tmp_path / "counted.npz"))
-    for told in ("float32", "int64", "float64", "Observation", "3 episodes of 12 transitions", "3 terminated"):
-        assert told in printed
+def test_show_prints_fields_and_episodes(command: Any, tmp_path: Path) -> None:
+    printed = command("show", write_counter_data(tmp_path / "counted.npz"))
+    for expected in ("float32", "int64", "float64", "Observation", "3 episodes of 12 transitions", "3 terminated"):
+        assert expected in printed
     (returns,) = (line.split() for line in printed.splitlines() if "return" in line)
     assert returns[3] == "10"
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_convert_writes_any_format(command: Any, format_: str, tmp_path: Path) -> None:
+def test_convert_writes_every_format(command: Any, format_: str, tmp_path: Path) -> None:
     if format_ != "npz":
         pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
-    source = counted(tmp_path / "counted.npz")
+    source = write_counter_data(tmp_path / "counted.npz")
     output = tmp_path / ("out.npz" if format_ == "npz" else "out-v3")
     assert command("convert", source, output, "--format", format_) == (
         f"{output}: 3 episodes, 12 transitions ({format_})\n"
@@ -87,7 +88,7 @@ def test_convert_writes_any_format(command: Any, format_: str, tmp_path: Path) -
     assert two.about.dataset_id == (None if format_ == "npz" else "out-v3")
 
 
-def test_convert_reads_flat_arrays_of_any_names(command: Any, tmp_path: Path) -> None:
+def test_convert_reads_flat_arrays_with_any_names(command: Any, tmp_path: Path) -> None:
     path = tmp_path / "flat.npz"
     starts = np.array([1, 0, 0, 1, 0], bool)
     np.savez(path, o=np.zeros((5, 2)), a=np.zeros((5, 1)), r=np.ones(5), s=starts)
@@ -100,14 +101,14 @@ def test_convert_reads_flat_arrays_of_any_names(command: Any, tmp_path: Path) ->
 
 
 def test_merge_puts_data_sets_into_one(command: Any, tmp_path: Path) -> None:
-    one, two = paid(tmp_path / "one.npz", 1, 2), paid(tmp_path / "two.npz", 3)
+    one, two = write_one_step_episodes(tmp_path / "one.npz", 1, 2), write_one_step_episodes(tmp_path / "two.npz", 3)
     assert "3 episodes, 3 transitions (npz)" in command("merge", one, two, "-o", tmp_path / "all.npz")
     assert [return_of(each) for each in open_dataset(tmp_path / "all.npz")] == [1, 2, 3]
 
 
-def test_the_directory_of_a_buffer_of_episodes_is_read_like_any_data_set(command: Any, tmp_path: Path) -> None:
+def test_the_directory_of_an_episodic_buffer_is_read_as_a_data_set(command: Any, tmp_path: Path) -> None:
     storage = prl.PersistentEpisodicBuffer.create_factory(None, tmp_path / "kept")("cpu", None, None, None)
-    fill(storage, open_dataset(counted(tmp_path / "counted.npz")))
+    fill(storage, open_dataset(write_counter_data(tmp_path / "counted.npz")))
     storage.close()
     (row,) = (line.split() for line in command("ls", tmp_path / "kept").splitlines() if "kept" in line)
     assert row[3:8] == ["episodes", "│", "3", "│", "12"]
@@ -117,8 +118,8 @@ def test_the_directory_of_a_buffer_of_episodes_is_read_like_any_data_set(command
     assert [return_of(each) for each in open_dataset(tmp_path / "all.npz")] == [10] * 6
 
 
-def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
-    source = paid(tmp_path / "paid.npz", 4, 1, 7, 2, 7)
+def test_prune_keeps_the_episodes_with_the_highest_returns(command: Any, tmp_path: Path) -> None:
+    source = write_one_step_episodes(tmp_path / "paid.npz", 4, 1, 7, 2, 7)
     for name, arguments, expected in (
         ("a", ("--min-return", "3"), [4, 7, 7]),
         ("b", ("--max-episodes", "2"), [7, 7]),
@@ -128,8 +129,8 @@ def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
         assert [return_of(each) for each in open_dataset(tmp_path / f"{name}.npz")] == expected
 
 
-def test_prune_keeps_a_share_and_a_range_of_returns(command: Any, tmp_path: Path) -> None:
-    source = paid(tmp_path / "paid.npz", 4, 1, 7, 2, 9, 3)
+def test_prune_keeps_a_range_of_returns_or_a_share_of_episodes(command: Any, tmp_path: Path) -> None:
+    source = write_one_step_episodes(tmp_path / "paid.npz", 4, 1, 7, 2, 9, 3)
     for name, arguments, expected in (
         ("range", ("--min-return", "2", "--max-return", "4"), [4, 2, 3]),
         ("best", ("--best-share", "0.5"), [4, 7, 9]),
@@ -147,7 +148,7 @@ def test_prune_keeps_a_share_and_a_range_of_returns(command: Any, tmp_path: Path
 
 
 def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
-    source = paid(tmp_path / "paid.npz", *range(10))
+    source = write_one_step_episodes(tmp_path / "paid.npz", *range(10))
     train, validation = tmp_path / "train.npz", tmp_path / "validation.npz"
     printed = command("split", source, "--train", train, "--validation", validation, "--validation-share", "0.3")
     assert "7 episodes" in printed
@@ -182,11 +183,11 @@ def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_error_is_a_line_that_says_what_to_do(
+def test_an_error_is_reported_in_one_line_and_writes_no_files(
     arguments: tuple[str, ...], message: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    paid(tmp_path / "paid.npz", 4, 1)
+    write_one_step_episodes(tmp_path / "paid.npz", 4, 1)
     with pytest.raises(SystemExit) as stopped:
         command(*arguments)
     assert str(stopped.value).startswith(message)
@@ -207,7 +208,7 @@ def test_collect_records_the_agent_of_a_run(command: Any, tmp_path: Path) -> Non
     assert explored.about.algorithm_name == "DQN"
 
 
-def test_what_the_storage_of_a_run_holds_is_converted(command: Any, tmp_path: Path) -> None:
+def test_the_storage_of_a_run_is_converted_to_a_data_set(command: Any, tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
     learner.run()
     learner.close()
@@ -217,7 +218,7 @@ def test_what_the_storage_of_a_run_holds_is_converted(command: Any, tmp_path: Pa
     assert "of 100 transitions" in command("show", tmp_path / "run" / "checkpoint.pt")
 
 
-def test_the_storage_of_a_run_may_be_on_disk(command: Any, tmp_path: Path) -> None:
+def test_show_reads_the_storage_of_a_run_on_disk(command: Any, tmp_path: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=100, directory=str(tmp_path / "kept"))
     learner = prl.Learner(dqn_scheme(storage=storage), 100, tmp_path / "run")
     learner.run()
@@ -227,7 +228,9 @@ def test_the_storage_of_a_run_may_be_on_disk(command: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_every_option_has_a_text(name: str, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_and_every_option_has_a_help_text(
+    name: str, command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         command(name, "--help")
     printed = " ".join(capsys.readouterr().out.split())

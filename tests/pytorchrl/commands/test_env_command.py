@@ -1,4 +1,4 @@
-"""``python -m pytorchrl env``: what an environment is like, and what is wrong with it."""
+"""``python -m pytorchrl env`` describes an environment, and reports its defects."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.toys import Counter, Noise
 
 
 class Restless(Counter):
-    """Shows what no seed repeats."""
+    """An environment whose observations differ even with equal seeds."""
 
     number = 0
 
@@ -32,7 +32,7 @@ class PaysArrays(Counter):
         return observation, np.ones(2), *rest
 
 
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output_of_env(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "env", *arguments])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_modules, "_imported", {})
@@ -41,7 +41,9 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
 
 
 def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    said = told(monkeypatch, capsys, "CartPole-v1", "--episodes", "3", "--env-kwargs", '{"max_episode_steps": 12}')
+    printed = output_of_env(
+        monkeypatch, capsys, "CartPole-v1", "--episodes", "3", "--env-kwargs", '{"max_episode_steps": 12}'
+    )
     for expected in (
         "Box (4,) of float32, from [-4.8, -inf, -0.418879, -inf] to [4.8, inf, 0.418879, inf]",
         "actions Discrete(2)",
@@ -58,16 +60,16 @@ def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: py
         "TQC: needs a Box action space;",
         "gymnasium's checker warns: - A Box observation space minimum value is -infinity.",
     ):
-        assert expected in said, expected
+        assert expected in printed, expected
 
 
-def test_a_class_of_ones_own_is_described_and_trained_by_its_name(
+def test_an_imported_environment_class_is_described_and_trained_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = told(monkeypatch, capsys, "Restless", "--import", __name__, "--env-kwargs", "{'length': 4}")
-    assert "deterministic no: with the same seed and actions, another copy differed at step 1" in said
-    assert "length 4.0 on average, from 4 to 4" in said
-    assert "time limit none known" in said
+    printed = output_of_env(monkeypatch, capsys, "Restless", "--import", __name__, "--env-kwargs", "{'length': 4}")
+    assert "deterministic no: with the same seed and actions, another copy differed at step 1" in printed
+    assert "length 4.0 on average, from 4 to 4" in printed
+    assert "time limit none known" in printed
     arguments = ["train", "--import", __name__, "--algorithm", "dqn", "--env", "Restless", "--steps", "50"]
     arguments += ["--env.env-kwargs", "{'length': 4}", "--algorithm.test-every", "0"]
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
@@ -93,14 +95,14 @@ def test_a_class_of_ones_own_is_described_and_trained_by_its_name(
         (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be at least 1, got 0"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(
+def test_an_invalid_environment_or_option_is_refused(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match=message):
-        told(monkeypatch, capsys, *arguments)
+        output_of_env(monkeypatch, capsys, *arguments)
 
 
-def test_random_play_follows_its_seed_and_counts_how_episodes_ended() -> None:
+def test_random_play_repeats_with_its_seed_and_counts_how_episodes_ended() -> None:
     plays = [play_at_random(Noise, 4, 50, seed) for seed in (3, 3, 4)]
     assert plays[0].returns == plays[1].returns
     assert plays[0].returns != plays[2].returns
@@ -111,7 +113,7 @@ def test_random_play_follows_its_seed_and_counts_how_episodes_ended() -> None:
     assert short.terminated == short.truncated == 0
 
 
-def test_parts_of_nested_spaces_have_a_line_each() -> None:
+def test_each_part_of_a_nested_space_is_described_on_its_own_line() -> None:
     space = gym.spaces.Dict(
         camera=gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
         arm=gym.spaces.Box(np.arange(7, dtype=np.float32) - 9, np.ones(7, np.float32)),
@@ -123,7 +125,9 @@ def test_parts_of_nested_spaces_have_a_line_each() -> None:
 
 
 def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    said = told(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point", "--num-envs", "3")
+    printed = output_of_env(
+        monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point", "--num-envs", "3"
+    )
     for expected in (
         "Box (4,) of float32, from [-4.8, -inf, -0.418879, -inf] to [4.8, inf, 0.418879, inf]",
         "actions Discrete(2)",
@@ -135,12 +139,12 @@ def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, caps
         "compatible A2C, ",
         ", ACER, ",
     ):
-        assert expected in said, expected
+        assert expected in printed, expected
 
 
-def test_a_vector_environment_that_ends_no_episode_is_described(
+def test_a_vector_environment_in_which_no_episode_ended_is_described(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pytorchrl.agent.envs.vector_play._MOST_SECONDS", 1e-9)
-    said = told(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point")
-    assert "episodes none ended" in said
+    printed = output_of_env(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point")
+    assert "episodes none ended" in printed

@@ -1,4 +1,4 @@
-"""Classes and environments of a user's module: named in the printed command, imported where the user types it."""
+"""``--import``: a user's module with classes and environments, which the printed command names and imports."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def train():
 if __name__ == "__main__":
     train()
 """
-TYPED = {
+START_COMMANDS = {
     "script.py": ["script.py"],
     "the command": [
         *("-m", "pytorchrl", "train", "--import", "my_parts", "--algorithm", "MyDQN", "--env", "My-v0"),
@@ -72,18 +72,18 @@ TYPED = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("begun_by", TYPED)
+@pytest.mark.parametrize("started_by", START_COMMANDS)
 def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that_it_printed(
-    begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     Path("my_parts.py").write_text(MODULE)
     Path("script.py").write_text(SCRIPT)
-    began = warm_interpreter.run(TYPED[begun_by], tmp_path)
-    assert "Stopped at 33 of 60 steps; continue with\n  " in began.stdout, began.stderr
-    printed = began.stdout.splitlines()[-1].strip()
-    assert printed.endswith(" --import script" if begun_by == "script.py" else " --import my_parts")
+    started = warm_interpreter.run(START_COMMANDS[started_by], tmp_path)
+    assert "Stopped at 33 of 60 steps; continue with\n  " in started.stdout, started.stderr
+    printed = started.stdout.splitlines()[-1].strip()
+    assert printed.endswith(" --import script" if started_by == "script.py" else " --import my_parts")
     monkeypatch.setenv("GO_ON", "1")
     resumed = subprocess.run(printed, shell=True, capture_output=True, text=True, timeout=100, check=False)
     assert resumed.returncode == 0, resumed.stderr
@@ -96,7 +96,7 @@ def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that
 
 
 @pytest.fixture
-def nothing_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_modules_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_modules, "_imported", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
 
@@ -113,8 +113,8 @@ def env_of(length: int = 3) -> gym.Env[Any, Any]:
     return Counter(length=length)
 
 
-@pytest.mark.usefixtures("nothing_imported")
-def test_of_an_imported_module_only_what_makes_environments_or_networks_is_called_by_a_files_name(
+@pytest.mark.usefixtures("no_modules_imported")
+def test_a_run_file_can_name_only_imported_functions_that_make_environments(
     tmp_path: Path,
 ) -> None:
     learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env_of)), 60, tmp_path / "run")
@@ -135,8 +135,8 @@ def test_of_an_imported_module_only_what_makes_environments_or_networks_is_calle
         prl.Learner.resume(tmp_path / "run")
 
 
-@pytest.mark.usefixtures("nothing_imported")
-def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_modules_imported")
+def test_factory_names_are_looked_up_only_in_imported_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert factory_function("network") is None
     import_modules([__name__])
     assert factory_function("network") is network
@@ -154,7 +154,7 @@ def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.Monk
         factory_function("network")
 
 
-def test_what_no_module_has_under_its_name_cannot_be_named() -> None:
+def test_local_classes_library_classes_and_lambdas_cannot_be_named() -> None:
     class Inside(Counter):
         pass
 
@@ -164,10 +164,10 @@ def test_what_no_module_has_under_its_name_cannot_be_named() -> None:
     assert not is_maker(lambda: Counter(), "<lambda>")
 
 
-@pytest.mark.usefixtures("nothing_imported")
-@pytest.mark.parametrize(("guarded", "typed"), [(True, ["folder/script.py"]), (False, None)])
-def test_a_script_is_named_where_importing_it_does_not_train_again(
-    guarded: bool, typed: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("no_modules_imported")
+@pytest.mark.parametrize(("guarded", "expected"), [(True, ["folder/script.py"]), (False, None)])
+def test_a_script_is_named_for_import_only_if_its_training_is_guarded(
+    guarded: bool, expected: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "folder" / "script.py"
@@ -176,15 +176,13 @@ def test_a_script_is_named_where_importing_it_does_not_train_again(
     script = ModuleType("__main__")
     script.__file__ = str(file)
     monkeypatch.setitem(sys.modules, "__main__", script)
-    assert modules_to_import(["__main__", "a_module_that_it_imports"]) == typed
+    assert modules_to_import(["__main__", "a_module_that_it_imports"]) == expected
     assert modules_to_import(["__main__", None]) is None
     assert modules_to_import([]) == []
 
 
-@pytest.mark.usefixtures("nothing_imported")
-def test_a_file_is_imported_beside_the_modules_that_it_imports_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_modules_imported")
+def test_an_imported_file_can_import_modules_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("folder/beside_a_file_to_import.py").write_text("value = 3\n")
@@ -194,7 +192,7 @@ def test_a_file_is_imported_beside_the_modules_that_it_imports_itself(
     assert modules_to_import(["a_file_to_import"]) == ["folder/a_file_to_import.py"]
 
 
-@pytest.mark.usefixtures("nothing_imported")
+@pytest.mark.usefixtures("no_modules_imported")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -206,7 +204,7 @@ def test_a_file_is_imported_beside_the_modules_that_it_imports_itself(
     ],
 )
 @pytest.mark.parametrize("command", ["resume", "evaluate", "play", "record", "export", "inspect"])
-def test_a_module_that_is_not_there_is_told_in_a_line(
+def test_a_missing_module_or_file_to_import_is_reported(
     command: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", command, "a-run", "--import", name])

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl inspect`` tells what is in a checkpoint's storage."""
+"""``python -m pytorchrl inspect`` describes the contents of a checkpoint's storage."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def saved(folder: Path, scheme: prl.Scheme, steps: int = 200) -> Path:
 
 @pytest.fixture(autouse=True)
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are written there."""
+    """Work in the test's folder, where pictures are written."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -37,8 +37,8 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
     main()
 
 
-def test_episodes_are_whole_where_their_first_step_is_stored_and_an_end(tmp_path: Path) -> None:
-    # 100 steps of episodes of 5 were inserted, the newest 18 are kept: 3 steps of one episode and 3 whole ones each.
+def test_an_episode_is_whole_if_its_first_step_and_its_end_are_stored(tmp_path: Path) -> None:
+    # Of 100 steps in episodes of 5, the newest 18 are kept: 3 steps of one episode and 3 whole episodes, in each copy.
     folder = saved(tmp_path / "run", dqn_scheme(envs=COUNTER, size=18))
     inspection = inspect_storage(folder)
     episodes = inspection.episodes
@@ -47,14 +47,14 @@ def test_episodes_are_whole_where_their_first_step_is_stored_and_an_end(tmp_path
     assert inspection.transitions == 36
     assert episodes.lengths.tolist() == [3, 5, 5, 5] * 2
     assert episodes.whole.tolist() == [False, True, True, True] * 2
-    # Step k of an episode pays k.
+    # Step k of an episode has the reward k.
     assert episodes.returns[episodes.whole].tolist() == [15.0] * 6
     assert episodes.ended("terminated") == 8
     assert episodes.ended("running") == 0
 
 
 @pytest.mark.parametrize("end", ["truncated", "terminated"])
-def test_how_episodes_ended_and_which_are_running_is_told(end: str, tmp_path: Path) -> None:
+def test_ended_and_running_episodes_are_counted(end: str, tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 30, "end": end})
     episodes = inspect_storage(saved(tmp_path / "run", dqn_scheme(envs=envs))).episodes
     assert episodes is not None
@@ -63,7 +63,7 @@ def test_how_episodes_ended_and_which_are_running_is_told(end: str, tmp_path: Pa
     assert np.count_nonzero(episodes.whole) == 6
 
 
-def test_fields_sizes_and_priorities_are_told(tmp_path: Path) -> None:
+def test_types_shapes_and_sizes_of_fields_are_inspected(tmp_path: Path) -> None:
     inspection = inspect_storage(saved(tmp_path / "run", dqn_scheme(envs=COUNTER, storage=PER)))
     fields = {field.name: field for field in inspection.fields}
     assert fields["Observation"].bytes_each == 8
@@ -72,7 +72,7 @@ def test_fields_sizes_and_priorities_are_told(tmp_path: Path) -> None:
     assert inspection.nbytes > 40 * 22
 
 
-def test_priorities_are_the_ones_that_the_storage_draws_by(tmp_path: Path) -> None:
+def test_inspected_priorities_are_those_used_for_sampling(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(envs=COUNTER, storage=PER), 200, tmp_path / "run")
     learner.run()
     learner.close()
@@ -86,12 +86,12 @@ def test_priorities_are_the_ones_that_the_storage_draws_by(tmp_path: Path) -> No
     assert inspection.nbytes + priorities.nbytes == storage.nbytes
 
 
-def test_where_sequences_overlap_by_a_fixed_number_only_where_they_begin_has_a_priority(tmp_path: Path) -> None:
+def test_with_a_fixed_overlap_only_first_steps_of_sequences_have_priorities(tmp_path: Path) -> None:
     sequences = prl.Sequences(length=4, overlap=1)
     storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, default_error=2.0, sequences=sequences)
     priorities = inspect_storage(saved(tmp_path / "run", recurrent_dqn_scheme(storage))).priorities
     assert priorities is not None
-    # Of steps 80 to 99, sequences begin at those that 3 divides.
+    # In steps 80 to 99, sequences begin at the multiples of 3.
     assert priorities.ages.tolist() == [99 - step for step in range(81, 100, 3) for _ in range(2)]
     assert (priorities.values > 0).all()
 
@@ -106,7 +106,7 @@ def recurrent_dqn_scheme(storage: Any, length: int = 5) -> prl.Scheme:
     )
 
 
-def test_where_episodes_are_drawn_only_what_they_begin_with_has_a_priority(
+def test_if_whole_episodes_are_sampled_only_their_first_steps_have_priorities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = prl.PERBuffer.create_factory(size=18, alpha=0.5, epsilon=0.25, sequences=prl.Episodes())
@@ -114,7 +114,7 @@ def test_where_episodes_are_drawn_only_what_they_begin_with_has_a_priority(
     inspection = inspect_storage(saved(tmp_path / "run", scheme))
     priorities = inspection.priorities
     assert priorities is not None
-    # Of steps 82 to 99, whole episodes of 5 begin at 85, 90 and 95.
+    # In steps 82 to 99, whole episodes of 5 begin at 85, 90 and 95.
     assert priorities.ages.tolist() == [14, 14, 9, 9, 4, 4]
     assert inspection.nbytes + inspection.index_nbytes + priorities.nbytes == scheme.storage.nbytes
     capsys.readouterr()
@@ -122,7 +122,7 @@ def test_where_episodes_are_drawn_only_what_they_begin_with_has_a_priority(
     assert "of 6 episodes" in capsys.readouterr().out
 
 
-def test_as_long_as_no_episode_is_whole_there_are_no_priorities(
+def test_there_are_no_priorities_before_the_first_whole_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = prl.PERBuffer.create_factory(size=90, alpha=0.5, epsilon=0.25, sequences=prl.Episodes())
@@ -133,7 +133,7 @@ def test_as_long_as_no_episode_is_whole_there_are_no_priorities(
     assert (tmp_path / "storage.png").is_file()
 
 
-def test_priorities_follow_a_schedule_of_alpha_as_far_as_the_run_had_come(
+def test_priorities_use_the_scheduled_alpha_at_the_step_of_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alpha = prl.LinearSchedule(0.25, 1.0, fraction=0.5)
@@ -155,13 +155,13 @@ def test_priorities_follow_a_schedule_of_alpha_as_far_as_the_run_had_come(
     assert "Priorities: unknown" in capsys.readouterr().out
 
 
-def test_steps_that_came_in_are_counted_across_rollouts(tmp_path: Path) -> None:
+def test_inserted_steps_are_counted_across_rollouts(tmp_path: Path) -> None:
     inspection = inspect_storage(saved(tmp_path / "run", ppo_scheme(), steps=206))
     # Rollouts of 16 steps of 2 environments: 6 were learnt from, 7 steps of the next are stored.
     assert (inspection.inserted_steps, inspection.steps) == (103, 7)
 
 
-def test_returns_that_are_not_finite_are_counted_apart(
+def test_non_finite_returns_are_counted_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = saved(tmp_path / "run", dqn_scheme(envs=COUNTER))
@@ -197,10 +197,10 @@ STORAGES: dict[str, Any] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
-def test_every_storage_can_be_inspected_and_the_run_is_left_as_it_is(
+def test_every_storage_can_be_inspected_without_modifying_the_run(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Not a whole number of rollouts: else there is nothing in an on-policy storage.
+    # Not a multiple of the length of a rollout, after which an on-policy storage is empty.
     folder = saved(tmp_path / "run", make(), steps=206)
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     capsys.readouterr()
@@ -212,7 +212,7 @@ def test_every_storage_can_be_inspected_and_the_run_is_left_as_it_is(
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
-def test_what_a_storage_keeps_in_a_directory_is_inspected_as_of_the_checkpoint(tmp_path: Path) -> None:
+def test_a_storage_on_disk_is_inspected_like_one_in_memory(tmp_path: Path) -> None:
     def inspected(name: str, **on_disk: Any) -> Inspection:
         storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, **on_disk)
         return inspect_storage(saved(tmp_path / name, dqn_scheme(envs=COUNTER, storage=storage)))
@@ -230,7 +230,7 @@ def test_what_a_storage_keeps_in_a_directory_is_inspected_as_of_the_checkpoint(t
         inspect_storage(tmp_path / "disk")
 
 
-def test_stacked_frames_are_told_with_the_bytes_of_one(tmp_path: Path) -> None:
+def test_stacked_frames_are_listed_with_the_bytes_of_one_frame(tmp_path: Path) -> None:
     stack = ("FrameStackObservation", {"stack_size": 4})
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 5}, wrappers=[stack])
     inspection = inspect_storage(saved(tmp_path / "run", dqn_scheme(envs=envs)))
@@ -238,9 +238,7 @@ def test_stacked_frames_are_told_with_the_bytes_of_one(tmp_path: Path) -> None:
     assert (field.shape, field.bytes_each) == ((4, 2), 8)
 
 
-def test_a_checkpoint_can_be_named_itself_and_the_picture_put_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inspect_accepts_a_checkpoint_file_and_an_output_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved(tmp_path / "run", dqn_scheme())
     command(monkeypatch, folder / "checkpoint.pt", "-o", tmp_path / "elsewhere.png")
     assert (tmp_path / "elsewhere.png").is_file()
@@ -248,7 +246,7 @@ def test_a_checkpoint_can_be_named_itself_and_the_picture_put_elsewhere(
         command(monkeypatch, folder, "-o", tmp_path / "elsewhere.pdf")
 
 
-def test_what_holds_no_storage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_without_a_readable_storage_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="nowhere does not exist"):
         command(monkeypatch, tmp_path / "nowhere")
     folder = saved(tmp_path / "run", dqn_scheme())
@@ -265,7 +263,7 @@ def test_what_holds_no_storage_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
-def test_the_bytes_are_those_of_the_storage_once_loaded(make: Any, tmp_path: Path) -> None:
+def test_the_reported_bytes_equal_those_of_the_loaded_storage(make: Any, tmp_path: Path) -> None:
     folder = saved(tmp_path / "run", make(), steps=206)
     resumed = prl.Learner.resume(folder, scheme=make())
     resumed.close()
@@ -283,7 +281,7 @@ def test_a_storage_of_a_class_that_is_not_imported_can_be_inspected(tmp_path: Pa
     assert (inspection.name, inspection.transitions) == ("OfSomeScript", 200)
 
 
-def test_an_empty_storage_is_said_to_be_empty(
+def test_an_empty_storage_is_reported_as_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
@@ -297,7 +295,7 @@ def test_an_empty_storage_is_said_to_be_empty(
     assert inspection.episodes is None
 
 
-def test_whole_episodes_on_disk_are_told_of_as_the_data_set_that_they_are(
+def test_an_episodic_storage_on_disk_is_described_as_a_data_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")

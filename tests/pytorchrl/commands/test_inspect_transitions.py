@@ -1,4 +1,4 @@
-"""``python -m pytorchrl inspect`` tells of single transitions, draws them, and films their episodes."""
+"""``python -m pytorchrl inspect`` describes single transitions, draws them, and records videos of their episodes."""
 
 import sys
 from pathlib import Path
@@ -31,16 +31,16 @@ def trained(folder: Path, scheme: prl.Scheme, steps: int = 250) -> Path:
 
 @pytest.fixture
 def inspect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Type the command, and return what it prints with single spaces."""
+    """Run the command, and return its output with single spaces."""
 
-    def typed(*arguments: str | Path | int) -> str:
+    def run_command(*arguments: str | Path | int) -> str:
         monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "inspect", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "160")
         capsys.readouterr()
         main()
         return " ".join(capsys.readouterr().out.split())
 
-    return typed
+    return run_command
 
 
 def test_the_most_surprising_transitions_are_listed(run: Path, inspect: Any) -> None:
@@ -50,23 +50,21 @@ def test_the_most_surprising_transitions_are_listed(run: Path, inspect: Any) -> 
         assert f"{one.row} {one.environment} {one.episode} {one.step_in_episode} {one.age_steps}" in printed
 
 
-def test_a_row_is_told_of_with_the_steps_around_it(run: Path, inspect: Any) -> None:
-    told = prl.describe_transition(run, 150)
+def test_a_row_is_described_with_the_steps_around_it(run: Path, inspect: Any) -> None:
+    described = prl.describe_transition(run, 150)
     printed = inspect(run, "--row", 150, "--around", 2)
-    assert f"Row 150 Environment 0 Episode {told.episode} of the stored ones" in printed
+    assert f"Row 150 Environment 0 Episode {described.episode} of the stored ones" in printed
     assert "Draws not counted; make the storage with count_draws=True" in printed
-    shown = " ".join(f"{number:.4g}" for number in told.observation)
-    assert f"150 {shown} {told.action[0]}" in printed
+    shown = " ".join(f"{number:.4g}" for number in described.observation)
+    assert f"150 {shown} {described.action[0]}" in printed
 
 
 @pytest.mark.parametrize("option", ["--highest-priority", "--highest-reward", "--lowest-reward"])
-def test_transitions_can_be_chosen_in_other_ways(option: str, run: Path, inspect: Any) -> None:
+def test_transitions_can_be_selected_by_priority_or_reward(option: str, run: Path, inspect: Any) -> None:
     assert inspect(run, option, 2).startswith("row ")
 
 
-def test_a_video_and_a_picture_are_written_where_they_are_asked_for_and_nothing_else(
-    run: Path, inspect: Any, tmp_path: Path
-) -> None:
+def test_a_video_and_a_picture_are_written_only_to_the_given_paths(run: Path, inspect: Any, tmp_path: Path) -> None:
     import imageio.v3 as imageio
 
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -76,16 +74,16 @@ def test_a_video_and_a_picture_are_written_where_they_are_asked_for_and_nothing_
     )
     assert "The episode was replayed from its seed and its" in printed
     assert f"surprise.gif; row {row} has a red frame" in printed
-    told = prl.describe_transition(run, row)
+    described = prl.describe_transition(run, row)
     frames = imageio.imread(tmp_path / "surprise.gif", index=None)
-    assert len(frames) > told.episode_length
+    assert len(frames) > described.episode_length
     red = [frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90 for frame in frames]
-    assert red.index(True) == told.step_in_episode
+    assert red.index(True) == described.step_in_episode
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_rollout_has_no_surprises_but_rows(tmp_path: Path, inspect: Any) -> None:
+def test_a_rollout_has_no_priorities_but_its_rows_can_be_described(tmp_path: Path, inspect: Any) -> None:
     folder = trained(tmp_path / "run", ppo_scheme(), steps=206)
     with pytest.raises(SystemExit, match="GAEBuffer has no priorities; a PERBuffer with alpha above 0 has some"):
         inspect(folder, "--most-surprising", 1)
@@ -95,9 +93,7 @@ def test_a_rollout_has_no_surprises_but_rows(tmp_path: Path, inspect: Any) -> No
     assert "Weight 1 " in inspect(folder, "--row", first, "--video", tmp_path / "rollout.gif")
 
 
-def test_pictures_that_are_observed_are_shown_where_the_environment_does_not_render(
-    tmp_path: Path, inspect: Any
-) -> None:
+def test_image_observations_are_shown_if_the_environment_does_not_render(tmp_path: Path, inspect: Any) -> None:
     pixels = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "image", "length": 5})
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
     scheme = prl.Scheme(
@@ -112,13 +108,13 @@ def test_pictures_that_are_observed_are_shown_where_the_environment_does_not_ren
     assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
     assert film.moment == 1
     assert np.asarray(film.frames).shape == (6, 40, 40, 3)
-    # The command cannot make an environment of a script; the description needs none.
+    # The command cannot create an environment that a script defines; a description needs none.
     assert "uint8 (3, 40, 40)" in inspect(folder, "--row", 13)
     with pytest.raises(SystemExit, match=r"made by .*Counter; name the module that defines it by --import"):
         inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
 
 
-def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any) -> None:
+def test_episodes_on_disk_are_refused_with_the_command_for_data_sets(tmp_path: Path, inspect: Any) -> None:
     storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")
     folder = trained(tmp_path / "run", dqn_scheme(storage=storage), steps=100)
     with pytest.raises(
@@ -128,7 +124,7 @@ def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--row", "160", "--highest-reward", "1"], "choose one of --row, --most-surprising"),
         (["--video", "film.gif"], "--video films the episode of a transition: choose one with --row"),
@@ -138,10 +134,10 @@ def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any
         (["--row", "160", "--around", "-1"], "--around must be at least 0, got -1"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    options: list[str], told: str, run: Path, inspect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_invalid_or_conflicting_options_are_refused(
+    options: list[str], message: str, run: Path, inspect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=told):
+    with pytest.raises(SystemExit, match=message):
         inspect(run, *options)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl data make``: the data of each kind, and that it is the same wherever it is made."""
+"""``python -m pytorchrl data make``: the data of each kind, which is equal for equal seeds and after a kill."""
 
 import signal
 import subprocess
@@ -37,9 +37,7 @@ def contents(dataset: Dataset) -> list[Any]:
     ]
 
 
-def test_random_data_is_of_whole_episodes_of_uniform_actions_and_follows_from_the_seed(
-    runs: Path, tmp_path: Path
-) -> None:
+def test_random_data_has_whole_episodes_and_uniform_actions_determined_by_the_seed(runs: Path, tmp_path: Path) -> None:
     one = made("random", runs, tmp_path, transitions=2_000)
     assert 2_000 <= one.steps < 2_100
     assert all(episode.terminated for episode in one)
@@ -54,13 +52,13 @@ def test_random_data_is_of_whole_episodes_of_uniform_actions_and_follows_from_th
 
 
 @pytest.mark.long
-def test_all_kinds_come_from_one_training_and_say_how_they_were_made(runs: Path, tmp_path: Path) -> None:
+def test_all_kinds_come_from_one_trained_agent_and_record_how_they_were_made(runs: Path, tmp_path: Path) -> None:
     expert = made("expert", runs, tmp_path)
     (folder,) = [path for path in runs.iterdir() if (path / "checkpoint.pt").is_file()]
     trained = (folder / "checkpoint.pt").stat().st_mtime_ns
     replay, mixed = made("medium-replay", runs, tmp_path), made("mixed", runs, tmp_path)
     assert (folder / "checkpoint.pt").stat().st_mtime_ns == trained, "the agent is trained once"
-    assert [path for path in runs.iterdir() if path.is_dir()] == [folder], "no part of what was recorded is left"
+    assert [path for path in runs.iterdir() if path.is_dir()] == [folder], "no recorded parts are left"
     assert replay.steps == replay.about.further["trained_steps"]["medium"]
     assert mixed.steps >= 300
     assert set(mixed.about.further["trained_steps"]) == {"medium", "expert"}
@@ -79,14 +77,14 @@ def test_the_medium_policy_is_nearest_a_third_of_the_experts_normalised_return(
     policies = [Policy(10 * number, mean, Path()) for number, mean in enumerate(curve)]
     monkeypatch.setattr(Agent, "policies", lambda self: policies)
     assert agent.expert().mean_return == 120.0
-    # 20 is 0, 120 is 1: a third is 53.3; the 52 that comes after 90 is of a policy that knew more.
+    # 20 is normalised to 0 and 120 to 1, so that a third is 53.3. The later 52 follows 90, more than two thirds.
     assert agent.medium(20.0).mean_return == 48.0
     with pytest.raises(ValueError, match=r"returned 120, no more than random actions do \(130\); train for more than"):
         agent.medium(130.0)
 
 
 @pytest.mark.long
-def test_a_killed_make_goes_on_and_makes_the_same_data(tmp_path: Path) -> None:
+def test_a_killed_data_make_resumes_and_makes_the_same_data(tmp_path: Path) -> None:
     arguments = ["--env", "CartPole-v1", "--kind", "expert", "--train-steps", "3000", "--transitions", "25000"]
     command = [sys.executable, "-m", "pytorchrl", "data", "make", *arguments, "-o", "expert.npz"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"

@@ -1,4 +1,4 @@
-"""Watching a trained policy: in a window, and in a video, of one copy of the environments."""
+"""``play`` and ``record`` show a trained policy in a window or a video, in one copy of the environment."""
 
 import sys
 from pathlib import Path
@@ -34,49 +34,49 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_policy_is_watched_in_a_window_and_its_episodes_are_told(
+def test_play_shows_a_policy_in_a_window_and_prints_its_episodes(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A window that nobody sees.
+    # A window that is not displayed.
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setattr("pygame.time.Clock", Clock)
     before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
     command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "Press Ctrl-C to stop."
-    assert [line.partition(" of ")[0] for line in said[1:]] == ["An episode", "An episode"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "Press Ctrl-C to stop."
+    assert [line.partition(" of ")[0] for line in printed[1:]] == ["An episode", "An episode"]
     command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
-    assert capsys.readouterr().out.splitlines() == said
+    assert capsys.readouterr().out.splitlines() == printed
     command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5", "--explore")
-    assert capsys.readouterr().out.splitlines() != said
+    assert capsys.readouterr().out.splitlines() != printed
     assert {file: file.read_bytes() for file in run.iterdir() if file.is_file()} == before
 
 
 class Clock:
-    """Does not wait between pictures."""
+    """A clock that does not wait between frames."""
 
     def tick(self, frames_per_second: int) -> None:
         pass
 
 
 @pytest.mark.parametrize("name", ["play", "record"])
-def test_of_several_copies_of_an_environment_one_is_filmed(
+def test_a_video_shows_one_of_several_copies_of_an_environment(
     name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import imageio.v3 as imageio
 
     video = tmp_path / "videos" / "policy.gif"
     command(monkeypatch, name, run, "-o", video, "--episodes", "1", "--seed", "5")
-    said = capsys.readouterr().out.split()
+    printed = capsys.readouterr().out.split()
     frames = imageio.imread(video)
-    # The first one is of the reset; pictures that are alike are one.
-    assert 1 < len(frames) <= int(said[3]) + 1
+    # The first frame shows the reset; equal consecutive frames are stored as one.
+    assert 1 < len(frames) <= int(printed[3]) + 1
     assert frames.shape[1:] == (400, 600, 3)
     assert [file.name for file in video.parent.iterdir()] == ["policy.gif"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere windows need no variable")
-def test_without_a_display_the_way_to_a_video_is_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_display_play_suggests_to_write_a_video(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(
@@ -86,7 +86,7 @@ def test_without_a_display_the_way_to_a_video_is_told(run: Path, monkeypatch: py
 
 
 class Picture(Counter):
-    """Shows one thing alone."""
+    """An environment that renders in the mode "ansi" only."""
 
     metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
 
@@ -102,7 +102,7 @@ class Picture(Counter):
         (Picture, r"the environment <Picture instance> renders 'ansi', not 'rgb_array'"),
     ],
 )
-def test_an_environment_that_does_not_render_is_named(
+def test_an_environment_that_does_not_render_is_refused_by_name(
     env: type[gym.Env[Any, Any]], message: str, tmp_path: Path
 ) -> None:
     video = prl.RecordVideos(suffix=".gif")
@@ -113,7 +113,7 @@ def test_an_environment_that_does_not_render_is_named(
     assert not (tmp_path / "run" / "videos").exists()
 
 
-def test_a_video_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+def test_an_interrupted_video_leaves_no_file(tmp_path: Path) -> None:
     from pytorchrl.experiments.recordings.video import write_video
 
     def frames() -> Any:

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl sweep --trials``: values that Optuna chooses, in processes, killed and resumed."""
+"""``python -m pytorchrl sweep --trials``: Optuna chooses values for runs in processes, which are killed and resumed."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.long
-def test_six_trials_over_two_processes_that_were_killed_go_on_and_end_with_a_table(
+def test_a_killed_search_of_six_trials_in_two_processes_resumes_and_writes_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -48,7 +48,7 @@ def test_six_trials_over_two_processes_that_were_killed_go_on_and_end_with_a_tab
     )
     assert sweep.stdout is not None
     with sweep.stdout as lines:
-        # Another is being trained then.
+        # At this moment, another trial is being trained.
         assert next(line for line in lines if "trial-" in line and "final return" in line)
         sweep.send_signal(signal.SIGKILL)
     sweep.wait()
@@ -64,10 +64,10 @@ def test_six_trials_over_two_processes_that_were_killed_go_on_and_end_with_a_tab
         assert 8 <= hyper_parameters["mini_batch_size"] == int(row["algorithm.mini-batch-size"]) <= 32
         assert hyper_parameters["gamma"] == float(row["algorithm.gamma"])
         steps = [one["steps"] for one in prl.read_evaluations(folder / row["trial"] / "seed-1")]
-        # None was made twice, and of what was not pruned none is missing.
+        # No evaluation was made twice, and trials that were not pruned have all of them.
         assert steps == list(range(100, 100 * len(steps) + 1, 100))
         assert row["state"] == "pruned" or len(steps) == 10
-    # A larger number goes on from there.
+    # A larger number of trials continues the same study.
     arguments[arguments.index("6")] = "7"
     command(monkeypatch, *arguments)
     assert len(rows(folder)) == 7
@@ -76,8 +76,8 @@ def test_six_trials_over_two_processes_that_were_killed_go_on_and_end_with_a_tab
 Train = Callable[..., int]
 
 
-def pretends(returns: Callable[[Trial], Sequence[float]], stops_at: int | None = None) -> Train:
-    """Training that reaches what is given, an evaluation after every 100 steps; or ends early as on a signal."""
+def fake_training(returns: Callable[[Trial], Sequence[float]], stops_at: int | None = None) -> Train:
+    """Training with the given returns, evaluated every 100 steps; `stops_at` ends it early, as a signal does."""
 
     def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool] = lambda: False) -> int:
         trial.run.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,10 @@ def quality(trial: Trial) -> float:
     return -abs(float(trial.values["x"]) - 0.3)
 
 
-def test_later_values_lie_where_returns_were_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "train", pretends(lambda trial: [quality(trial)] * 4))
+def test_later_trials_choose_values_near_those_with_high_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "train", fake_training(lambda trial: [quality(trial)] * 4))
     study = Search({"x": ["0.0..1.0"]}, tmp_path, 400, [1], prune=False)
     assert study.run(40, [], 1) == 0
     study.write_results()
@@ -108,9 +110,11 @@ def test_later_values_lie_where_returns_were_large(tmp_path: Path, monkeypatch: 
     assert last < first / 2
 
 
-def test_trials_below_the_median_of_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_below_the_median_of_others_are_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Later trials are worse.
-    monkeypatch.setattr(search, "train", pretends(lambda trial: [-int(trial.folder.name.removeprefix("trial-"))] * 4))
+    monkeypatch.setattr(
+        search, "train", fake_training(lambda trial: [-int(trial.folder.name.removeprefix("trial-"))] * 4)
+    )
     study = Search({"x": ["0.0..1.0"]}, tmp_path, 400, [1])
     study.run(8, [], 1)
     study.write_results()
@@ -119,7 +123,7 @@ def test_trials_below_the_median_of_others_are_ended(tmp_path: Path, monkeypatch
     assert len(Trial({}, 1, tmp_path / "trial-7").evaluations()) < 4
 
 
-def test_a_trial_that_was_stopped_goes_on_with_its_values_and_counts_once(
+def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vary = {"x": ["1e-4..1:log"], "y": ["2..9"], "z": ["a", "b"]}
@@ -129,12 +133,12 @@ def test_a_trial_that_was_stopped_goes_on_with_its_values_and_counts_once(
         seen.append(dict(trial.values))
         return [1.0] * 4
 
-    monkeypatch.setattr(search, "train", pretends(returns, stops_at=2))
+    monkeypatch.setattr(search, "train", fake_training(returns, stops_at=2))
     stopped = Search(vary, tmp_path, 400, [1, 2])
     trial = stopped._next(3)
     assert trial is not None
     stopped._train(trial, [])
-    monkeypatch.setattr(search, "train", pretends(returns))
+    monkeypatch.setattr(search, "train", fake_training(returns))
     again = Search(vary, tmp_path, 400, [1, 2])
     assert again.run(3, [], 1) == 0
     # Two seeds of each.
@@ -164,7 +168,7 @@ def test_trials_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
         ("0.9", None),
     ],
 )
-def test_a_range_is_two_numbers(text: str, between: Range | None) -> None:
+def test_a_range_is_parsed_from_two_numbers(text: str, between: Range | None) -> None:
     assert range_of(text) == between
     assert between is None or range_of(text).is_whole == (text == "16..256")  # type: ignore[union-attr]
 
@@ -185,7 +189,7 @@ def test_a_range_is_two_numbers(text: str, between: Range | None) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_before_anything_is_trained(
+def test_invalid_arguments_are_refused_before_training(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -194,7 +198,9 @@ def test_what_does_not_fit_is_told_before_anything_is_trained(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_optuna_what_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_optuna_the_error_names_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A run's composition, commit, changes and returns are found by a command, which changes nothing."""
+"""``python -m pytorchrl show`` prints a run's composition, commit, changes and returns, and changes no files."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.repositories import git
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was begun in a repository in which something was not committed."""
+    """A run that was started in a repository with uncommitted changes."""
     monkeypatch.chdir(tmp_path)
     git("init", "--quiet")
     (tmp_path / "script.py").write_text("lr = 1e-3\n")
@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("runs/mine")
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def output_of_show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "show", *map(str, arguments)])
     monkeypatch.setenv("COLUMNS", "200")
     capsys.readouterr()
@@ -37,15 +37,15 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
     return capsys.readouterr().out
 
 
-def test_the_commit_and_the_changes_of_a_run_are_found_and_its_code_is_had_again(
+def test_show_prints_the_commit_and_changes_from_which_the_code_of_a_run_is_restored(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
-    said = shown(monkeypatch, capsys, run)
+    printed = output_of_show(monkeypatch, capsys, run)
     commit = git("rev-parse", "HEAD")
-    assert f"{commit}, with uncommitted changes (" in said
-    assert "lines: show --diff)" in said
-    diff = shown(monkeypatch, capsys, run, "--diff")
+    assert f"{commit}, with uncommitted changes (" in printed
+    assert "lines: show --diff)" in printed
+    diff = output_of_show(monkeypatch, capsys, run, "--diff")
     assert "+lr = 3e-4" in diff
     git("checkout", "--quiet", commit, "--", "script.py")
     assert (tmp_path / "script.py").read_text() == "lr = 1e-3\n"
@@ -57,36 +57,36 @@ def test_the_commit_and_the_changes_of_a_run_are_found_and_its_code_is_had_again
 def test_composition_command_experiment_and_returns_are_shown(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = shown(monkeypatch, capsys, run)
-    # What is at its default is left out.
-    assert "DQN(test_every=100, num_test_episodes=2, start_steps=40, mini_batch_size=16)" in " ".join(said.split())
-    assert "ReplayBuffer(size=150)" in said
-    assert "script.py --seed 3" in said
-    assert json.loads((run / "versions.json").read_text())["experiment"] in said
+    printed = output_of_show(monkeypatch, capsys, run)
+    # Hyper-parameters with their default values are omitted.
+    assert "DQN(test_every=100, num_test_episodes=2, start_steps=40, mini_batch_size=16)" in " ".join(printed.split())
+    assert "ReplayBuffer(size=150)" in printed
+    assert "script.py --seed 3" in printed
+    assert json.loads((run / "versions.json").read_text())["experiment"] in printed
     means = [row["mean"] for row in prl.read_evaluations(run)]
-    values = {line[:22].strip(): line[22:].strip() for line in said.splitlines()}
+    values = {line[:22].strip(): line[22:].strip() for line in printed.splitlines()}
     assert values["final return"] == f"{means[-1]:.2f}"
     assert values["mean of the last 3"] == f"{sum(means) / 3:.2f}"
     assert values["best return"].startswith(f"{max(means):.2f} after ")
     assert values["steps"] == "300 of 300"
 
 
-def test_a_file_that_was_tampered_with_is_named_and_writes_nothing_to_the_terminal(
+def test_escape_codes_in_run_files_are_not_printed_and_damaged_files_are_refused_by_name(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = json.loads((run / "versions.json").read_text())
     (run / "versions.json").write_text(json.dumps(facts | {"command": ["\x1b[2J[red]"]}))
-    said = shown(monkeypatch, capsys, run)
-    assert "\x1b" not in said
-    assert "[red]" in said
+    printed = output_of_show(monkeypatch, capsys, run)
+    assert "\x1b" not in printed
+    assert "[red]" in printed
     (run / "versions.json").write_text("[]")
     with pytest.raises(SystemExit, match=r"versions\.json is damaged: it is not a mapping of names to values"):
-        shown(monkeypatch, capsys, run)
+        output_of_show(monkeypatch, capsys, run)
     (run / "versions.json").unlink()
     with pytest.raises(SystemExit, match=r"versions\.json cannot be read"):
-        shown(monkeypatch, capsys, run)
+        output_of_show(monkeypatch, capsys, run)
     (run / "git_diff.patch").unlink()
     with pytest.raises(
         SystemExit, match=r"has no git_diff\.patch: there were no uncommitted changes, or too many to save"
     ):
-        shown(monkeypatch, capsys, run, "--diff")
+        output_of_show(monkeypatch, capsys, run, "--diff")

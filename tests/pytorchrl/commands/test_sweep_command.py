@@ -1,4 +1,4 @@
-"""``python -m pytorchrl sweep``: all combinations of some values, in processes, killed and resumed."""
+"""``python -m pytorchrl sweep``: all combinations of values, in processes, which are killed and resumed."""
 
 import csv
 import os
@@ -27,7 +27,7 @@ def rows(folder: Path) -> list[list[str]]:
 
 
 @pytest.mark.long
-def test_a_sweep_that_was_killed_goes_on_and_ends_with_a_table_of_all_combinations(
+def test_a_killed_sweep_resumes_and_writes_a_table_of_all_combinations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,13 +39,13 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_with_a_table_of_all_combinatio
     )
     assert sweep.stdout is not None
     with sweep.stdout as lines:
-        # Another is being trained then, and two have not begun.
+        # At this moment, another run is being trained, and two have not begun.
         assert next(line for line in lines if line.startswith("1 of 4: "))
         sweep.send_signal(signal.SIGKILL)
     sweep.wait()
     command(monkeypatch, *arguments)
-    said = capfd.readouterr().out
-    assert "4 runs in runs/sweep-DQN-CartPole-v1, 2 at a time" in said
+    printed = capfd.readouterr().out
+    assert "4 runs in runs/sweep-DQN-CartPole-v1, 2 at a time" in printed
     header, *table = rows(tmp_path / "runs" / "sweep-DQN-CartPole-v1")
     assert header[:4] == ["algorithm.gamma", "algorithm.test-every", "seeds", "iqm"]
     assert sorted(row[:2] for row in table) == [["0.9", "200"], ["0.9", "400"], ["0.99", "200"], ["0.99", "400"]]
@@ -56,7 +56,7 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_with_a_table_of_all_combinatio
     assert "of 2,000 steps" in (first.parent / "output.txt").read_text()
 
 
-def test_what_does_not_fit_is_told_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_value_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=r"error: DQN: gamma must lie in \[0, 1\], got 1.5"):
         command(monkeypatch, *ARGUMENTS, "--vary", "algorithm.gamma", "0.9", "1.5")
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_told_before_anything_is_trained(tmp_path: Path, mo
         (["--vary", "algorithm.gamma", "0.9", "0.9"], "error: two combinations of the sweep have the same folder name"),
     ],
 )
-def test_a_sweep_without_several_values_is_refused(
+def test_a_sweep_with_missing_or_repeated_values_is_refused(
     vary: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit, match=message):
@@ -84,7 +84,7 @@ def test_a_sweep_without_several_values_is_refused(
         (["--vary", "algorithm.gama", "0.9"], "there is no option --algorithm.gama; did you mean --algorithm.gamma?"),
     ],
 )
-def test_a_sweep_of_what_is_not_there_is_refused(
+def test_a_sweep_of_no_or_of_an_unknown_hyper_parameter_is_refused(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_counted_and_its_output_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # A run of another composition lies where the trial would.
+    # The folder of the trial already contains a run of another composition.
     folder = tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "algorithm.gamma=0.9"
     monkeypatch.setattr(sys, "argv", ["x", "train", *ARGUMENTS, "--steps", "50", "--log-dir", os.fspath(folder)])
     main()

@@ -1,4 +1,4 @@
-"""``python -m pytorchrl train`` and what is done with runs: composing, training, resuming and listing by commands."""
+"""``python -m pytorchrl train`` and the commands for runs: composing, training, resuming, listing and others."""
 
 import csv
 import re
@@ -27,7 +27,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
     main()
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -57,7 +57,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
         (["1", {"a": "none"}], [1, {"a": None}]),
     ],
 )
-def test_a_text_is_the_value_that_it_looks_like(text: object, value: object) -> None:
+def test_texts_of_options_are_parsed_to_values(text: object, value: object) -> None:
     assert value_of(text) == value
 
 
@@ -74,7 +74,7 @@ def test_a_text_is_the_value_that_it_looks_like(text: object, value: object) -> 
         ("Adam(**{'eps': 1})", "is not a setting with plain arguments"),
     ],
 )
-def test_a_text_calls_nothing_but_settings(text: str, match: str) -> None:
+def test_a_text_can_create_only_settings(text: str, match: str) -> None:
     with pytest.raises(TextError, match=match):
         value_of(text)
 
@@ -96,7 +96,7 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
     assert part_named(kind, name) is cls
 
 
-def test_every_algorithm_that_acts_is_composed_by_its_name_alone() -> None:
+def test_every_algorithm_that_acts_has_a_default_storage_of_its_kind() -> None:
     for name in prl.__all__:
         cls = getattr(prl, name)
         if not (isinstance(cls, type) and issubclass(cls, Algorithm)) or cls.__module__.endswith("_and_value"):
@@ -118,30 +118,30 @@ def test_every_preset_can_be_composed() -> None:
             assert preset_of(algorithm, env)[1] == f"{algorithm}, {env}"
 
 
-def test_a_command_trains_some_seeds_and_goes_on_with_them(
+def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", "--storage", "per", "--storage.alpha", "0.6"]
     arguments += [*SMALL, "--seeds", "1", "2"]
     command(monkeypatch, *arguments, "--steps", "200")
-    said = told(capsys)
-    assert "Preset: DQN, CartPole-v1; --no-preset disables it." in said
-    assert "PERBuffer(size=100000, alpha=0.6)" in said
-    assert "runs/DQN-CartPole-v1/seed-2: seed 2, 0 of 200 steps" in said
-    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in said
+    output = printed(capsys)
+    assert "Preset: DQN, CartPole-v1; --no-preset disables it." in output
+    assert "PERBuffer(size=100000, alpha=0.6)" in output
+    assert "runs/DQN-CartPole-v1/seed-2: seed 2, 0 of 200 steps" in output
+    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in output
     config = RunFolder("runs/DQN-CartPole-v1/seed-2").read_config()
     assert config["seed"] == 2
     assert config["storage"] == prl.PERBuffer.create_factory(size=100_000, alpha=0.6).config
     assert config["algorithm"]["hyper_parameters"]["mini_batch_size"] == 64
     assert config["actor"]["hyper_parameters"]["hidden_sizes"] == [8]
     command(monkeypatch, *arguments, "--steps", "300")
-    assert "seed-2: seed 2, 200 of 300 steps" in told(capsys)
+    assert "seed-2: seed 2, 200 of 300 steps" in printed(capsys)
     returns = [record.get("test/return") for record in prl.read_metrics("runs/DQN-CartPole-v1/seed-2/metrics.jsonl")]
     assert len([value for value in returns if value is not None]) == 3
 
 
-def test_a_configuration_file_says_the_same_and_options_change_it(
+def test_train_combines_a_configuration_file_with_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ppo.yaml"
@@ -159,7 +159,7 @@ def test_a_configuration_file_says_the_same_and_options_change_it(
         )
     )
     command(monkeypatch, "train", "--config", file, "--algorithm.gamma=0.9", "--no-preset")
-    assert "Preset" not in told(capsys)
+    assert "Preset" not in printed(capsys)
     config = RunFolder(tmp_path / "runs" / "seed-3").read_config()
     expected = prl.PPO.create_factory(lr=prl.LinearSchedule(1e-3, 0), test_every=0, gamma=0.9)
     assert config["algorithm"] == expected.config
@@ -168,16 +168,16 @@ def test_a_configuration_file_says_the_same_and_options_change_it(
     assert config["target_steps"] == 64
 
 
-def test_callbacks_are_named_with_their_arguments_and_each_seed_has_its_own(
+def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "1_000", "--seeds", "1", "2"]
     arguments += ["--algorithm.test-every", "50", "--callbacks", "StopAtReturn(1)", "TimeParts(every=100)"]
     command(monkeypatch, *arguments)
-    said = told(capsys)
-    assert said.count("because a mean return of 1 was reached") == 2
-    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in said
+    output = printed(capsys)
+    assert output.count("because a mean return of 1 was reached") == 2
+    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in output
     for seed in (1, 2):
         config = RunFolder(f"runs/DQN-CartPole-v1/seed-{seed}").read_config()
         assert config["callbacks"] == [prl.StopAtReturn(1).config, prl.TimeParts(every=100).config]
@@ -193,7 +193,7 @@ def test_callbacks_are_named_with_their_arguments_and_each_seed_has_its_own(
         ("enough", "--callbacks: 'enough' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
     ],
 )
-def test_what_is_no_callback_is_refused_before_a_run_begins(
+def test_invalid_callbacks_are_refused_before_a_run_begins(
     callback: str, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -203,13 +203,13 @@ def test_what_is_no_callback_is_refused_before_a_run_begins(
 
 
 def write_module(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path, content: str) -> None:
-    """Write a module into the folder, and go there; what an import adds to the path is taken back."""
+    """Write a module into the folder, work there, and restore ``sys.path`` after the test."""
     (folder / f"{name}.py").write_text(content)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def test_a_module_of_ones_own_brings_classes_and_environments(
+def test_an_imported_module_provides_algorithms_and_environments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_module(
@@ -230,7 +230,7 @@ def test_a_module_of_ones_own_brings_classes_and_environments(
     capsys.readouterr()
 
 
-def test_a_module_of_ones_own_brings_a_network_and_a_function_that_is_called_after_each_step(
+def test_an_imported_module_provides_a_network_and_a_callback_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_module(
@@ -247,12 +247,14 @@ def test_a_module_of_ones_own_brings_a_network_and_a_function_that_is_called_aft
     arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100"]
     arguments += ["--import", "my_functions_of_a_command", "--actor.feature-extractor", "MyLayers"]
     command(monkeypatch, "train", *arguments, "--callbacks", "stop_early")
-    assert "because it is enough" in told(capsys)
+    assert "because it is enough" in printed(capsys)
     policy = prl.load_policy("runs/DQN-CartPole-v1/seed-1")
     assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
 
 
-def test_a_function_that_two_modules_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_two_imported_modules_define_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ("my_first_function_of_two", "my_second_function_of_two")
     for name in names:
         write_module(name, monkeypatch, tmp_path, "def end_of_two(learner):\n    return True\n")
@@ -276,7 +278,7 @@ def test_a_function_that_two_modules_have_is_refused(tmp_path: Path, monkeypatch
         (("--config", "nowhere.yaml"), "error: [Errno 2] No such file or directory: 'nowhere.yaml'"),
     ],
 )
-def test_what_cannot_be_composed_is_told_in_a_line(
+def test_invalid_compositions_are_refused_before_a_run_begins(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,7 +288,7 @@ def test_what_cannot_be_composed_is_told_in_a_line(
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_unknown_option_is_answered_with_the_nearest_one(
+def test_an_unknown_option_is_refused_with_the_nearest_valid_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -304,7 +306,7 @@ def test_an_unknown_option_is_answered_with_the_nearest_one(
         ("storage: [1]", "storage must be a name, or a mapping"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(
+def test_an_invalid_configuration_file_is_refused(
     content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "run.yaml"
@@ -313,35 +315,35 @@ def test_a_file_that_is_no_configuration_is_refused(
         command(monkeypatch, "train", "--config", file)
 
 
-def test_help_tells_the_options_of_the_classes_that_are_named(
+def test_help_lists_the_options_of_the_named_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         command(monkeypatch, "train", "--algorithm", "sac", "--storage", "per", "--help")
-    said = told(capsys)
+    output = printed(capsys)
     for expected in ("--algorithm.lr-q", "--storage.alpha", "--actor.hidden-sizes", "--env.num-envs"):
-        assert expected in said
-    assert "discount factor of one step (default: 0.99)" in said
+        assert expected in output
+    assert "discount factor of one step (default: 0.99)" in output
 
 
-def test_runs_are_listed_and_evaluated_without_a_change_to_them(
+def test_runs_are_listed_and_evaluated_without_being_modified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command(monkeypatch, "ls")
-    assert told(capsys) == "There is no run in runs."
+    assert printed(capsys) == "There is no run in runs."
     arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100", "--seeds", "7"]
     command(monkeypatch, "train", *arguments)
     before = {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()}
     capsys.readouterr()
     command(monkeypatch, "ls")
-    said = told(capsys)
-    assert "DQN" in said
-    assert " 7 " in said
+    output = printed(capsys)
+    assert "DQN" in output
+    assert " 7 " in output
     command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3")
-    assert "3 episodes: mean return" in told(capsys)
+    assert "3 episodes: mean return" in printed(capsys)
     command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3", "--explore")
-    assert "3 episodes: mean return" in told(capsys)
+    assert "3 episodes: mean return" in printed(capsys)
     assert {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()} == before
 
 
@@ -357,7 +359,7 @@ def test_all_evaluations_of_a_run_are_shown(
     for row in rows:
         assert row["episodes"] == 2
         assert row["minimum"] <= row["median"] <= row["maximum"]
-        # Of two episodes.
+        # With two episodes, the mean is the median.
         assert row["mean"] == row["median"] == (row["minimum"] + row["maximum"]) / 2
         assert row["deviation"] == pytest.approx((row["maximum"] - row["minimum"]) / 2)
     command(monkeypatch, "evaluations", folder)
@@ -380,11 +382,13 @@ def test_a_policy_is_exported(
     command(monkeypatch, "train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "50")
     capsys.readouterr()
     command(monkeypatch, "export", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.pt2")
-    assert told(capsys) == "policy.pt2"
+    assert printed(capsys) == "policy.pt2"
     assert (tmp_path / "policy.pt2").stat().st_size > 0
 
 
-def test_a_run_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_writes_a_video_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("imageio")
     pytest.importorskip("pygame", reason="CartPole renders by pygame")
     monkeypatch.chdir(tmp_path)
@@ -392,26 +396,26 @@ def test_a_run_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     command(monkeypatch, "train", *arguments)
     capsys.readouterr()
     command(monkeypatch, "record", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.gif", "--longest", "3")
-    assert told(capsys) == "An episode of 3 steps, return 3.00 policy.gif"
+    assert printed(capsys) == "An episode of 3 steps, return 3.00 policy.gif"
     assert (tmp_path / "policy.gif").read_bytes().startswith(b"GIF")
 
 
-def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command(monkeypatch, "--version")
-    assert told(capsys).startswith("pytorchrl ")
+    assert printed(capsys).startswith("pytorchrl ")
 
 
-def test_a_trial_of_a_wandb_sweep_takes_its_values_and_has_a_folder_for_itself(
+def test_a_trial_of_a_wandb_sweep_uses_its_values_and_has_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
     for trial, lr in (("trial1", 0.002), ("trial2", 0.003)):
         monkeypatch.setenv("WANDB_RUN_ID", trial)
-        # As an agent writes the values of a sweep for ${args}.
+        # An agent writes the values of a sweep for ${args} in this form.
         values = [f"--algorithm.lr={lr}", "--actor.dueling=True", "--seeds=2"]
-        of_all = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
-        command(monkeypatch, "train", *of_all, *values)
+        shared = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
+        command(monkeypatch, "train", *shared, *values)
         config = RunFolder(tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
         assert config["algorithm"]["hyper_parameters"]["lr"] == lr
         assert config["actor"]["hyper_parameters"]["dueling"] is True

@@ -1,4 +1,4 @@
-"""Groups of runs, compared: statistics by hand, scores over environments, and what is said beside the numbers."""
+"""Comparison of groups of runs: statistics computed by hand, scores over several environments, and notes."""
 
 import csv
 import io
@@ -21,20 +21,20 @@ FINALS = {"DQN": [10.0, 20.0, 30.0, 90.0], "PPO": [50.0, 60.0, 70.0, 80.0]}
 def two_groups(folder: Path, env: str = "CartPole-v1", factor: float = 1.0) -> Path:
     for algorithm, finals in FINALS.items():
         for seed, final in enumerate(finals, start=1):
-            # Ten evaluations with 1 and the best in front, then the final one.
+            # A return of 1, then the best one, then nine of 5, then the final one.
             returns = [(0, 1.0), (50, 100.0 * factor), *((100 + 10 * n, 5.0) for n in range(9)), (1000, final * factor)]
             evaluated_run(folder / f"{algorithm}-{env}-{seed}", returns, algorithm=algorithm, env=env, seed=seed)
     return folder
 
 
-def test_groups_are_compared_by_numbers_computed_by_hand(tmp_path: Path) -> None:
+def test_statistics_of_groups_equal_those_computed_by_hand(tmp_path: Path) -> None:
     comparison = prl.compare_runs([two_groups(tmp_path)])
     dqn, ppo = comparison.results
     assert (dqn.name, dqn.environment, dqn.seeds) == ("DQN", "CartPole-v1", "4")
-    # Of four, the smallest and the largest are left out.
+    # The interquartile mean of four values leaves out the smallest and the largest.
     assert (dqn.iqm.value, dqn.mean, dqn.median) == (25.0, 37.5, 25.0)
     assert (dqn.final, dqn.best) == (37.5, 100.0)
-    # Nine of 5, and the final one.
+    # Nine returns of 5, and the final one.
     assert dqn.last_ten == pytest.approx((9 * 5 + 37.5) / 10)
     assert (dqn.steps, dqn.seconds) == (1000, 100)
     assert 10 <= dqn.iqm.low < 25 < dqn.iqm.high <= 90
@@ -42,13 +42,13 @@ def test_groups_are_compared_by_numbers_computed_by_hand(tmp_path: Path) -> None
     assert (ppo.iqm.value, ppo.median) == (65.0, 65.0)
     assert comparison.baseline == "DQN"
     (better,) = comparison.improvements
-    # PPO's 50 to 80 lose to 90 alone: of 16 pairs 4.
+    # PPO's returns of 50 to 80 are below DQN's 90 only: PPO loses 4 of 16 pairs.
     assert (better.name, better.probability.value, better.seeds) == ("PPO", 0.75, 4)
     assert better.conclusion == "open: 17 more seeds"
     assert (comparison.overall, comparison.references) == ((), ())
 
 
-def test_the_best_is_never_alone_and_the_last_ten_can_be_the_score(tmp_path: Path) -> None:
+def test_the_last_ten_evaluations_can_be_the_score_and_tables_show_the_other_scores_too(tmp_path: Path) -> None:
     comparison = prl.compare_runs([two_groups(tmp_path)], score="last_ten", baseline="PPO")
     dqn = comparison.results[0]
     assert dqn.iqm.value == pytest.approx(((45 + 20) / 10 + (45 + 30) / 10) / 2)
@@ -74,7 +74,7 @@ def test_runs_can_be_compared_after_equal_numbers_of_steps(tmp_path: Path) -> No
         prl.compare_runs([tmp_path], at_steps=50)
 
 
-def test_scores_of_several_environments_are_put_together_by_references_that_are_given(tmp_path: Path) -> None:
+def test_scores_of_several_environments_are_normalised_by_given_references(tmp_path: Path) -> None:
     two_groups(tmp_path, "A-v0")
     two_groups(tmp_path, "B-v0", factor=10.0)
     comparison = prl.compare_runs([tmp_path], references={"A-v0": (0, 100), "B-v0": (-1000, 1000)})
@@ -89,11 +89,11 @@ def test_scores_of_several_environments_are_put_together_by_references_that_are_
     assert "A-v0: 0 is 0, and 100 is 1 (given)." in comparison.notes
     (better,) = comparison.improvements
     assert better.probability.value == 0.75
-    # As if there were half the variance.
+    # Two environments halve the variance.
     assert better.seeds_needed == 11
 
 
-def test_references_are_the_known_ones_or_the_span_of_the_runs_which_is_said(tmp_path: Path) -> None:
+def test_default_references_are_known_values_or_the_range_of_returns_and_are_noted(tmp_path: Path) -> None:
     two_groups(tmp_path, "CartPole-v1")
     two_groups(tmp_path, "Mine-v0")
     comparison = prl.compare_runs([tmp_path])
@@ -114,32 +114,32 @@ def test_references_are_the_known_ones_or_the_span_of_the_runs_which_is_said(tmp
         ("BreakoutNoFrameskip-v4", 1.7, 30.5),
         ("ALE/Pong-v5(frameskip=1)", -20.7, 14.6),
         ("Hopper-v5", -20.272305, 3234.3),
-        # Another game than Atari's.
+        # Not the game of Atari.
         ("pytorchrl/Breakout-v0", 3.0, 7.0),
         ("", 3.0, 7.0),
     ],
 )
-def test_versions_of_an_environment_have_its_references(env: str, low: float, high: float) -> None:
+def test_versions_of_an_environment_share_its_references(env: str, low: float, high: float) -> None:
     reference = reference_of(env, {}, np.array([3.0, 7.0]))
     assert (reference.low, reference.high) == (low, high)
 
 
-def test_equal_returns_of_an_unknown_environment_are_all_0() -> None:
+def test_equal_returns_of_an_unknown_environment_are_normalised_to_0() -> None:
     assert reference_of("Mine-v0", {}, np.full(3, 7.0)).normalised(np.full(3, 7.0)).tolist() == [0, 0, 0]
 
 
-def test_a_group_that_lacks_an_environment_is_not_among_those_of_all(tmp_path: Path) -> None:
+def test_a_group_without_runs_in_every_environment_has_no_overall_score(tmp_path: Path) -> None:
     two_groups(tmp_path, "A-v0")
     evaluated_run(tmp_path / "more", [(0, 1.0), (1000, 2.0)], algorithm="DQN", env="B-v0", seed=1)
     comparison = prl.compare_runs([tmp_path])
     assert [result.name for result in comparison.overall] == ["DQN"]
     assert "Left out of the scores in all environments, because they lack runs in some: PPO." in comparison.notes
-    # A single run in B: nothing is known of its spread.
+    # There is a single run in B, so that its variance is unknown.
     assert not comparison.overall[0].iqm.has_interval
     assert math.isnan(comparison.of("B-v0")[0].iqm.low)
 
 
-def test_a_second_run_of_a_seed_does_not_count(tmp_path: Path) -> None:
+def test_a_second_run_with_the_same_seed_is_ignored(tmp_path: Path) -> None:
     for number, seed in enumerate((1, 2, 2)):
         evaluated_run(tmp_path / str(number), [(1000, float(number))], seed=seed)
     comparison = prl.compare_runs([tmp_path])
@@ -147,7 +147,7 @@ def test_a_second_run_of_a_seed_does_not_count(tmp_path: Path) -> None:
     assert any("2 is ignored: " in note and "has the same composition and seed" in note for note in comparison.notes)
 
 
-def test_few_seeds_are_said_to_be_few(tmp_path: Path) -> None:
+def test_notes_warn_of_intervals_from_few_seeds(tmp_path: Path) -> None:
     for seed in range(3):
         evaluated_run(tmp_path / str(seed), [(1000, float(seed))], seed=seed)
     notes = "\n".join(prl.compare_runs([tmp_path]).notes)
@@ -160,7 +160,7 @@ def test_few_seeds_are_said_to_be_few(tmp_path: Path) -> None:
     assert "A single run has no interval, and allows no conclusion: DQN." in alone
 
 
-def test_runs_without_evaluations_are_compared_by_returns_of_training_which_is_said(tmp_path: Path) -> None:
+def test_runs_without_evaluations_are_compared_by_training_returns_with_a_note(tmp_path: Path) -> None:
     trained = {"steps": 10, "train/return": 3.0}
     recorded_run(tmp_path / "without", [trained], composition("PPO"))
     recorded_run(tmp_path / "with", [trained, {"steps": 20, "test/return": 9.0}], composition("DQN"))
@@ -182,7 +182,7 @@ def test_groups_can_be_named_in_a_script(tmp_path: Path) -> None:
         prl.compare_runs({"mine": tmp_path.glob("PPO-*"), "theirs": tmp_path.glob("DQN-*")}, baseline="ours")
 
 
-def test_a_table_for_other_programs_has_all_digits_and_empty_cells_where_nothing_is_known(tmp_path: Path) -> None:
+def test_a_csv_table_has_all_digits_and_empty_cells_for_unknown_values(tmp_path: Path) -> None:
     two_groups(tmp_path, "A-v0")
     evaluated_run(tmp_path / "alone", [(1000, 1 / 3)], algorithm="A2C", env="A-v0", seed=1)
     rows = {row["group"]: row for row in csv.DictReader(io.StringIO(as_csv(prl.compare_runs([tmp_path]))))}
@@ -193,27 +193,27 @@ def test_a_table_for_other_programs_has_all_digits_and_empty_cells_where_nothing
     assert {row["baseline"] for name, row in rows.items() if name != baseline} == {baseline}
 
 
-def test_a_bar_in_a_name_does_not_end_a_cell_of_markdown(tmp_path: Path) -> None:
+def test_a_vertical_bar_in_a_name_is_escaped_in_markdown(tmp_path: Path) -> None:
     two_groups(tmp_path)
     text = as_markdown(prl.compare_runs({"a|b": [tmp_path]}))
     assert r"| a\|b | 8 |" in text
 
 
-def test_a_profile_is_the_share_of_runs_above_a_score_and_environments_count_alike() -> None:
+def test_a_profile_is_the_share_of_runs_above_a_score_averaged_over_environments() -> None:
     scores = {"A": np.array([1.0, 2.0, 3.0, 4.0]), "B": np.array([3.0, 3.0])}
     at = thresholds(list(scores.values()))
     assert at[1:-1].tolist() == [1, 2, 3, 4]
     shares, low, high = performance_profile(scores, at)
-    # More than 2 have a half of A and all of B.
+    # Half of the runs in A and all runs in B score more than 2.
     assert shares.tolist() == [1, 0.875, 0.75, 0.125, 0, 0]
     assert (low <= shares).all()
     assert (high >= shares).all()
     assert np.isnan(performance_profile({"A": scores["A"], "B": np.array([1.0])}, at)[1]).all()
 
 
-# The package takes seconds to import.
+# rliable takes seconds to import.
 @pytest.mark.long
-def test_a_profile_is_that_of_rliable() -> None:
+def test_a_profile_equals_that_of_rliable() -> None:
     library = rliable_module("library")
     scores = np.random.default_rng(5).normal(size=(7, 3))
     at = thresholds(list(scores.T))

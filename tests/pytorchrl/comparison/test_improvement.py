@@ -1,4 +1,4 @@
-"""Probabilities of improvement and the seeds they need, by numbers computed by hand and beside rliable's."""
+"""Probabilities of improvement and the seeds that they need, compared with computations by hand and rliable."""
 
 import math
 
@@ -21,7 +21,7 @@ def scores(*values: float) -> np.ndarray:
         ([4.0, 5.0, 6.0], [1.0, 2.0, 3.0], 1.0),
         ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.0),
         ([2.0, 4.0], [1.0, 3.0], 0.75),  # Of four pairs, only (2, 3) is lost.
-        ([2.0, 2.0], [1.0, 2.0], 0.75),  # Two won, two equal.
+        ([2.0, 2.0], [1.0, 2.0], 0.75),  # Two pairs are won, two are equal.
         ([5.0, 5.0], [5.0, 5.0, 5.0], 0.5),
     ],
 )
@@ -33,7 +33,7 @@ def test_the_probability_is_the_share_of_pairs_that_are_won(
     assert better.seeds == 2 if len(ones) == 2 else 3
 
 
-def test_environments_count_alike_however_many_runs_they_have() -> None:
+def test_environments_have_equal_weight_regardless_of_their_number_of_runs() -> None:
     won, lost = scores(*range(10, 30)), scores(0.0, 0.0)
     better = improvement("a", [won, lost], "b", [scores(1, 2), scores(1, 2)])
     assert better.probability.value == 0.5
@@ -59,16 +59,16 @@ def test_single_runs_have_no_interval_and_no_conclusion() -> None:
         (0.5, 1, None),
     ],
 )
-def test_seeds_that_are_needed_follow_noethers_formula(
+def test_the_number_of_needed_seeds_follows_noethers_formula(
     probability: float, environments: int, seeds: int | None
 ) -> None:
     assert seeds_needed(probability, environments) == seeds
 
 
-def test_so_many_seeds_find_a_difference_four_times_of_five() -> None:
+def test_the_needed_seeds_detect_a_difference_with_a_power_of_80_percent() -> None:
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     random = np.random.default_rng(0)
-    # Of two normal distributions of variance 1 whose means differ by this, a draw of the one is larger with 0.75.
+    # If the means of two normal distributions of variance 1 differ by this, a draw of one is larger in 0.75 of cases.
     shift = math.sqrt(2) * 0.6745
     seeds = seeds_needed(0.75)
     assert seeds is not None
@@ -82,7 +82,7 @@ def test_so_many_seeds_find_a_difference_four_times_of_five() -> None:
     [
         (1.0, 1.0, 1.0, 6, 6, "better"),
         (0.0, 0.0, 0.0, 6, 6, "worse"),
-        # Three seeds of each, all larger: a test of 5% cannot find that.
+        # Three seeds of each, all larger: not significant in a test at the 5% level.
         (1.0, 1.0, 1.0, 3, 6, "open: 3 more seeds"),
         (1.0, 1.0, 1.0, 5, 6, "open: 1 more seed"),
         (0.75, 0.4, 1.0, 30, 21, "open: more seeds"),
@@ -91,7 +91,7 @@ def test_so_many_seeds_find_a_difference_four_times_of_five() -> None:
         (1.0, math.nan, math.nan, 1, 6, "open: 5 more seeds"),
     ],
 )
-def test_a_conclusion_needs_enough_seeds_and_an_interval_without_a_half(
+def test_a_conclusion_needs_enough_seeds_and_an_interval_that_excludes_one_half(
     probability: float, low: float, high: float, seeds: int, needed: int | None, conclusion: str
 ) -> None:
     better = Improvement("a", "b", Estimate(probability, low, high), seeds, needed)
@@ -99,10 +99,10 @@ def test_a_conclusion_needs_enough_seeds_and_an_interval_without_a_half(
     assert better.is_conclusive == (conclusion in ("better", "worse"))
 
 
-# The package takes seconds to import.
+# rliable takes seconds to import.
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
-def test_probability_and_interval_are_those_of_rliable() -> None:
+def test_probability_and_interval_equal_those_of_rliable() -> None:
     library = rliable_module("library")
     metrics = rliable_module("metrics")
     random = np.random.default_rng(3)

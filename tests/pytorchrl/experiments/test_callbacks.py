@@ -1,4 +1,4 @@
-"""Callbacks: what a run calls at its moments, and what those of the toolkit do there."""
+"""Callbacks: when a run calls them, and the effects of those that the toolkit provides."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
 
 
 class Noting(prl.Callback):
-    """Notes what it is called for."""
+    """Records the calls that it receives."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ def records(learner: prl.Learner, name: str) -> list[tuple[float, float]]:
     return [(record["steps"], record[name]) for record in found if name in record]
 
 
-def test_a_callback_is_called_at_every_moment_of_a_run(tmp_path: Path) -> None:
+def test_a_callback_is_called_at_every_event_of_a_run(tmp_path: Path) -> None:
     noting = Noting()
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", log_every=50, callbacks=[noting])
     assert learner.run()
@@ -91,7 +91,7 @@ def test_a_run_ends_after_the_step_in_which_a_callback_stops_it(
     assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == 100
 
 
-def test_a_run_that_was_stopped_by_a_callback_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_by_a_callback_continues_when_it_is_resumed(tmp_path: Path) -> None:
     prl.Learner(dqn_scheme(), 400, tmp_path / "run", callbacks=[prl.StopAtReturn(0.0)]).run()
     learner = prl.Learner.resume(tmp_path / "run")
     assert learner.scheme.steps == 100
@@ -102,7 +102,7 @@ def test_a_run_that_was_stopped_by_a_callback_goes_on_when_it_is_resumed(tmp_pat
     assert learner.run()
 
 
-def test_a_run_stops_when_enough_evaluations_after_each_other_have_reached_a_return(tmp_path: Path) -> None:
+def test_a_run_stops_when_enough_consecutive_evaluations_have_reached_a_return(tmp_path: Path) -> None:
     callback = prl.StopAtReturn(mean_return=50.0, evaluations=2)
     learner = prl.Learner(dqn_scheme(), 10_000, tmp_path / "run", callbacks=[callback])
     returns = iter([60.0, 40.0, 55.0, 51.0, 70.0])
@@ -131,14 +131,14 @@ def test_a_run_stops_after_a_number_of_episodes_counted_over_resumes(tmp_path: P
     assert resumed.scheme.steps == whole.scheme.steps < 5_000
 
 
-def test_a_run_stops_after_minutes(tmp_path: Path) -> None:
+def test_a_run_stops_after_a_number_of_minutes(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100_000, tmp_path / "run", callbacks=[prl.StopAfter(minutes=1e-6)])
     assert not learner.run()
-    # Collecting for the first update, from the first step on.
+    # The run is stopped while it collects for the first update.
     assert learner.scheme.steps < 100
 
 
-def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
+def test_a_callback_logs_its_own_metrics(tmp_path: Path) -> None:
     class Log(prl.Callback):
         def on_evaluation(self, learner: prl.Learner, evaluation: prl.Evaluation) -> None:
             learner.log({"mine/longest": max(evaluation.lengths)})
@@ -152,7 +152,7 @@ def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metrics", "match"), [({"steps": 1.0}, "choose another name"), ({"mine": "much"}, "must be a number, got 'much'")]
 )
-def test_what_is_logged_has_a_name_of_its_own_and_is_a_number(
+def test_reserved_names_and_values_that_are_not_numbers_are_not_logged(
     metrics: dict[str, Any], match: str, tmp_path: Path
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
@@ -161,7 +161,7 @@ def test_what_is_logged_has_a_name_of_its_own_and_is_a_number(
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_evaluations_in_further_environments_follow_from_the_seed_and_change_nothing_else(tmp_path: Path) -> None:
+def test_evaluations_in_further_environments_do_not_change_training(tmp_path: Path) -> None:
     short = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, env_kwargs={"max_episode_steps": 5})
     further = [
         prl.EvaluateIn(short, "short", every=60, episodes=4),
@@ -177,11 +177,11 @@ def test_evaluations_in_further_environments_follow_from_the_seed_and_change_not
     assert records(learners[1], "test/short/episode_length") == [(steps, 5.0) for steps in (60, 120, 180)]
     assert [steps for steps, _ in records(learners[1], "test/explored/return")] == [100, 200]
     assert_equal(learners[0].scheme.state_dict(), learners[1].scheme.state_dict())
-    # The same environments and weights, other episodes.
+    # The environments and weights are the same, the episodes are others.
     assert records(learners[0], "test/return") != records(learners[1], "test/explored/return")
 
 
-def test_an_evaluation_of_steps_counts_the_episodes_that_end_within_them() -> None:
+def test_an_evaluation_limited_by_steps_reports_ended_and_cut_episodes() -> None:
     scheme = ppo_scheme()
     five = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, env_kwargs={"max_episode_steps": 5})()
     evaluation = evaluate(scheme.algorithm, five, None, 0, steps=24)
@@ -222,14 +222,14 @@ def test_callbacks_are_part_of_the_run_and_are_resumed_with_it(tmp_path: Path) -
     assert [one["name"] for one in described] == ["EvaluateIn", "SetHyperParameter", "SavePolicies"]
 
 
-def test_a_policy_that_was_saved_on_the_way_acts(tmp_path: Path) -> None:
+def test_a_policy_that_was_saved_during_training_acts(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 120, tmp_path / "run", callbacks=[prl.SavePolicies(every=100)])
     learner.run()
     policy = prl.load_policy(tmp_path / "run" / "policies" / "steps-000000100.pt")
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
-def test_policies_are_not_written_out_of_the_run_folder(tmp_path: Path) -> None:
+def test_policies_are_not_written_outside_the_run_folder(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run" / "policies").symlink_to(tmp_path / "elsewhere")
@@ -246,7 +246,7 @@ def test_a_hyper_parameter_follows_a_schedule(tmp_path: Path) -> None:
     assert learner.scheme.algorithm.mini_batch_size == 32  # type: ignore[attr-defined]
 
 
-def test_a_hyper_parameter_that_is_not_there_is_refused_before_the_first_step(tmp_path: Path) -> None:
+def test_an_unknown_hyper_parameter_is_refused_before_the_first_step(tmp_path: Path) -> None:
     callback = prl.SetHyperParameter("storage", "bta", prl.LinearSchedule(0.0, 1.0))
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[callback])
     with pytest.raises(ValueError, match="bta"):
@@ -284,12 +284,12 @@ def test_the_shares_of_time_sum_to_one(tmp_path: Path) -> None:
             assert min(shares[:3]) > 0
             break
     else:
-        pytest.fail("nothing was logged")
+        pytest.fail("no shares of time were logged")
 
 
-def test_a_pruner_ends_a_run(tmp_path: Path) -> None:
+def test_a_pruned_trial_ends_its_run(tmp_path: Path) -> None:
     class Trial:
-        """What an Optuna trial is to a callback."""
+        """The interface of an Optuna trial that the callback uses."""
 
         def __init__(self) -> None:
             self.reported: list[tuple[float, int]] = []
@@ -312,7 +312,7 @@ def test_a_pruner_ends_a_run(tmp_path: Path) -> None:
 # The reader's pipes are closed by the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
-def test_episodes_are_filmed_after_evaluations(suffix: str, tmp_path: Path) -> None:
+def test_videos_are_recorded_after_evaluations(suffix: str, tmp_path: Path) -> None:
     imageio = pytest.importorskip("imageio.v3")
     pytest.importorskip("imageio_ffmpeg" if suffix == ".mp4" else "imageio")
     pytest.importorskip("pygame", reason="CartPole renders by pygame")
@@ -323,11 +323,11 @@ def test_episodes_are_filmed_after_evaluations(suffix: str, tmp_path: Path) -> N
     assert videos == [f"steps-{steps:09}{suffix}" for steps in (100, 300)]
     frames = imageio.imread(tmp_path / "run" / "videos" / videos[0])
     assert frames.shape == (7, 400, 600, 3)
-    # A pole that moves.
+    # The pole moves.
     assert (frames[0] != frames[-1]).any()
 
 
-def test_a_video_of_an_environment_that_does_not_render_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_video_of_an_environment_that_renders_no_frames_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("imageio")
 
     class Blind(gym.Wrapper[Any, Any, Any, Any]):
@@ -357,12 +357,12 @@ def test_a_video_of_an_environment_that_does_not_render_is_refused_by_name(tmp_p
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_when_a_callback_is_made(make: Any, match: str) -> None:
+def test_invalid_arguments_are_refused_when_a_callback_is_created(make: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         make()
 
 
-def test_what_is_no_callback_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+def test_invalid_callbacks_are_refused_before_a_folder_is_created(tmp_path: Path) -> None:
     twice = Noting()
     for callbacks in (["print"], [twice, twice], [Noting]):
         with pytest.raises(TypeError, match=r"callbacks\[\d\]"):
@@ -390,7 +390,7 @@ class Threshold(prl.Callback):
         self.seen = state["seen"]
 
 
-def test_the_state_of_a_callback_goes_to_the_one_that_is_made_as_it_was(tmp_path: Path) -> None:
+def test_the_state_of_a_callback_is_restored_to_the_one_with_equal_parameters(tmp_path: Path) -> None:
     saved = [Threshold(1), Threshold(2)]
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=saved)
     learner.run()
@@ -402,7 +402,7 @@ def test_the_state_of_a_callback_goes_to_the_one_that_is_made_as_it_was(tmp_path
     resumed.close()
 
 
-def test_a_run_with_a_callback_of_a_script_says_how_to_continue(
+def test_a_run_with_a_callback_of_a_script_prints_how_to_continue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Stop(prl.Callback):
@@ -410,13 +410,13 @@ def test_a_run_with_a_callback_of_a_script_says_how_to_continue(
             learner.stop("it is enough")
 
     prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[Stop()]).run()
-    said = capsys.readouterr().out
-    assert "in the script that defines Stop, with the callbacks made as before" in said
-    assert "resume(" in said
-    assert "callbacks=callbacks)" in said
+    printed = capsys.readouterr().out
+    assert "in the script that defines Stop, with the callbacks made as before" in printed
+    assert "resume(" in printed
+    assert "callbacks=callbacks)" in printed
 
 
-def test_a_function_as_a_callback_is_called_after_each_step_and_ends_the_run_by_what_it_returns(
+def test_a_callback_function_is_called_after_each_step_and_its_return_value_ends_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     noting, steps = Noting(), list[int]()
@@ -429,9 +429,9 @@ def test_a_function_as_a_callback_is_called_after_each_step_and_ends_the_run_by_
     assert not learner.run()
     assert steps == noting.steps
     assert 60 <= steps[-1] < 200
-    said = capsys.readouterr().out
-    assert "because 60 steps are enough" in said
-    assert "in the script that defines enough, Noting, with the callbacks made as before" in said
+    printed = capsys.readouterr().out
+    assert "because 60 steps are enough" in printed
+    assert "in the script that defines enough, Noting, with the callbacks made as before" in printed
     learner.close()
     with pytest.raises(CompositionError, match=r"Learner\.resume\(log_dir, callbacks=callbacks\)"):
         prl.Learner.resume(tmp_path / "run")
@@ -442,7 +442,7 @@ def test_a_function_as_a_callback_is_called_after_each_step_and_ends_the_run_by_
     resumed.close()
 
 
-def test_a_callback_that_holds_an_object_must_be_given_again(tmp_path: Path) -> None:
+def test_a_callback_that_holds_an_object_must_be_passed_again_on_resume(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[prl.PruneTrial(object())])
     learner.save_checkpoint()
     learner.close()
@@ -450,7 +450,7 @@ def test_a_callback_that_holds_an_object_must_be_given_again(tmp_path: Path) -> 
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_a_configuration_makes_nothing_but_callbacks_of_what_it_calls_callbacks(tmp_path: Path) -> None:
+def test_a_configuration_that_names_another_class_as_a_callback_is_refused(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
     learner.save_checkpoint()
     learner.close()

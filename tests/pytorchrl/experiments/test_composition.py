@@ -1,4 +1,4 @@
-"""From a run's ``config.json`` back to its composition, which cannot run code that a file names."""
+"""A composition is restored from a run's ``config.json``, without running code that the file names."""
 
 import copy
 import json
@@ -24,14 +24,14 @@ def through_json(scheme: prl.Scheme) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_composition_comes_back_from_plain_data(name: str) -> None:
+def test_a_composition_is_restored_from_plain_data(name: str) -> None:
     config = through_json(SCHEMES[name]())
     scheme = scheme_from_config(config)
     assert through_json(scheme) == config
     assert not differences(scheme.config, config)
 
 
-def test_a_difference_is_named_by_its_place_and_both_values() -> None:
+def test_a_difference_is_reported_by_its_path_and_both_values() -> None:
     here, there = through_json(dqn_scheme()), through_json(dqn_scheme(size=151))
     assert differences(here, there) == ["storage.size: 150 here, 151 in the checkpoint"]
     assert differences(here, here) == []
@@ -45,7 +45,7 @@ def test_a_class_that_is_no_component_is_refused(name: str) -> None:
         scheme_from_config(config)
 
 
-def test_a_function_has_no_plain_form_and_the_way_out_is_said() -> None:
+def test_a_function_in_a_configuration_is_refused_with_a_remedy() -> None:
     config = through_json(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)))
     with pytest.raises(
         prl.CompositionError, match=r"the function .*Counter; import the module .* or make the scheme in a script"
@@ -63,13 +63,13 @@ def test_an_environment_id_that_would_import_a_module_is_refused(part: str) -> N
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device that the test needs to lack")
-def test_a_device_that_this_machine_lacks_is_named() -> None:
+def test_a_device_that_this_machine_lacks_is_refused_by_name() -> None:
     config = through_json(dqn_scheme()) | {"device": "cuda"}
     with pytest.raises(prl.CompositionError, match="the run resumes on the device that it began on, cuda: device"):
         scheme_from_config(config)
 
 
-def test_a_gymnasium_id_that_does_not_exist_is_refused_when_the_factory_is_made() -> None:
+def test_an_unknown_gymnasium_id_is_refused_when_the_factory_is_created() -> None:
     with pytest.raises((gym.error.Error, ValueError), match="CartPoleX"):
         prl.VecEnv.create_factory("CartPoleX-v1")
 
@@ -94,13 +94,13 @@ def noisy_scheme(**hyper_parameters: Any) -> prl.Scheme:
     )
 
 
-def test_settings_and_factories_that_are_hyper_parameters_come_back_from_plain_data() -> None:
+def test_settings_and_factories_as_hyper_parameters_are_restored_from_plain_data() -> None:
     second = prl.PERBuffer.create_factory(9, sequences=prl.Sequences(3), alpha=prl.LinearSchedule(0.0, 1.0))
     scheme = noisy_scheme(noise=Noise(scales=(1, 2), rate=prl.LinearSchedule(0.5, 0.1)), second=second)
     config = through_json(scheme)
-    again = scheme_from_config(config)
-    assert again.factories[0] == scheme.factories[0]
-    assert again.factories[0].hyper_parameters["second"] == second
+    restored = scheme_from_config(config)
+    assert restored.factories[0] == scheme.factories[0]
+    assert restored.factories[0].hyper_parameters["second"] == second
     there = through_json(noisy_scheme(noise=Noise(rate=0.5), second=second))
     assert differences(config, there) == [
         "algorithm.noise.scales: [1.0, 2.0] here, [1.0] in the checkpoint",
@@ -112,14 +112,14 @@ def test_settings_and_factories_that_are_hyper_parameters_come_back_from_plain_d
     ]
 
 
-def test_a_value_in_a_setting_of_a_file_is_held_to_its_range() -> None:
+def test_a_value_outside_its_range_in_a_setting_of_a_file_is_refused() -> None:
     config = through_json(noisy_scheme())
     config["algorithm"]["hyper_parameters"]["noise"]["hyper_parameters"]["rate"] = 2
     with pytest.raises(ValueError, match=r"Noise: rate must lie in \[0, 1\], got 2"):
         scheme_from_config(config)
 
 
-def test_classes_of_a_script_are_named_wherever_in_the_composition_they_are() -> None:
+def test_classes_of_a_script_are_found_anywhere_in_the_composition() -> None:
     factories = noisy_scheme().factories
     assert classes_of_the_script(factories) == ["Noise", "Noisy"]
     assert {part.name for part in own_parts(factories)} == {"Noise", "Noisy"}

@@ -1,4 +1,4 @@
-"""What an agent does is recorded as it happened, and nothing of the agent changes."""
+"""Episodes of an agent are recorded as demonstrations, and the agent does not change."""
 
 import os
 import signal
@@ -38,26 +38,26 @@ def test_episodes_are_recorded_with_their_true_last_observations(kind: str, end:
     written = collect_demonstrations(alternating, counters(kind=kind, end=end), path=path, episodes=5)
     assert (written.episodes, written.steps) == (5, 15)
     for one in open_dataset(path):
-        seen = one.observations["count"] if isinstance(one.observations, dict) else one.observations
-        assert seen[:, 0].tolist() == [0, 1, 2, 3]
+        observations = one.observations["count"] if isinstance(one.observations, dict) else one.observations
+        assert observations[:, 0].tolist() == [0, 1, 2, 3]
         assert one.fields[REW].tolist() == [[1], [2], [3]]
         assert one.fields[ACT].tolist() == [[0], [1], [0]]
         assert (one.terminated, one.truncated) == (end == "terminated", end == "truncated")
 
 
-def test_of_a_number_of_steps_the_running_episodes_are_part(tmp_path: Path) -> None:
+def test_recording_a_number_of_steps_includes_unfinished_episodes(tmp_path: Path) -> None:
     collect_demonstrations(alternating, counters(length=3), path=tmp_path / "data.npz", steps=9)
     lengths = [(len(one), one.terminated) for one in open_dataset(tmp_path / "data.npz")]
     assert lengths == [(3, True), (3, True), (2, False), (2, False)]
 
 
-def test_every_environment_plays_its_share(tmp_path: Path) -> None:
+def test_recorded_episodes_are_divided_among_the_environments(tmp_path: Path) -> None:
     collect_demonstrations(alternating, counters(3), path=tmp_path / "data.npz", episodes=4)
     assert sorted(one.facts["environment"] for one in open_dataset(tmp_path / "data.npz")) == [0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_the_same_seed_records_the_same_and_leaves_the_agent_as_it_was(deterministic: bool, tmp_path: Path) -> None:
+def test_equal_seeds_record_equal_data_and_leave_the_agent_unchanged(deterministic: bool, tmp_path: Path) -> None:
     scheme = ppo_scheme()
     before = {name: value for name, value in scheme.algorithm.state_dict().items() if name != "optimizer"}
     recorded = []
@@ -98,7 +98,7 @@ def test_the_agent_of_a_run_folder_acts_as_it_does_in_the_run(make: Any, tmp_pat
     assert '"id": "CartPole-v1"' in about.env_spec
 
 
-def test_an_agent_with_a_memory_starts_each_episode_anew(tmp_path: Path) -> None:
+def test_a_recurrent_agent_resets_its_memory_in_each_episode(tmp_path: Path) -> None:
     scheme = prl.Scheme(
         algo_factory=prl.PPO.create_factory(),
         actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
@@ -111,16 +111,18 @@ def test_an_agent_with_a_memory_starts_each_episode_anew(tmp_path: Path) -> None
     assert len(actions) == 1
 
 
-def test_tensors_are_actions_too(tmp_path: Path) -> None:
+def test_an_actor_may_return_tensors(tmp_path: Path) -> None:
     envs = counters(actions=continuous(size=2))
-    written = collect_demonstrations(lambda seen: torch.ones(2, 2), envs, path=tmp_path / "data.npz", episodes=1)
+    written = collect_demonstrations(
+        lambda observations: torch.ones(2, 2), envs, path=tmp_path / "data.npz", episodes=1
+    )
     assert written.steps == 3
     about = open_dataset(tmp_path / "data.npz").about
     assert about.action_space == space_as_data(continuous(size=2))
     assert about.env_spec is None
 
 
-def test_minari_recovers_the_environment_of_what_was_recorded(tmp_path: Path) -> None:
+def test_minari_recovers_the_environment_of_recorded_data(tmp_path: Path) -> None:
     minari = pytest.importorskip("minari")
     learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
     learner.run()
@@ -138,9 +140,9 @@ def test_minari_recovers_the_environment_of_what_was_recorded(tmp_path: Path) ->
         assert one.terminations[-1] or one.truncations[-1]
 
 
-def test_a_storage_is_filled_with_what_was_recorded_and_training_goes_on_from_there(tmp_path: Path) -> None:
+def test_a_storage_is_filled_with_recorded_data_and_training_continues_from_it(tmp_path: Path) -> None:
     collect_demonstrations(
-        lambda seen: np.full((2, 1), 0.5),
+        lambda observations: np.full((2, 1), 0.5),
         prl.VecEnv.create_factory("Pendulum-v1", 2),
         path=tmp_path / "a.npz",
         steps=80,
@@ -163,7 +165,7 @@ def recurrent_scheme() -> prl.Scheme:
     )
 
 
-def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_have(tmp_path: Path) -> None:
+def test_hidden_states_of_a_recurrent_actor_are_added_to_recorded_episodes(tmp_path: Path) -> None:
     scheme = recurrent_scheme()
     algorithm = scheme.algorithm
     collect_demonstrations(algorithm, scheme.envs, path=tmp_path / "a.npz", steps=60)
@@ -173,11 +175,11 @@ def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_ha
     for one, plain in zip(with_memory(dataset, algorithm), dataset, strict=True):
         assert (one.fields[RHS][1:] == one.fields[RHS2][:-1]).all()
         assert not one.fields[RHS][0].any()
-        # It acts from what it remembers as it did when this was recorded.
+        # With these hidden states, the actor repeats the recorded actions.
         assert isinstance(plain.observations, np.ndarray)
-        seen, memory = torch.from_numpy(plain.observations[:-1]), torch.from_numpy(one.fields[RHS])
+        observations, memory = torch.from_numpy(plain.observations[:-1]), torch.from_numpy(one.fields[RHS])
         exploration = Exploration(algorithm.codec, len(one), "cpu", seed=0, deterministic=True)
-        acted = algorithm.acting_step(seen, memory, torch.zeros(len(one), 1), exploration)
+        acted = algorithm.acting_step(observations, memory, torch.zeros(len(one), 1), exploration)
         np.testing.assert_allclose(acted.env_action.numpy(), plain.fields[ACT], atol=1e-5)
     fill(scheme.storage, with_memory(dataset, algorithm), envs=scheme.envs)
     learner = prl.Learner(scheme, 20, tmp_path / "run")
@@ -190,7 +192,7 @@ def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_ha
     plain_scheme.close()
 
 
-def test_one_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
+def test_one_interrupt_keeps_the_recorded_episodes(tmp_path: Path) -> None:
     calls = iter(range(100))
 
     def interrupted(observation: Any) -> Any:
@@ -209,17 +211,19 @@ def test_one_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
         ({"steps": 1, "episodes": 1}, "give steps or episodes"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"episodes": 1, "envs": None}, "give envs to act in; only a run folder"),
-        ({"episodes": 1, "actor": lambda seen: np.zeros(2)}, r"actions must have shape \(2, 1\), got \(2,\)"),
+        ({"episodes": 1, "actor": lambda observations: np.zeros(2)}, r"actions must have shape \(2, 1\), got \(2,\)"),
     ],
 )
-def test_what_cannot_be_recorded_is_said(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_and_no_files_are_written(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     arguments = {"actor": alternating, "envs": counters()} | given
     with pytest.raises(ValueError, match=message):
         collect_demonstrations(**arguments, path=tmp_path / "data.npz")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_recorded_where_something_is(tmp_path: Path) -> None:
+def test_recording_to_an_existing_file_or_from_a_missing_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.npz").write_text("precious")
 
     def never(observation: Any) -> Iterator[Any]:
@@ -231,10 +235,10 @@ def test_nothing_is_recorded_where_something_is(tmp_path: Path) -> None:
         collect_demonstrations(tmp_path / "nowhere", path=tmp_path / "other.npz", episodes=1)
 
 
-def test_episodes_that_end_at_random_are_recorded_as_they_ended(tmp_path: Path) -> None:
+def test_terminated_truncated_and_unfinished_episodes_are_recorded(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory(Noise, num_envs=3)
     written = collect_demonstrations(
-        lambda seen: np.zeros((3, 1), np.int64), envs, path=tmp_path / "data.npz", steps=300
+        lambda observations: np.zeros((3, 1), np.int64), envs, path=tmp_path / "data.npz", steps=300
     )
     episodes = list(open_dataset(tmp_path / "data.npz"))
     assert sum(map(len, episodes)) == written.steps == 300

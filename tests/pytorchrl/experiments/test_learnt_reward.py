@@ -1,4 +1,4 @@
-"""A reward that an imitation run has learnt pays in an environment, where it changes no more."""
+"""A reward that an imitation run has learnt replaces that of an environment, and is not trained any more."""
 
 import pickle
 from pathlib import Path
@@ -16,11 +16,13 @@ from tests.support.data_sets import recorded
 from tests.support.toys import Counter
 
 
-class PPOPaidByAIRL(prl.AIRLReward, prl.PPO):
+class PPOWithAIRLReward(prl.AIRLReward, prl.PPO):
     """AIRL on PPO."""
 
 
-def learnt(folder: Path, cls: Any = prl.AIRL, env: str = "CartPole-v1", memory: Any = None, **settings: Any) -> str:
+def imitation_run(
+    folder: Path, cls: Any = prl.AIRL, env: str = "CartPole-v1", memory: Any = None, **settings: Any
+) -> str:
     sequences = prl.Sequences(4) if memory else None
     scheme = prl.Scheme(
         cls.create_factory(test_every=0, discriminator_epochs=2, **settings),
@@ -42,39 +44,39 @@ def learnt(folder: Path, cls: Any = prl.AIRL, env: str = "CartPole-v1", memory: 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize(
     ("cls", "settings"),
-    [(prl.AIRL, {}), (prl.AIRL, {"reward_of": "state-action"}), (prl.GAIL, {}), (PPOPaidByAIRL, {})],
+    [(prl.AIRL, {}), (prl.AIRL, {"reward_of": "state-action"}), (prl.GAIL, {}), (PPOWithAIRLReward, {})],
     ids=["AIRL", "AIRL of actions", "GAIL", "AIRL on PPO"],
 )
-def test_the_environment_pays_what_the_run_s_networks_make_of_state_and_action(
+def test_rewards_of_the_environment_equal_the_outputs_of_the_learnt_networks(
     cls: Any, settings: Any, env: str, tmp_path: Path
 ) -> None:
-    run = learnt(tmp_path, cls, env, **settings)
+    run = imitation_run(tmp_path, cls, env, **settings)
     algorithm: Any = prl.load_policy(run).algorithm
-    paying = prl.LearntReward(run)(gym.make(env))
+    wrapped = prl.LearntReward(run)(gym.make(env))
     plain = gym.make(env)
-    seen, _ = paying.reset(seed=3)
+    observation, _ = wrapped.reset(seed=3)
     plain.reset(seed=3)
-    paying.action_space.seed(3)
+    wrapped.action_space.seed(3)
     for _ in range(5):
-        action = paying.action_space.sample()
+        action = wrapped.action_space.sample()
         stored = torch.as_tensor(np.reshape(action, (1, -1)))
         with torch.no_grad():
-            view = algorithm.actor.view(torch.from_numpy(seen)[None])
+            view = algorithm.actor.view(torch.from_numpy(observation)[None])
             if cls is prl.GAIL:
                 expected = -torch.log(1 - torch.sigmoid(algorithm.discriminator(view, stored)))
             elif algorithm.reward_of == "state":
                 expected = algorithm.kept_reward(view)
             else:
                 expected = algorithm.kept_reward(view, stored)
-        seen, reward, terminated, truncated, _ = paying.step(action)
+        observation, reward, terminated, truncated, _ = wrapped.step(action)
         np.testing.assert_allclose(reward, expected.item(), rtol=1e-4, atol=1e-6)
         own = plain.step(action)
-        np.testing.assert_array_equal(seen, own[0])
+        np.testing.assert_array_equal(observation, own[0])
         assert (terminated, truncated) == own[2:4]
 
 
-def test_another_algorithm_trains_on_it_and_its_returns_are_the_environment_s_own(tmp_path: Path) -> None:
-    run = learnt(tmp_path)
+def test_an_algorithm_trains_on_a_learnt_reward_and_logs_the_returns_of_the_environment(tmp_path: Path) -> None:
+    run = imitation_run(tmp_path)
     envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, wrappers=[prl.LearntReward(run)])
     scheme = prl.Scheme(
         prl.A2C.create_factory(test_every=100, num_test_episodes=1),
@@ -89,12 +91,12 @@ def test_another_algorithm_trains_on_it_and_its_returns_are_the_environment_s_ow
     assert metrics["train/return"] == pytest.approx(round(metrics["train/return"]), abs=0.51)
     assert metrics["train/return"] > 5
     assert metrics["train/shaped_return"] != metrics["train/return"]
-    # The composition is plain data: the run goes on from its folder alone.
+    # The composition is plain data: the run is resumed from its folder alone.
     assert prl.Learner.resume(tmp_path / "anew").done()
 
 
-def test_it_is_made_in_other_processes(tmp_path: Path) -> None:
-    wrapper = pickle.loads(pickle.dumps(prl.LearntReward(learnt(tmp_path))))
+def test_the_wrapper_is_pickled_and_used_in_worker_processes(tmp_path: Path) -> None:
+    wrapper = pickle.loads(pickle.dumps(prl.LearntReward(imitation_run(tmp_path))))
     envs = prl.VecEnv.create_factory("CartPole-v1", 2, wrappers=[wrapper], mode="async")()
     envs.reset(1)
     step = envs.step(np.zeros((2, 1), np.int64))
@@ -102,12 +104,12 @@ def test_it_is_made_in_other_processes(tmp_path: Path) -> None:
     assert (step.reward != 1).all()
 
 
-def test_actions_that_count_from_elsewhere_are_those_of_the_policy(tmp_path: Path) -> None:
+def test_the_reward_function_takes_one_or_several_observations_and_actions(tmp_path: Path) -> None:
     class Toy(Counter):
         def __init__(self) -> None:
             super().__init__("vector", length=5, actions=spaces.Discrete(3, start=1))
 
-    run = learnt(tmp_path, reward_of="state-action")
+    run = imitation_run(tmp_path, reward_of="state-action")
     function = prl.RewardFunction(run)
     one = function(np.zeros(4, np.float32), 1)
     several = function(np.zeros((2, 4), np.float32), [0, 1])
@@ -116,7 +118,7 @@ def test_actions_that_count_from_elsewhere_are_those_of_the_policy(tmp_path: Pat
     assert several[0] != several[1]
 
 
-def test_what_learns_no_reward_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_learns_no_reward_is_refused(tmp_path: Path) -> None:
     learner = prl.Learner(ppo_scheme(), 32, tmp_path / "ppo")
     learner.run()
     learner.close()
@@ -124,13 +126,13 @@ def test_what_learns_no_reward_is_refused(tmp_path: Path) -> None:
         prl.LearntReward(str(tmp_path / "ppo"))(gym.make("CartPole-v1"))
 
 
-def test_the_reward_of_an_actor_with_a_memory_is_refused(tmp_path: Path) -> None:
-    run = learnt(tmp_path, memory="gru")
+def test_the_reward_of_a_recurrent_actor_is_refused(tmp_path: Path) -> None:
+    run = imitation_run(tmp_path, memory="gru")
     with pytest.raises(ValueError, match="an actor with a memory"):
         prl.LearntReward(run)(gym.make("CartPole-v1"))
 
 
 def test_environments_with_goals_are_refused(tmp_path: Path) -> None:
-    run = learnt(tmp_path)
+    run = imitation_run(tmp_path)
     with pytest.raises(ValueError, match="the environment has goals"):
         prl.LearntReward(run)(prl.BitFlipping(3))

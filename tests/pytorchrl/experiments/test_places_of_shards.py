@@ -26,7 +26,7 @@ def composed(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"storage": {**whole.config}, "sources": {}}, {"storage": state, "sources": {}}
 
 
-def test_shards_outside_the_run_folder_are_known_by_their_commits(tmp_path: Path) -> None:
+def test_shards_outside_the_run_folder_are_identified_by_their_commits(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
     storage_paths.refuse_storages_of_others(config, scheme, tmp_path / "run")
     storage_paths.refuse_to_empty(config, scheme, tmp_path / "run")
@@ -35,7 +35,7 @@ def test_shards_outside_the_run_folder_are_known_by_their_commits(tmp_path: Path
         storage_paths.refuse_storages_of_others(config, other, tmp_path / "run")
 
 
-def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_shard_is_reported_by_name(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
     storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
     (tmp_path / "kept" / "shard-1").rename(tmp_path / "elsewhere")
@@ -43,6 +43,6 @@ def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
         storage_paths.refuse_storages_that_are_gone(config, scheme, tmp_path / "checkpoint.pt")
 
 
-def test_a_storage_in_shards_is_not_inspected_as_one() -> None:
+def test_inspecting_a_sharded_storage_is_refused() -> None:
     with pytest.raises(DatasetError, match="divided among 2 shards"):
         refuse_data_set({"shards": [{}, {}]}, {"name": "PERBuffer"})

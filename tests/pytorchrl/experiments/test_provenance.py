@@ -1,4 +1,4 @@
-"""What a run came of, in its folder."""
+"""The provenance of a run: its code, its command and its environment, saved in its folder."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.repositories import git
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a commit, in which the test works."""
+    """A repository with one commit, which is the working directory."""
     monkeypatch.chdir(tmp_path)
     git("init", "-q")
     (tmp_path / "script.py").write_text("one = 1\n")
@@ -22,7 +22,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(folder: Path) -> dict[str, object]:
+def recorded_facts(folder: Path) -> dict[str, object]:
     content: dict[str, object] = json.loads((folder / "versions.json").read_text())
     return content
 
@@ -30,7 +30,7 @@ def told(folder: Path) -> dict[str, object]:
 def test_runs_of_equal_code_and_arguments_are_one_experiment(repository: Path) -> None:
     def run(name: str, seed: int = 0) -> str:
         prl.Learner(dqn_scheme(seed), 100, repository / "runs" / name).close()
-        return str(told(repository / "runs" / name)["experiment"])
+        return str(recorded_facts(repository / "runs" / name)["experiment"])
 
     first = run("first")
     assert run("second") == first
@@ -42,7 +42,7 @@ def test_runs_of_equal_code_and_arguments_are_one_experiment(repository: Path) -
     assert run("committed") not in (first, changed)
 
 
-def test_what_was_not_committed_is_kept_with_the_run(repository: Path) -> None:
+def test_uncommitted_changes_are_saved_with_the_run(repository: Path) -> None:
     prl.Learner(dqn_scheme(), 100, repository / "clean").close()
     assert not (repository / "clean" / "git_diff.patch").exists()
     (repository / "script.py").write_text("one = 2\n")
@@ -54,14 +54,14 @@ def test_what_was_not_committed_is_kept_with_the_run(repository: Path) -> None:
     assert (repository / "script.py").read_text() == "one = 2\n"
 
 
-def test_without_a_repository_there_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_repository_there_is_no_commit_and_no_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert code_of_the_directory() == Code()
     assert len(experiment_id({"seed": 1}, Code())) == 12
 
 
-def test_what_is_new_is_no_difference_to_the_last_commit_but_is_told(repository: Path) -> None:
+def test_untracked_files_are_not_in_the_diff_but_are_reported_as_changes(repository: Path) -> None:
     clean = code_of_the_directory()
     assert clean == Code(git("rev-parse", "HEAD").strip())
     (repository / "script.py").write_text("one = 2\n")
@@ -73,9 +73,7 @@ def test_what_is_new_is_no_difference_to_the_last_commit_but_is_told(repository:
     assert code_of_the_directory() == Code(clean.commit, has_changes=True)
 
 
-def test_before_the_first_commit_there_is_nothing_to_differ_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_before_the_first_commit_there_is_no_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     git("init", "-q")
     assert code_of_the_directory() == Code()
@@ -84,7 +82,7 @@ def test_before_the_first_commit_there_is_nothing_to_differ_from(
     assert code_of_the_directory() == Code(has_changes=True)
 
 
-def test_variables_that_matter_are_kept_and_secrets_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relevant_environment_variables_are_recorded_and_secrets_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("TORCH_API_KEY", "hidden")
     monkeypatch.setenv("HOME_OF_NOTHING", "elsewhere")

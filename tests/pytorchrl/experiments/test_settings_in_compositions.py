@@ -1,4 +1,4 @@
-"""Schedules and explorers come back from a run's ``config.json``, and a run goes on with them."""
+"""Schedules are restored from a run's ``config.json``, and a run continues with them."""
 
 import json
 import math
@@ -21,14 +21,14 @@ SCHEDULES: list[Any] = [
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-def test_a_schedule_comes_back_from_plain_data(schedule: Any) -> None:
+def test_a_schedule_is_restored_from_plain_data(schedule: Any) -> None:
     config = json.loads(json.dumps(dqn_scheme(algorithm={"lr": schedule}).config))
     scheme = scheme_from_config(config)
     assert scheme.algorithm.lr == schedule  # type: ignore[attr-defined]
     assert json.loads(json.dumps(scheme.config)) == config
 
 
-def test_a_run_with_a_function_for_a_schedule_goes_on_with_its_script(tmp_path: Path) -> None:
+def test_a_run_with_a_function_as_a_schedule_is_resumed_with_the_scheme_of_its_script(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         schedule = prl.FunctionSchedule(lambda progress: 1e-2 * math.exp(-progress), 0, 1e-2)
         return dqn_scheme(algorithm={"lr": schedule, "test_every": 0})

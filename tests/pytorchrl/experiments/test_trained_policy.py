@@ -1,4 +1,4 @@
-"""A trained policy acts in a plain gymnasium loop as the evaluation of its run did."""
+"""A trained policy acts in a plain gymnasium loop as in the evaluations of its run."""
 
 import functools
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def trained(name: str, folder: Path) -> prl.Learner:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes the folder of a finished run, which tests only read, once for each composition."""
+    """Return a function that makes the folder of a finished run, once for each composition; tests only read it."""
 
     @functools.cache
     def make(name: str) -> Path:
@@ -90,7 +90,7 @@ def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) 
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_it_acts_as_the_evaluation_does(name: str, tmp_path: Path) -> None:
+def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> None:
     learner = trained(name, tmp_path / "run")
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
     policy = prl.load_policy(tmp_path / "run")
@@ -110,7 +110,7 @@ def test_it_acts_as_the_evaluation_does(name: str, tmp_path: Path) -> None:
     assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
 
 
-def test_its_returns_are_those_of_an_evaluation(tmp_path: Path) -> None:
+def test_the_returns_of_a_loaded_policy_equal_those_of_greedy_actions(tmp_path: Path) -> None:
     learner = trained("dqn", tmp_path / "run")
     env = gym.make("CartPole-v1")
     policy = prl.load_policy(tmp_path / "run")
@@ -129,7 +129,7 @@ def test_its_returns_are_those_of_an_evaluation(tmp_path: Path) -> None:
     learner.close()
 
 
-def test_the_best_weights_are_a_policy_too(tmp_path: Path) -> None:
+def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:
     learner = trained("sac", tmp_path / "run")
     policy = prl.load_policy(tmp_path / "run" / "best_weights.pt")
     learner.use_best_weights()
@@ -140,25 +140,25 @@ def test_the_best_weights_are_a_policy_too(tmp_path: Path) -> None:
     learner.close()
 
 
-def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(finished: Callable[[str], Path]) -> None:
+def test_a_policy_acts_in_several_environments_and_resets_its_memory_where_episodes_begin(
+    finished: Callable[[str], Path],
+) -> None:
     run = finished("dqn with memory")
     policy, alone = prl.load_policy(run), prl.load_policy(run)
-    seen = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
+    observations = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
     starts = np.zeros((6, 3), bool)
     starts[0], starts[3, 1] = True, True
-    together = [policy(step, starts=start) for step, start in zip(seen, starts, strict=True)]
+    together = [policy(step, starts=start) for step, start in zip(observations, starts, strict=True)]
     expected = []
     for t in range(6):
         if t == 3:
             alone.reset()
-        expected.append(alone(seen[t, 1]))
+        expected.append(alone(observations[t, 1]))
     assert [actions[1] for actions in together] == expected
 
 
 @pytest.mark.parametrize("weights", ["", "best_weights.pt"])
-def test_exploring_is_that_of_the_end_of_training_and_not_of_its_start(
-    weights: str, finished: Callable[[str], Path]
-) -> None:
+def test_a_loaded_policy_explores_as_at_the_end_of_training(weights: str, finished: Callable[[str], Path]) -> None:
     policy = prl.load_policy(finished("dqn") / weights)
     observations = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
     explored = policy(observations, deterministic=False)
@@ -167,7 +167,7 @@ def test_exploring_is_that_of_the_end_of_training_and_not_of_its_start(
     assert (explored != policy(observations)).mean() < 0.1
 
 
-def test_exploring_follows_its_seed(finished: Callable[[str], Path]) -> None:
+def test_exploration_is_determined_by_its_seed(finished: Callable[[str], Path]) -> None:
     run = finished("sac")
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     drawn = []
@@ -182,7 +182,9 @@ def test_exploring_follows_its_seed(finished: Callable[[str], Path]) -> None:
     "actions", [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1)]
 )
 @pytest.mark.parametrize("kind", ["vector", "dict", "discrete"])
-def test_it_gives_what_environments_of_any_space_take(actions: spaces.Space[Any], kind: str, tmp_path: Path) -> None:
+def test_a_policy_returns_valid_actions_of_every_kind_of_space(
+    actions: spaces.Space[Any], kind: str, tmp_path: Path
+) -> None:
     env = Counter(kind, length=5, actions=actions)
     scheme = prl.Scheme(
         prl.PPO.create_factory(test_every=0),
@@ -229,10 +231,10 @@ def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], 
 
 
 class OwnDQN(prl.DQN):
-    """Of a script."""
+    """A class that a script defines."""
 
 
-def test_a_class_of_a_script_is_passed(tmp_path: Path) -> None:
+def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Path) -> None:
     algorithm = OwnDQN.create_factory(start_steps=10, test_every=0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
     scheme = prl.Scheme(
@@ -245,7 +247,7 @@ def test_a_class_of_a_script_is_passed(tmp_path: Path) -> None:
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
-def test_weights_of_other_networks_are_refused_before_memory_is_taken(
+def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
     finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run = finished("dqn")
@@ -261,7 +263,9 @@ def test_weights_of_other_networks_are_refused_before_memory_is_taken(
     "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_an_exported_policy_acts_alike(name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path) -> None:
+def test_an_exported_policy_returns_the_same_actions(
+    name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path
+) -> None:
     if suffix == ".onnx":
         pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
         runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
@@ -275,8 +279,8 @@ def test_an_exported_policy_acts_alike(name: str, suffix: str, finished: Callabl
     session = runtime.InferenceSession(str(path)) if suffix == ".onnx" else None
     exported = torch.export.load(path).module() if suffix == ".pt2" else None
     for _ in range(4):
-        seen = generator.normal(size=(5, *size)).astype(np.float32)
-        inputs = [torch.from_numpy(seen)] + ([states] if remembers else [])
+        observations = generator.normal(size=(5, *size)).astype(np.float32)
+        inputs = [torch.from_numpy(observations)] + ([states] if remembers else [])
         if session is not None:
             outputs = session.run(None, {i.name: v.numpy() for i, v in zip(session.get_inputs(), inputs, strict=True)})
         else:
@@ -285,12 +289,12 @@ def test_an_exported_policy_acts_alike(name: str, suffix: str, finished: Callabl
             outputs = [part.numpy() for part in (found if isinstance(found, tuple) else (found,))]
         if remembers:
             states = torch.from_numpy(np.array(outputs[1]))
-        np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(seen).reshape(5, -1), rtol=1e-4, atol=1e-5)
-    # What torch makes of the networks' classes on the way does not hide them from runs that are loaded later.
+        np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(observations).reshape(5, -1), rtol=1e-4, atol=1e-5)
+    # Classes that torch derives from the networks' during the export do not hide them from runs loaded later.
     assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
 
 
-def test_a_policy_is_exported_to_known_formats_alone(finished: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:
     run = finished("dqn")
     with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
         prl.load_policy(run).export(tmp_path / "policy.h5")

@@ -1,4 +1,4 @@
-"""Curves over steps, seconds and episodes: what is measured, and how it is smoothed."""
+"""Curves over steps, seconds and episodes: their points, and their smoothing."""
 
 import math
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_returns_of_training_and_evaluation_are_curves_over_steps(tmp_path: Path
         ({"env": "CartPole-v0"}, False, True),
     ],
 )
-def test_training_episodes_are_no_curve_beside_evaluations_whose_returns_mean_something_else(
+def test_training_returns_are_hidden_if_evaluations_have_other_environments_or_rewards(
     test_envs: dict[str, Any] | None, evaluated: bool, shown: bool, tmp_path: Path
 ) -> None:
     records = [{"steps": 100.0, "train/return": 1.0}, {"steps": 100.0, "test/return": 5.0}][: 1 + evaluated]
@@ -56,7 +56,7 @@ def test_a_record_without_a_finite_return_is_no_point(tmp_path: Path) -> None:
     assert not len(read.evaluations())
 
 
-def test_steps_never_fall_along_a_curve(tmp_path: Path) -> None:
+def test_the_points_of_a_curve_are_sorted_by_steps(tmp_path: Path) -> None:
     records = [{"steps": steps, "test/return": float(steps)} for steps in (300, 100, 200)]
     assert points(read_run(recorded_run(tmp_path / "run", records)).evaluations()) == [
         (100, 100),
@@ -85,14 +85,14 @@ def test_smoothing_is_the_mean_over_the_episodes_around_a_record(tmp_path: Path,
     slow = []
     for number in range(records):
         near = slice(max(number - around, 0), number + around + 1)
-        # Every episode of those records once, each with the mean of its record.
+        # Every episode of those records counts once, with the mean return of its record.
         slow.append(np.repeat(returns[near], episodes[near]).mean())
     smoothed = read_run(folder).training()
     np.testing.assert_allclose(smoothed.values, slow, rtol=1e-12)
     assert smoothed.x.tolist() == [10.0 * number for number in range(records)]
 
 
-def test_episodes_stay_with_their_returns_where_some_records_have_none_and_the_order_is_off(tmp_path: Path) -> None:
+def test_episode_counts_stay_with_their_returns_in_incomplete_and_unordered_records(tmp_path: Path) -> None:
     records = [{"steps": float(step), "train/return": 0.0, "train/episodes": 1.0} for step in range(20)]
     records[10] |= {"train/return": 6.0, "train/episodes": 4.0}
     records.insert(3, {"steps": 2.5, "test/return": 0.0, "train/episodes": 100.0})
@@ -103,7 +103,7 @@ def test_episodes_stay_with_their_returns_where_some_records_have_none_and_the_o
     assert read.values.sum() == 12.0
 
 
-def test_a_constant_return_stays_constant_up_to_both_ends(tmp_path: Path) -> None:
+def test_smoothing_keeps_a_constant_return_constant_up_to_both_ends(tmp_path: Path) -> None:
     records = [{"steps": float(step), "train/return": 7.0, "train/episodes": step % 3 + 1} for step in range(100)]
     np.testing.assert_allclose(read_run(recorded_run(tmp_path / "run", records)).training().values, 7.0, rtol=1e-12)
 
@@ -126,7 +126,7 @@ def test_a_folder_without_measurements_is_refused_with_the_reason(
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_folder_that_does_not_exist_is_said_to(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         read_run(tmp_path / "nowhere")
 
@@ -141,20 +141,20 @@ def test_a_folder_that_does_not_exist_is_said_to(tmp_path: Path) -> None:
         '{"algorithm": {"hyper_parameters": 1}}',
     ],
 )
-def test_a_damaged_config_is_named(content: str, tmp_path: Path) -> None:
+def test_a_damaged_configuration_is_refused_by_name(content: str, tmp_path: Path) -> None:
     folder = recorded_run(tmp_path / "run", [{"steps": 1, "test/return": 1.0}])
     (folder / "config.json").write_text(content)
     with pytest.raises(ValueError, match=r"config\.json is damaged"):
         read_run(folder)
 
 
-def test_a_run_that_has_only_begun_is_said_to_have_no_measurements(tmp_path: Path) -> None:
+def test_a_run_without_metrics_is_reported_as_not_measured_yet(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match=r"has not measured anything yet: it has no metrics\.jsonl"):
         read_run(tmp_path)
 
 
-def test_a_link_out_of_a_run_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_out_of_a_run_is_not_followed(tmp_path: Path) -> None:
     elsewhere = recorded_run(tmp_path / "elsewhere", [{"steps": 1, "test/return": 1.0}])
     folder = tmp_path / "run"
     folder.mkdir()
@@ -175,7 +175,7 @@ RECORDS = [
     ("x", "evaluated", "trained"),
     [("steps", [200, 400], [100, 300]), ("seconds", [2.5, 5.0], [1.5, 4.0]), ("episodes", [4, 6], [4, 6])],
 )
-def test_curves_are_over_steps_seconds_or_training_episodes_so_far(
+def test_curves_can_be_over_steps_seconds_or_training_episodes(
     tmp_path: Path, x: Any, evaluated: list[float], trained: list[float]
 ) -> None:
     run = read_run(recorded_run(tmp_path / "run", RECORDS))
@@ -183,13 +183,13 @@ def test_curves_are_over_steps_seconds_or_training_episodes_so_far(
     assert run.training(x).x.tolist() == trained
 
 
-def test_any_number_that_was_logged_is_a_curve(tmp_path: Path) -> None:
+def test_every_logged_metric_has_a_curve(tmp_path: Path) -> None:
     run = read_run(recorded_run(tmp_path / "run", RECORDS))
     assert points(run.curve("losses/q")) == [(300, 0.5)]
     assert points(run.smoothed("losses/q", "seconds")) == [(4.0, 0.5)]
     assert not len(run.curve("losses/other"))
 
 
-def test_records_without_seconds_are_no_points_over_seconds(tmp_path: Path) -> None:
+def test_records_without_seconds_are_omitted_from_curves_over_seconds(tmp_path: Path) -> None:
     run = read_run(recorded_run(tmp_path / "run", [{"steps": 1, "test/return": 1.0}, *RECORDS]))
     assert points(run.evaluations("seconds")) == [(2.5, 2.0), (5.0, 4.0)]

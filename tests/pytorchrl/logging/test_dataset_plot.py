@@ -1,4 +1,4 @@
-"""Pictures of data sets, and what is said of data that is hard to learn from."""
+"""Pictures of data sets, and warnings about data that is hard to learn from."""
 
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ def episodes(count: int = 30, **changes: Any) -> list[Episode]:
     return [episode(number) for number in range(count)]
 
 
-def said(made: list[Episode], tmp_path: Path, space: Any = BOX) -> list[str]:
+def warnings_of(made: list[Episode], tmp_path: Path, space: Any = BOX) -> list[str]:
     write_dataset(tmp_path / "some.npz", made)
     dataset = open_dataset(tmp_path / "some.npz")
     return data_warnings(sample_of(dataset, dataset), space)
@@ -48,8 +48,8 @@ def put(where: Any, value: float) -> Any:
     return change
 
 
-def test_good_data_is_not_complained_of(tmp_path: Path) -> None:
-    assert said(episodes(), tmp_path) == []
+def test_good_data_has_no_warnings(tmp_path: Path) -> None:
+    assert warnings_of(episodes(), tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,23 @@ def test_good_data_is_not_complained_of(tmp_path: Path) -> None:
         ({"terminated": False}, "100% of the episodes break off: they are neither terminated nor truncated."),
     ],
 )
-def test_what_is_suspicious_is_said(changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    assert any(expected in complaint for complaint in said(episodes(**changes), tmp_path))
+def test_suspicious_data_is_reported_in_warnings(changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    assert any(expected in warning for warning in warnings_of(episodes(**changes), tmp_path))
 
 
-def test_episodes_that_are_there_twice_and_actions_never_taken_are_said(tmp_path: Path) -> None:
+def test_duplicate_episodes_and_unused_actions_are_reported_in_warnings(tmp_path: Path) -> None:
     made = episodes(3)
-    assert "2 episodes repeat an earlier one in all actions and rewards." in said([*made, *made[:2]], tmp_path)
+    assert "2 episodes repeat an earlier one in all actions and rewards." in warnings_of([*made, *made[:2]], tmp_path)
     (tmp_path / "some.npz").unlink()
     flat = [
         Episode(one.observations, {**one.fields, ACT: np.ones((len(one), 1), np.int64)}, True, False) for one in made
     ]
-    assert "Actions 0, 2 of 3 are never taken." in said(flat, tmp_path, {"type": "Discrete", "n": 3, "start": 0})
+    assert "Actions 0, 2 of 3 are never taken." in warnings_of(flat, tmp_path, {"type": "Discrete", "n": 3, "start": 0})
 
 
-def test_a_sample_has_steps_of_all_the_data_at_equal_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_has_evenly_spaced_steps_of_the_whole_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pytorchrl.logging.pictures.dataset_sample._MOST_STEPS", 50)
     made = episodes(20)
     write_dataset(tmp_path / "some.npz", made)
@@ -107,7 +109,7 @@ def test_show_writes_a_picture_or_a_page(
     assert "http" not in page, "the page needs no network"
 
 
-def test_names_of_a_data_set_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_of_a_data_set_is_escaped_in_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = About(description="<script>alert(1)</script>")
     write_dataset(tmp_path / "some.npz", episodes(3), about=about)
     monkeypatch.setattr(
@@ -117,7 +119,7 @@ def test_names_of_a_data_set_are_no_markup(tmp_path: Path, monkeypatch: pytest.M
     assert "<script>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_another_kind_of_file_is_refused_before_anything_is_read(
+def test_another_type_of_output_file_is_refused_before_the_data_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "data", "show", "nowhere.npz", "-o", "picture.pdf"])

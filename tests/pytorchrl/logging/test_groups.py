@@ -1,4 +1,4 @@
-"""Which runs belong together, and what they are called."""
+"""Runs are grouped by composition, and groups are named by their differences."""
 
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ def names(configs: list[dict[str, Any]]) -> list[str]:
     return [group.name for group in grouped([run(config, f"runs/folder {n}") for n, config in enumerate(configs)])]
 
 
-def test_runs_that_differ_in_their_seed_and_where_they_log_belong_together() -> None:
+def test_runs_that_differ_only_in_seed_and_logging_form_one_group() -> None:
     one, two = run(composition(seed=1), "1"), run(composition(seed=2, log_to=["wandb"], log_every=7), "2")
     other = run(composition(seed=1, settings={"gamma": 0.9}), "3")
     reordered = run(dict(reversed(composition(seed=4).items())), "4")
     assert members([one, other, two, reordered]) == [[one, two, reordered], [other]]
 
 
-def test_runs_of_which_nothing_is_known_stay_apart() -> None:
+def test_runs_of_unknown_composition_are_not_grouped() -> None:
     one, two = run({}, "1"), run({}, "2")
     assert members([one, two]) == [[one], [two]]
     assert len(members([run({"seed": 1}, "1"), run({"seed": 1}, "2")])) == 2
@@ -78,7 +78,7 @@ def test_runs_of_which_nothing_is_known_stay_apart() -> None:
         "unknown",
     ],
 )
-def test_a_name_is_no_longer_than_what_tells_the_groups_of_an_environment_apart(
+def test_group_names_contain_only_the_differences_within_an_environment(
     configs: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert names(configs) == expected
@@ -94,7 +94,7 @@ def test_settings_of_one_storage_are_not_in_the_name_of_another() -> None:
     assert names(configs) == ["DQN + ReplayBuffer", "DQN + PERBuffer, alpha=0.4", "DQN + PERBuffer, alpha=0.6", "PPO"]
 
 
-def test_settings_that_differ_between_environments_alone_are_in_no_name() -> None:
+def test_settings_that_differ_only_between_environments_are_not_in_names() -> None:
     configs = [
         composition(env="A-v0", settings={"gamma": 0.9, "lr": 1e-3}),
         composition(env="A-v0", settings={"gamma": 0.9, "lr": 1e-4}),
@@ -103,7 +103,7 @@ def test_settings_that_differ_between_environments_alone_are_in_no_name() -> Non
     assert names(configs) == ["DQN, lr=0.001", "DQN, lr=0.0001", "DQN, lr=0.001"]
 
 
-def test_settings_are_written_as_one_writes_them() -> None:
+def test_settings_in_names_are_short_and_unambiguous() -> None:
     schedule = {"name": "LinearSchedule", "hyper_parameters": {"initial": 1e-3, "final": 0.0}}
     configs = [composition(settings={"lr": schedule}), composition(settings={"lr": 5e-4})]
     assert names(configs) == ["DQN, lr=LinearSchedule(0.001, 0)", "DQN, lr=0.0005"]
@@ -114,7 +114,7 @@ def test_settings_are_written_as_one_writes_them() -> None:
     ]
 
 
-def test_an_environment_with_other_arguments_is_another() -> None:
+def test_an_environment_with_other_arguments_counts_as_another_environment() -> None:
     shorter = composition()
     shorter["train_envs"] = {"hyper_parameters": {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 50}}}
     assert environment(shorter) == "CartPole-v1(max_episode_steps=50)"
@@ -122,7 +122,7 @@ def test_an_environment_with_other_arguments_is_another() -> None:
     assert environment(composition() | {"test_envs": shorter["train_envs"]}) == "CartPole-v1(max_episode_steps=50)"
 
 
-def test_groups_that_are_named_already_are_apart_by_environment() -> None:
+def test_named_groups_are_divided_by_environment() -> None:
     one, two, three = (run(composition(env=env), env) for env in ("A-v0", "B-v0", "A-v0"))
     groups = named_groups({"mine": [one, two, three]})
     assert [(group.name, group.environment, len(group.runs)) for group in groups] == [
@@ -131,16 +131,16 @@ def test_groups_that_are_named_already_are_apart_by_environment() -> None:
     ]
 
 
-def test_seeds_do_not_enter_the_names_of_the_groups_they_repeat() -> None:
+def test_seeds_are_not_in_the_names_of_groups() -> None:
     runs = [run(composition(seed=seed, settings={"lr": lr})) for lr in (0.1, 0.2) for seed in (2, 1)]
     assert [group.name for group in grouped(runs)] == ["DQN, lr=0.1", "DQN, lr=0.2"]
 
 
-def test_folders_of_one_name_are_told_apart_by_their_paths() -> None:
+def test_folders_with_equal_names_are_distinguished_by_their_paths() -> None:
     assert [group.name for group in grouped([run({}, "a/run"), run({}, "b/run")])] == ["a/run", "b/run"]
 
 
-def test_what_is_named_by_folders_is_named_by_the_folder_of_its_seeds() -> None:
+def test_groups_named_by_folders_have_the_name_of_the_folder_of_their_seeds() -> None:
     far = [{}, {"a": 1, "b": 2, "c": 3, "d": 4}]
     runs = [
         run(composition(seed=seed, settings=settings), f"sweep/{number}/seed-{seed}")
@@ -161,11 +161,11 @@ def test_what_is_named_by_folders_is_named_by_the_folder_of_its_seeds() -> None:
         ([{}, {}], "folder 0, folder 1"),
     ],
 )
-def test_the_title_says_what_ran_where(configs: list[dict[str, Any]], expected: str) -> None:
+def test_the_title_names_algorithms_and_environments(configs: list[dict[str, Any]], expected: str) -> None:
     assert title(grouped([run(config, f"runs/folder {n}") for n, config in enumerate(configs)])) == expected
 
 
-def test_steps_of_runs_without_environments_to_train_in_are_updates() -> None:
+def test_the_steps_of_offline_runs_are_updates() -> None:
     envs = {"name": "VecEnv", "hyper_parameters": {"env": "Pendulum-v1"}}
     trained, offline = run(composition()), run(composition("BCQ") | {"train_envs": None, "test_envs": envs})
     assert unit(grouped([trained])) == unit(grouped([run({})])) == "environment steps"
@@ -174,7 +174,7 @@ def test_steps_of_runs_without_environments_to_train_in_are_updates() -> None:
     assert title(grouped([offline])) == "BCQ on Pendulum-v1"
 
 
-def test_runs_that_differ_in_where_a_source_is_kept_belong_together(tmp_path: Path) -> None:
+def test_runs_that_differ_only_in_the_directory_of_a_source_form_one_group(tmp_path: Path) -> None:
     runs = []
     for number in range(2):
         source = {"name": "ReplayBuffer", "hyper_parameters": {"size": 9, "directory": f"expert-{number}"}}

@@ -1,4 +1,4 @@
-"""The metrics file: whole records only, in the file at once, whatever kills the run."""
+"""The metrics file has whole records only, and each is in the file at once, even if the run is killed."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def test_a_record_is_a_line_of_strict_json_in_the_order_it_was_given(path: Path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), torch.tensor(torch.inf)])
-def test_what_json_cannot_hold_is_null_in_the_file_and_nan_when_read(path: Path, value: float) -> None:
+def test_non_finite_numbers_are_null_in_the_file_and_nan_when_read(path: Path, value: float) -> None:
     written(path, {"steps": 1, "losses/q": value})
     assert json.loads(path.read_text()) == {"steps": 1, "losses/q": None}
     (record,) = read_metrics(path)
@@ -60,32 +60,32 @@ def test_counts_keep_all_their_digits(path: Path) -> None:
     assert read_metrics(str(path)) == [{"steps": 2**53 + 1, "updates": 12}]
 
 
-def test_the_records_of_an_earlier_run_stay(path: Path) -> None:
+def test_the_records_of_an_earlier_run_are_kept(path: Path) -> None:
     written(path, {"steps": 1})
     written(path, {"steps": 2})
     assert read_metrics(path) == [{"steps": 1}, {"steps": 2}]
 
 
-def test_a_new_file_is_not_there_before_its_first_record(path: Path) -> None:
+def test_no_file_is_created_before_the_first_record(path: Path) -> None:
     MetricsFile(path).close()
     assert not path.exists()
 
 
 @pytest.mark.parametrize("rest", ['{"steps": 2, "train/ret', '{"steps": 2, "nämé'.encode()[:-1], "{", '{"steps": 2'])
-def test_a_line_cut_by_a_kill_is_left_out(path: Path, rest: str | bytes) -> None:
+def test_an_incomplete_last_line_is_ignored_when_read(path: Path, rest: str | bytes) -> None:
     written(path, {"steps": 1})
     with path.open("ab") as file:
         file.write(rest if isinstance(rest, bytes) else rest.encode())
     assert read_metrics(path) == [{"steps": 1}]
 
 
-def test_the_next_record_is_not_glued_to_a_line_cut_by_a_kill(path: Path) -> None:
+def test_the_next_record_replaces_an_incomplete_last_line(path: Path) -> None:
     path.write_text('{"steps": 1}\n{"steps": 2, "train/ret')
     written(path, {"steps": 3})
     assert path.read_text() == '{"steps": 1}\n{"steps": 3}\n'
 
 
-def test_a_whole_record_that_only_lacks_its_line_end_is_kept(path: Path) -> None:
+def test_a_complete_record_without_a_newline_is_kept(path: Path) -> None:
     path.write_text('{"steps": 1}\n{"steps": 2}')
     assert read_metrics(path) == [{"steps": 1}, {"steps": 2}]
     written(path, {"steps": 3})
@@ -93,14 +93,14 @@ def test_a_whole_record_that_only_lacks_its_line_end_is_kept(path: Path) -> None
 
 
 @pytest.mark.parametrize("damaged", ['{"steps": 2, "tra', "[1, 2]", "3"])
-def test_a_damaged_line_before_the_last_is_named_by_file_and_number(path: Path, damaged: str) -> None:
+def test_a_damaged_line_before_the_last_is_reported_by_file_and_number(path: Path, damaged: str) -> None:
     path.write_text(f'{{"steps": 1}}\n{damaged}\n{{"steps": 3}}\n')
     with pytest.raises(ValueError, match="line 2 is no JSON object") as error:
         read_metrics(path)
     assert str(error.value).startswith(str(path))
 
 
-def test_a_damaged_line_that_was_finished_is_damage_even_at_the_end(path: Path) -> None:
+def test_a_damaged_last_line_with_a_newline_is_an_error(path: Path) -> None:
     path.write_text('{"steps": 1}\n{"steps": 2, "tra\n')
     with pytest.raises(ValueError, match="line 2 is no JSON object"):
         read_metrics(path)
@@ -116,7 +116,7 @@ def test_a_closed_file_refuses_further_records(path: Path) -> None:
     assert read_metrics(path) == [{"steps": 1}]
 
 
-def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_as_they_were(path: Path) -> None:
+def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_unchanged(path: Path) -> None:
     lines = ['{"steps": 10, "train/return": 1.0}', '{"steps":20,"test/return":null}', '{"steps": 30}', '{"steps": 25}']
     path.write_text("\n".join(lines) + '\n{"steps": 4')
     MetricsFile(path, goes_on_at=20).begin()
@@ -130,7 +130,7 @@ def test_truncating_to_the_start_leaves_an_empty_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("place", "name"), [(os, "fsync"), (Path, "replace")])
-def test_a_truncation_that_is_interrupted_changes_nothing(
+def test_an_interrupted_truncation_leaves_the_file_unchanged(
     path: Path, place: object, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -145,14 +145,14 @@ def test_a_truncation_that_is_interrupted_changes_nothing(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_truncated_file_is_on_the_disk_before_it_takes_the_place_of_the_whole_one(
+def test_a_truncated_file_is_synced_to_disk_before_it_replaces_the_whole_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_disk: list[int] = []
     fsync = os.fsync
 
     def watched(file: int) -> None:
-        # The folder is synced after it, which has the new file by then.
+        # The folder is synced afterwards, when it already contains the new file.
         if stat.S_ISREG(os.fstat(file).st_mode):
             assert read_metrics(path) == [{"steps": 1}, {"steps": 2}]
             on_disk.append(os.fstat(file).st_size)
@@ -164,7 +164,7 @@ def test_a_truncated_file_is_on_the_disk_before_it_takes_the_place_of_the_whole_
     assert on_disk == [path.stat().st_size]
 
 
-def test_truncating_a_damaged_file_names_the_damage_and_changes_nothing(path: Path) -> None:
+def test_truncating_a_damaged_file_is_refused_and_leaves_it_unchanged(path: Path) -> None:
     path.write_text('{"steps": 1}\ndamaged\n{"steps": 3}\n')
     before = path.read_bytes()
     with pytest.raises(ValueError, match="line 2 is no JSON object"):

@@ -1,4 +1,4 @@
-"""Pictures of runs: what stands in them, and what becomes of the picture that was there before."""
+"""Pictures of runs: their contents, and the replacement of earlier pictures."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 def run_folder(
     folder: Path, *, test: Points | None = None, train: Points | None = None, seed: int = 0, **settings: Any
 ) -> Path:
-    """A run folder as a learner leaves it; without settings one whose composition is not known."""
+    """Write a run folder as a learner does; without settings, its composition is unknown."""
     folder.mkdir(parents=True)
     file = MetricsFile(folder / "metrics.jsonl")
     for steps, value in train or []:
@@ -88,7 +88,7 @@ def test_the_picture_is_a_png_with_the_curves_in_it(tmp_path: Path) -> None:
     assert list(output.parent.iterdir()) == [output]
 
 
-def test_axes_are_labelled_and_the_title_says_what_ran(tmp_path: Path) -> None:
+def test_axes_are_labelled_and_the_title_names_algorithm_and_environment(tmp_path: Path) -> None:
     figure = drawn(run_folder(tmp_path / "run", test=[(0, 1.0), (1_000_000, 25_000.0)], algorithm="SAC"))
     (axes,) = figure.axes
     assert axes.get_title() == "SAC on CartPole-v1"
@@ -99,12 +99,12 @@ def test_axes_are_labelled_and_the_title_says_what_ran(tmp_path: Path) -> None:
     assert {"0", "20k"} <= set(returns)
 
 
-def test_returns_of_a_common_size_are_written_out(tmp_path: Path) -> None:
+def test_tick_labels_of_returns_of_a_few_thousand_are_not_abbreviated(tmp_path: Path) -> None:
     _, returns = tick_labels(drawn(run_folder(tmp_path / "run", test=[(0, -2000.0), (10_000, 0.0)])))
     assert {"-2,000", "-1,000", "0"} <= {label.replace("\N{MINUS SIGN}", "-") for label in returns}
 
 
-def test_greedy_evaluations_and_exploring_training_are_told_apart_by_their_lines(tmp_path: Path) -> None:
+def test_evaluation_and_training_curves_have_different_line_styles(tmp_path: Path) -> None:
     test, train = [(0.0, 1.0), (50.0, 4.0), (100.0, 9.0)], [(10.0, 2.0), (60.0, 5.0)]
     figure = drawn(run_folder(tmp_path / "run", test=test, train=train))
     assert legend(figure) == ["evaluation (greedy)", "training (exploring), smoothed"]
@@ -120,7 +120,7 @@ def test_greedy_evaluations_and_exploring_training_are_told_apart_by_their_lines
     assert figure.axes[0].get_xlim()[0] == 0
 
 
-def test_a_run_without_evaluations_is_its_training_episodes(tmp_path: Path) -> None:
+def test_a_run_without_evaluations_is_drawn_by_its_training_returns(tmp_path: Path) -> None:
     train = [(10.0, 2.0), (60.0, 5.0)]
     figure = drawn(run_folder(tmp_path / "run", train=train))
     assert legend(figure) == ["training (exploring), smoothed"]
@@ -129,7 +129,7 @@ def test_a_run_without_evaluations_is_its_training_episodes(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["test", "train"])
-def test_a_single_point_can_be_seen(tmp_path: Path, kind: str) -> None:
+def test_a_single_point_is_drawn_with_a_marker(tmp_path: Path, kind: str) -> None:
     assert line_of(drawn(run_folder(tmp_path / "run", **{kind: [(10, 2.0)]})), 0).get_marker() == "o"  # type: ignore[arg-type]
 
 
@@ -138,7 +138,7 @@ def test_many_evaluations_are_a_line_without_markers(tmp_path: Path) -> None:
     assert line_of(drawn(run_folder(tmp_path / "run", test=test)), 0).get_marker() in ("", "None")
 
 
-def test_seeds_of_a_composition_make_one_line_within_its_interval(tmp_path: Path) -> None:
+def test_seeds_of_a_composition_are_drawn_as_one_line_with_its_interval(tmp_path: Path) -> None:
     values = {1: [(0, 1.0), (100, 2.0)], 2: [(0, 3.0), (100, 8.0), (200, 50.0)]}
     folders = [run_folder(tmp_path / str(seed), test=test, seed=seed, lr=0.1) for seed, test in values.items()]
     figure = drawn(*folders)
@@ -148,7 +148,7 @@ def test_seeds_of_a_composition_make_one_line_within_its_interval(tmp_path: Path
     assert points(line_of(figure, 0)) == [(0, 2), (100, 5)]
     (band,) = axes.collections
     corners = {(float(steps), float(value)) for steps, value in np.asarray(band.get_paths()[0].vertices)}
-    # Of two runs the interval reaches from one to the other.
+    # The interval of two runs spans from one to the other.
     assert corners == {(0.0, 1.0), (0.0, 3.0), (100.0, 2.0), (100.0, 8.0)}
     assert axes.get_title() == "DQN on CartPole-v1"
 
@@ -161,7 +161,7 @@ def test_another_statistic_can_be_drawn(tmp_path: Path, statistic: str, value: f
     assert caption(figure).startswith({"iqm": "interquartile mean"}.get(statistic, statistic))
 
 
-def test_seeds_whose_storages_are_kept_in_folders_of_their_own_make_one_line_too(tmp_path: Path) -> None:
+def test_seeds_with_storages_in_different_directories_are_drawn_as_one_line(tmp_path: Path) -> None:
     folders = [run_folder(tmp_path / str(seed), test=[(0, 1.0), (100, 2.0)], seed=seed, lr=0.1) for seed in (1, 2)]
     for folder in folders:
         config = json.loads((folder / "config.json").read_text())
@@ -170,7 +170,7 @@ def test_seeds_whose_storages_are_kept_in_folders_of_their_own_make_one_line_too
     assert caption(drawn(*folders)).startswith("interquartile mean of 2 runs")
 
 
-def test_seeds_measured_at_no_common_steps_are_lines_of_one_color(tmp_path: Path) -> None:
+def test_seeds_without_a_common_range_are_separate_lines_of_one_color(tmp_path: Path) -> None:
     first = run_folder(tmp_path / "1", test=[(0, 1.0), (10, 2.0)], seed=1, lr=0.1)
     second = run_folder(tmp_path / "2", test=[(20, 3.0), (30, 4.0)], seed=2, lr=0.1)
     figure = drawn(first, second)
@@ -181,7 +181,7 @@ def test_seeds_measured_at_no_common_steps_are_lines_of_one_color(tmp_path: Path
     assert len(legend(figure)) == 1
 
 
-def test_runs_laid_over_each_other_are_told_apart_by_color_and_name(tmp_path: Path) -> None:
+def test_different_compositions_in_one_picture_have_different_colors_and_names(tmp_path: Path) -> None:
     train = [(10.0, 2.0), (60.0, 5.0)]
     figure = drawn(
         run_folder(tmp_path / "a", test=[(0, 1.0), (10, 2.0)], train=train, algorithm="DQN"),
@@ -198,7 +198,7 @@ def test_runs_laid_over_each_other_are_told_apart_by_color_and_name(tmp_path: Pa
     assert figure.axes[0].get_title() == "DQN, SAC, PPO on CartPole-v1"
 
 
-def test_groups_of_seeds_say_how_many_runs_they_are(tmp_path: Path) -> None:
+def test_the_legend_shows_the_number_of_runs_of_each_group(tmp_path: Path) -> None:
     folders = [
         run_folder(tmp_path / f"{lr} {seed}", test=[(0, lr), (10, seed)], seed=seed, lr=lr)
         for lr in (0.1, 0.2)
@@ -208,14 +208,14 @@ def test_groups_of_seeds_say_how_many_runs_they_are(tmp_path: Path) -> None:
     assert legend(figure)[:3] == ["DQN, lr=0.1 (2 runs)", "DQN, lr=0.2 (2 runs)", "DQN, lr=0.3"]
 
 
-def test_no_two_of_many_runs_look_the_same_and_their_legend_hides_no_curve(tmp_path: Path) -> None:
+def test_many_runs_differ_in_color_or_marker_and_their_legend_is_beside_the_axes(tmp_path: Path) -> None:
     test, train = [(0, 1.0), (10, 2.0)], [(0, 3.0)]
     folders = [run_folder(tmp_path / str(lr), test=test, train=train, lr=lr) for lr in range(30)]
     figure = drawn(*folders)
     (axes,) = figure.axes
     assert legend(figure) == [*(f"DQN, lr={lr}" for lr in range(30)), "evaluation (greedy)"]
     looks = [(color(line), str(line.get_marker())) for line in axes.get_lines()]
-    # The evaluations alone: sixty lines could not be read.
+    # Only the evaluations are drawn: sixty lines would be unreadable.
     assert len(set(looks)) == len(looks) == 30
     figure.canvas.draw()
     (box,) = figure.legends
@@ -227,7 +227,7 @@ def test_no_two_of_many_runs_look_the_same_and_their_legend_hides_no_curve(tmp_p
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_the_legend_of_a_few_lies_below_the_axes_and_inside_of_the_picture(tmp_path: Path, runs: int) -> None:
+def test_the_legend_of_few_runs_is_below_the_axes_and_within_the_picture(tmp_path: Path, runs: int) -> None:
     long = {"name": "LinearSchedule", "hyper_parameters": {"initial": 0.000123456, "final": 0.000123456}}
     folders = [run_folder(tmp_path / str(n), test=[(0, 1.0)], lr=n, lr_pi=long | {"n": n}) for n in range(runs)]
     figure = drawn(*folders)
@@ -242,7 +242,7 @@ def test_the_legend_of_a_few_lies_below_the_axes_and_inside_of_the_picture(tmp_p
     assert extent.y0 >= 0
 
 
-def test_each_environment_has_a_panel_with_the_colors_of_the_others(tmp_path: Path) -> None:
+def test_each_environment_has_a_panel_and_algorithms_keep_their_colors(tmp_path: Path) -> None:
     folders = [
         recorded_run(
             tmp_path / f"{algorithm} {env}", [{"steps": 5, "test/return": 1.0}], composition(algorithm, env=env)
@@ -283,7 +283,7 @@ def test_curves_are_drawn_over_steps_episodes_or_time(
     assert points(line_of(figure, 1)) == [(0, 0), (last, 1)]
 
 
-def test_any_number_that_was_logged_can_be_drawn(tmp_path: Path) -> None:
+def test_every_logged_metric_can_be_drawn(tmp_path: Path) -> None:
     records = [{"steps": step, "losses/q": float(step), "test/success": 0.5} for step in range(5)]
     folder = recorded_run(tmp_path / "run", records, composition())
     figure = drawn(folder, metric="losses/q")
@@ -293,7 +293,7 @@ def test_any_number_that_was_logged_can_be_drawn(tmp_path: Path) -> None:
     assert legend(drawn(folder, metric="test/success")) == ["evaluation (greedy)"]
 
 
-def test_runs_that_did_not_log_their_time_have_no_curves_over_it(tmp_path: Path) -> None:
+def test_curves_over_unlogged_seconds_and_unknown_choices_are_refused(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
     with pytest.raises(ValueError, match="did not log seconds beside what is drawn; choose another x"):
         drawn(folder, x="seconds")
@@ -302,7 +302,7 @@ def test_runs_that_did_not_log_their_time_have_no_curves_over_it(tmp_path: Path)
             plot_runs([folder], tmp_path / "curve.png", **wrong)  # type: ignore[arg-type]
 
 
-def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
+def test_an_svg_is_reproducible(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0), (5, 2.0)])
     first = plot_runs([folder], tmp_path / "curve.svg").read_bytes()
     assert first.startswith(b"<?xml")
@@ -321,30 +321,30 @@ def test_a_run_named_twice_is_drawn_once(tmp_path: Path, monkeypatch: pytest.Mon
     figures: list[Figure] = []
     save = Figure.savefig
 
-    def watched(self: Figure, *arguments: Any, **options: Any) -> None:
+    def save_and_record(self: Figure, *arguments: Any, **options: Any) -> None:
         figures.append(self)
         save(self, *arguments, **options)
 
-    monkeypatch.setattr(Figure, "savefig", watched)
+    monkeypatch.setattr(Figure, "savefig", save_and_record)
     folder = run_folder(tmp_path / "run", test=[(0, 1.0), (10, 2.0)], lr=0.1)
     plot_runs([folder, folder], tmp_path / "curve.png")
     assert caption(figures[0]) == ""
 
 
 @pytest.mark.parametrize("name", ["curve.pdf", "curve", "png"])
-def test_a_picture_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_picture_of_another_file_type_is_refused(tmp_path: Path, name: str) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
     with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg, got '.*" + name):
         plot_runs([folder], tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
-def test_nothing_to_plot_is_refused(tmp_path: Path) -> None:
+def test_plotting_no_folders_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no run with measurements in no folder"):
         plot_runs([], tmp_path / "curve.png")
 
 
-def test_one_run_that_cannot_be_read_leaves_the_old_picture(tmp_path: Path) -> None:
+def test_an_unreadable_run_leaves_the_old_picture_unchanged(tmp_path: Path) -> None:
     good = run_folder(tmp_path / "good", test=[(0, 1.0)])
     without_metrics, without_returns = tmp_path / "other", run_folder(tmp_path / "young")
     without_metrics.mkdir()
@@ -360,7 +360,7 @@ def test_one_run_that_cannot_be_read_leaves_the_old_picture(tmp_path: Path) -> N
     assert output.read_bytes() == b"the old picture"
 
 
-def test_a_drawing_that_fails_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_drawing_leaves_the_old_picture_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, output = run_folder(tmp_path / "run", test=[(0, 1.0)]), tmp_path / "curve.png"
     output.write_bytes(b"the old picture")
 

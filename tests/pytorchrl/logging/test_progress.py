@@ -1,4 +1,4 @@
-"""The live display: what a run's terminal shows, and silence where there is none."""
+"""The live display of a run in a terminal, which writes no output elsewhere."""
 
 import re
 from io import StringIO
@@ -23,7 +23,7 @@ METRICS = {
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -33,7 +33,7 @@ class Clock:
 
 
 class Terminal:
-    """A terminal of some width, and what stands on its screen."""
+    """A terminal of a given width, and the contents of its screen."""
 
     def __init__(self, width: int = 120) -> None:
         self._file = StringIO()
@@ -61,7 +61,7 @@ class Terminal:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A common terminal, however these tests are run."""
+    """The environment of an ordinary terminal, regardless of the one in which the tests run."""
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -72,7 +72,7 @@ def display(terminal: Terminal, clock: Clock, target_steps: int = 1000, initial_
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
-def test_nothing_is_written_where_the_output_is_no_terminal(
+def test_no_output_is_written_if_the_output_is_not_a_terminal(
     variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, "1")
@@ -82,7 +82,7 @@ def test_nothing_is_written_where_the_output_is_no_terminal(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_display_draws_on_the_standard_output_where_that_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_draws_on_the_standard_output_if_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class TerminalOutput(StringIO):
         def isatty(self) -> bool:
             return True
@@ -96,7 +96,7 @@ def test_the_display_draws_on_the_standard_output_where_that_is_a_terminal(monke
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_INTERACTIVE", "0")])
-def test_nothing_is_written_to_a_terminal_that_cannot_redraw_or_shall_not(
+def test_no_output_is_written_to_a_dumb_or_non_interactive_terminal(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -106,7 +106,7 @@ def test_nothing_is_written_to_a_terminal_that_cannot_redraw_or_shall_not(
     assert terminal.received == ""
 
 
-def test_an_update_outside_the_display_draws_nothing() -> None:
+def test_updates_outside_the_context_of_the_display_are_not_drawn() -> None:
     terminal, clock = Terminal(), Clock()
     progress = display(terminal, clock)
     progress.update(500, METRICS)
@@ -128,11 +128,11 @@ def test_the_display_shows_steps_speed_and_time_left() -> None:
         assert terminal.lines[1].endswith("  10,000 / 100,000 steps   2,500 steps/s   0:36 left")
 
 
-def test_a_finished_run_shows_how_long_it_took_and_its_speed_over_all_of_it() -> None:
+def test_a_finished_run_shows_its_duration_and_its_average_speed() -> None:
     terminal, clock = Terminal(), Clock()
     with display(terminal, clock, target_steps=7325) as progress:
         for steps, seconds in ((3500, 1750.0), (7000, 1750.0), (7300, 3850.0), (7324, 49.0), (7325, 1.0)):
-            # It slows down: the speed of its end is not that of the whole.
+            # The run slows down: its last speed differs from its average.
             clock.seconds += seconds
             progress.update(steps)
     assert terminal.lines[1].endswith("  7,325 / 7,325 steps   0.9899 steps/s   took 2:03:20")
@@ -151,7 +151,7 @@ def test_the_speed_is_that_of_the_last_seconds() -> None:
         assert "   10 steps/s" in terminal.lines[1]
 
 
-def test_the_speed_of_a_resumed_run_does_not_count_the_steps_before() -> None:
+def test_the_speed_of_a_resumed_run_excludes_the_steps_before_the_resume() -> None:
     terminal, clock = Terminal(), Clock()
     with display(terminal, clock, target_steps=1_000_100, initial_steps=1_000_000) as progress:
         assert terminal.lines[1].endswith("  1,000,000 / 1,000,100 steps")
@@ -176,7 +176,7 @@ def test_time_before_the_display_is_entered_does_not_count() -> None:
     assert "took 0:20" in terminal.lines[1]
 
 
-def test_the_latest_metrics_stand_below_the_bar_those_of_training_first() -> None:
+def test_the_latest_metrics_are_shown_below_the_bar_with_those_of_training_first() -> None:
     terminal, clock = Terminal(), Clock()
     with display(terminal, clock) as progress:
         progress.update(1, METRICS)
@@ -199,7 +199,7 @@ def test_the_latest_metrics_stand_below_the_bar_those_of_training_first() -> Non
 
 
 @pytest.mark.parametrize("width", [30, 40, 57, 79, 80, 200])
-def test_a_narrow_terminal_breaks_no_entry(width: int) -> None:
+def test_a_narrow_terminal_does_not_break_entries_across_lines(width: int) -> None:
     terminal, clock = Terminal(width), Clock()
     with display(terminal, clock, target_steps=10_000) as progress:
         clock.seconds += 10.0
@@ -214,7 +214,7 @@ def test_a_narrow_terminal_breaks_no_entry(width: int) -> None:
     assert all(len(line) <= width for line in lines)
 
 
-def test_what_does_not_fit_into_a_very_narrow_terminal_is_cut_within_its_line() -> None:
+def test_lines_that_are_too_long_for_a_very_narrow_terminal_are_truncated() -> None:
     terminal = Terminal(24)
     with display(terminal, Clock()) as progress:
         progress.update(1000, METRICS)
@@ -223,7 +223,7 @@ def test_what_does_not_fit_into_a_very_narrow_terminal_is_cut_within_its_line() 
         assert any("policy loss" in line and line.endswith("…") for line in terminal.lines)
 
 
-def test_what_stands_beside_the_bar_is_not_repeated_below_it() -> None:
+def test_steps_and_speed_are_not_repeated_below_the_bar() -> None:
     terminal = Terminal()
     with display(terminal, Clock()) as progress:
         progress.update(1000, METRICS)
@@ -232,7 +232,7 @@ def test_what_stands_beside_the_bar_is_not_repeated_below_it() -> None:
     assert terminal.text.count("steps") == 1
 
 
-def test_drawing_costs_a_few_frames_a_second_however_often_it_is_updated() -> None:
+def test_the_display_draws_few_frames_per_second_even_with_frequent_updates() -> None:
     terminal, clock = Terminal(), Clock()
     with display(terminal, clock, target_steps=100_000) as progress:
         before = terminal.frames
@@ -270,7 +270,7 @@ def test_a_run_that_fails_leaves_its_last_state_and_a_usable_terminal() -> None:
     assert terminal.received.endswith("\n" + shown)
 
 
-def test_steps_are_called_what_they_are() -> None:
+def test_steps_are_shown_with_the_given_unit() -> None:
     terminal, clock = Terminal(), Clock()
     with ProgressDisplay(100, TITLE, unit="updates", console=terminal.console, clock=clock) as progress:
         clock.seconds += 2

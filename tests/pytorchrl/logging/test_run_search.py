@@ -1,4 +1,4 @@
-"""Runs below folders."""
+"""The search for runs below folders."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ def test_runs_are_found_at_any_depth_in_the_order_of_their_seeds(tmp_path: Path)
     assert find_runs([two, two]) == [two]
 
 
-def test_a_run_that_was_overwritten_is_found_only_where_it_is_named(tmp_path: Path) -> None:
+def test_a_backup_of_an_overwritten_run_is_found_only_by_its_own_path(tmp_path: Path) -> None:
     kept, backup = runs(tmp_path, "seed-1", "seed-1.backup-1")
     assert find_runs([tmp_path]) == [kept]
     assert find_runs([backup]) == [backup]
 
 
-def test_nothing_is_looked_for_inside_of_a_run_or_behind_a_link(tmp_path: Path) -> None:
+def test_the_search_does_not_enter_runs_or_follow_links(tmp_path: Path) -> None:
     (run,) = runs(tmp_path, "folder/run")
     runs(run, "inside")
     runs(tmp_path, "elsewhere")
@@ -33,7 +33,7 @@ def test_nothing_is_looked_for_inside_of_a_run_or_behind_a_link(tmp_path: Path) 
     assert find_runs([tmp_path / "folder"]) == [run]
 
 
-def test_runs_of_a_folder_that_cannot_be_used_are_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_unusable_runs_below_a_folder_are_left_out_with_the_reason(tmp_path: Path) -> None:
     (good,) = runs(tmp_path, "good")
     damaged, young = recorded_run(tmp_path / "damaged", [{"steps": 1}], {}), tmp_path / "young"
     (damaged / "metrics.jsonl").write_text("{\n{}\n")
@@ -47,14 +47,14 @@ def test_runs_of_a_folder_that_cannot_be_used_are_left_out_with_the_reason(tmp_p
     assert "has not measured anything yet" in left_out[2]
 
 
-def test_a_run_that_is_named_and_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_an_unusable_run_given_by_its_own_path_is_refused(tmp_path: Path) -> None:
     (good,) = runs(tmp_path, "good")
     without = recorded_run(tmp_path / "without", [{"steps": 1, "train/return": float("nan")}], {})
     with pytest.raises(ValueError, match="without has not measured a return yet"):
         read_runs([good, without])
 
 
-def test_a_metric_that_no_run_has_is_refused_with_a_name_it_could_have_been(tmp_path: Path) -> None:
+def test_an_unknown_metric_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     run = recorded_run(tmp_path / "run", [{"steps": 1, "losses/loss": 1.0, "train/return": 2.0}], {})
     assert read_runs([run], "losses/loss")[1] == []
     with pytest.raises(ValueError, match=r"has not logged 'losses/los'; did you mean losses/loss\?"):

@@ -1,4 +1,4 @@
-"""wandb: the user's settings rule, a run never waits for a login or a server, and what is logged arrives."""
+"""wandb: the user's settings apply, a run never waits for a login or a server, and logged values arrive."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ KEY = "0123456789" * 4
 
 @pytest.fixture(autouse=True)
 def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings, no login and no service but those of the test; no server that answers."""
+    """Hide the settings and the login of the user, restart the service, and set a server that does not answer."""
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
@@ -61,7 +61,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A server of the user's that answers nothing but errors: the paths it was asked for."""
+    """A server of the user that answers only with errors; yields the requested paths."""
     asked: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The modes in which runs were started; none of them is."""
+    """The modes in which runs would be started; instead, all are started in the disabled mode."""
     started: list[str] = []
     start: Callable[..., wandb.Run] = wandb.init
 
@@ -100,7 +100,7 @@ def modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the user is warned of; wandb's own log beside it is wandb's."""
+    """The warnings of the package to the user, without the log of wandb."""
     return [
         record.getMessage()
         for record in caplog.records
@@ -110,9 +110,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def run_files(log_dir: Path) -> list[Path]:
     """wandb's files of a run folder's offline runs, the older first."""
-    # A run that is finished may be on its way to the disk still; the service ends when it is there.
+    # The files of a finished run may not be on disk yet; they are when the service has ended.
     wandb.teardown()
-    # Folders are named by the second, and numbered where that is not enough.
+    # Folders are named by the second of their creation, with a number if that is not unique.
     return sorted(log_dir.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.parent.name)
 
 
@@ -133,7 +133,7 @@ def recorded(path: Path) -> Iterator[Record]:
 
 
 def history(path: Path) -> list[dict[str, float]]:
-    """What was logged, without wandb's own."""
+    """The logged values, without those that wandb adds."""
     rows = []
     for record in recorded(path):
         if record.WhichOneof("record_type") == "history":
@@ -147,7 +147,7 @@ def start(path: Path) -> Any:
 
 
 def config_of(path: Path) -> dict[str, Any]:
-    """What the run is made of, as wandb shows it in the end."""
+    """The composition of the run, as wandb finally shows it."""
     config: dict[str, Any] = {}
     for record in recorded(path):
         kind = record.WhichOneof("record_type")
@@ -162,7 +162,7 @@ def tables_of(log_dir: Path) -> list[Path]:
     return sorted(log_dir.glob("wandb/offline-run-*/files/media/table/**/*.table.json"))
 
 
-def test_without_settings_a_run_is_logged_offline_into_its_folder_and_nobody_is_asked(
+def test_without_settings_a_run_is_logged_offline_into_its_folder_without_network_access(
     log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     (writer,) = make_writers(["wandb"], log_dir, {"seed": 3, "algorithm": {"name": "DQN"}})
@@ -186,7 +186,7 @@ def test_without_settings_a_run_is_logged_offline_into_its_folder_and_nobody_is_
     assert warnings(caplog) == []
 
 
-def test_a_resumed_run_goes_on_under_the_same_id_and_a_name_of_choice(log_dir: Path) -> None:
+def test_a_resumed_run_keeps_its_id_and_its_chosen_name(log_dir: Path) -> None:
     for steps in (100, 200):
         with closing(WandbWriter(log_dir, {}, run_name="my run")) as writer:
             writer.write(steps, {"train/return": steps / 4})
@@ -197,7 +197,7 @@ def test_a_resumed_run_goes_on_under_the_same_id_and_a_name_of_choice(log_dir: P
     assert start(second).display_name == "my run"
 
 
-def test_a_run_resumed_while_its_first_writer_is_open_keeps_what_both_wrote(log_dir: Path) -> None:
+def test_a_run_resumed_while_its_first_writer_is_open_keeps_the_records_of_both(log_dir: Path) -> None:
     first = WandbWriter(log_dir, {})
     first.write(100, {"train/return": 1.0})
     with closing(WandbWriter(log_dir, {})) as second:
@@ -207,7 +207,7 @@ def test_a_run_resumed_while_its_first_writer_is_open_keeps_what_both_wrote(log_
     assert len({start(path).run_id for path in run_files(log_dir)}) == 1
 
 
-def test_two_runs_of_one_process_stay_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_process_are_logged_separately(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
@@ -226,7 +226,7 @@ def test_two_runs_of_one_process_stay_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["offline", "dryrun", "disabled"])
-def test_a_mode_without_a_server_is_taken_as_it_is(
+def test_modes_without_a_server_are_used_as_configured(
     mode: str,
     log_dir: Path,
     modes: list[str],
@@ -241,7 +241,9 @@ def test_a_mode_without_a_server_is_taken_as_it_is(
     assert warnings(caplog) == []
 
 
-def test_disabled_leaves_nothing_of_wandb_in_the_run_folder(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disabled_mode_writes_no_wandb_files_to_the_run_folder(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     with closing(WandbWriter(log_dir, {})) as writer:
         writer.write(1, {"train/return": 1.0})
@@ -249,7 +251,7 @@ def test_disabled_leaves_nothing_of_wandb_in_the_run_folder(log_dir: Path, monke
 
 
 @pytest.mark.parametrize("mode", ["online", "run", "shared"])
-def test_online_without_a_key_is_offline_with_a_warning_and_no_login_is_asked_for(
+def test_without_a_key_the_online_mode_becomes_offline_with_a_warning_and_no_login_prompt(
     mode: str,
     log_dir: Path,
     modes: list[str],
@@ -273,7 +275,7 @@ def test_online_without_a_key_is_offline_with_a_warning_and_no_login_is_asked_fo
     ],
     ids=["of another server", "damaged", "without a key"],
 )
-def test_a_login_file_that_does_not_help_is_no_login(
+def test_a_login_file_without_a_valid_key_for_the_server_is_ignored(
     login: str, log_dir: Path, modes: list[str], no_network: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
@@ -283,7 +285,7 @@ def test_a_login_file_that_does_not_help_is_no_login(
 
 
 @pytest.mark.parametrize("where", ["variable", "named login file", "login file at home"])
-def test_online_with_a_key_is_online_where_the_server_answers(
+def test_the_online_mode_is_used_with_a_key_if_the_server_answers(
     where: str,
     log_dir: Path,
     modes: list[str],
@@ -307,7 +309,7 @@ def test_online_with_a_key_is_online_where_the_server_answers(
     assert warnings(caplog) == []
 
 
-def test_the_mode_of_wandbs_settings_file_counts(log_dir: Path, modes: list[str], no_network: None) -> None:
+def test_the_mode_in_wandbs_settings_file_is_used(log_dir: Path, modes: list[str], no_network: None) -> None:
     settings = Path(os.environ["WANDB_CONFIG_DIR"]) / "settings"
     settings.parent.mkdir()
     settings.write_text("[default]\nmode = disabled\n")
@@ -318,18 +320,18 @@ def test_the_mode_of_wandbs_settings_file_counts(log_dir: Path, modes: list[str]
 @pytest.mark.parametrize(
     "failure", [URLError(ConnectionRefusedError()), URLError(TimeoutError()), TimeoutError(), ConnectionResetError()]
 )
-def test_online_without_an_answer_of_the_server_is_offline_with_a_warning(
+def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_does_not_answer(
     failure: OSError,
     log_dir: Path,
     modes: list[str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    patience: list[float] = []
+    timeouts: list[float] = []
 
     def urlopen(url: str, timeout: float) -> None:
         assert url == "http://127.0.0.1:9"
-        patience.append(timeout)
+        timeouts.append(timeout)
         raise failure
 
     monkeypatch.setenv("WANDB_MODE", "online")
@@ -337,11 +339,11 @@ def test_online_without_an_answer_of_the_server_is_offline_with_a_warning(
     monkeypatch.setattr(module, "urlopen", urlopen)
     WandbWriter(log_dir, {}).close()
     assert modes == ["offline"]
-    assert patience[0] <= 5.0
+    assert timeouts[0] <= 5.0
     assert warnings(caplog) == ["wandb: mode is online, but http://127.0.0.1:9 does not answer; logging offline"]
 
 
-def test_online_where_the_server_refuses_the_run_goes_on_offline_with_a_warning(
+def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_refuses_the_run(
     log_dir: Path, server: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
@@ -357,7 +359,7 @@ def test_online_where_the_server_refuses_the_run_goes_on_offline_with_a_warning(
     assert start(path).run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
 
 
-def test_a_run_that_the_script_has_started_is_logged_to_and_left_to_the_script(log_dir: Path, tmp_path: Path) -> None:
+def test_a_wandb_run_that_the_script_has_started_is_used_and_stays_open(log_dir: Path, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.mkdir()
     with wandb.init(mode="offline", dir=script, config={"lr": 0.5}) as run:
@@ -372,11 +374,11 @@ def test_a_run_that_the_script_has_started_is_logged_to_and_left_to_the_script(l
     (path,) = run_files(script)
     assert history(path) == [{"steps": 100, "train/return": 1.5}, {"steps": 100, "mine": 2.0}]
     assert config_of(path) == {"lr": 0.5, "algorithm": {"name": "DQN"}}
-    # One run folder is a wandb run.
+    # A wandb run belongs to one run folder.
     assert [history(path) for path in run_files(other)] == [[{"steps": 200, "train/return": 2.5}]]
 
 
-def test_a_process_of_a_sweeps_agent_logs_to_the_run_that_the_agent_has_named(
+def test_a_process_of_a_sweep_agent_logs_to_the_run_that_the_agent_has_named(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -395,7 +397,7 @@ def test_a_process_of_a_sweeps_agent_logs_to_the_run_that_the_agent_has_named(
         WandbWriter(other, {})
 
 
-def test_a_sweeps_run_is_online_without_being_told(
+def test_a_run_of_a_sweep_is_online_by_default(
     log_dir: Path, modes: list[str], server: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -406,7 +408,7 @@ def test_a_sweeps_run_is_online_without_being_told(
     assert modes == ["online"]
 
 
-def test_a_changed_composition_is_what_wandb_shows_of_a_resumed_run(log_dir: Path) -> None:
+def test_wandb_shows_the_changed_composition_of_a_resumed_run(log_dir: Path) -> None:
     for target in (100, 200):
         WandbWriter(log_dir, {"target_steps": target}).close()
     assert [config_of(path) for path in run_files(log_dir)] == [{"target_steps": 100}, {"target_steps": 200}]
@@ -435,7 +437,7 @@ def test_videos_and_a_table_of_all_evaluations_are_logged(log_dir: Path) -> None
     assert [row[3] for row in tables["windy"]["data"]] == [3.0]
 
 
-def test_a_run_logs_what_it_is_made_of_its_videos_and_its_evaluations(tmp_path: Path) -> None:
+def test_a_run_logs_its_composition_its_videos_and_its_evaluations(tmp_path: Path) -> None:
     pytest.importorskip("imageio")
     run = tmp_path / "run"
     callbacks = [prl.RecordVideos(longest=2, suffix=".gif")]

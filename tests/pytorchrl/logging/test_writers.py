@@ -1,4 +1,4 @@
-"""The writers a run asks for by name: known, installed, and all closed where one cannot be made."""
+"""Writers requested by name must be known and installed, and all are closed if one cannot be created."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from pytorchrl.logging import writers as module
 
 
 def scalars(log_dir: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard shows of a run folder: steps and values by name."""
+    """Steps and values by name, as TensorBoard reads them from a run folder."""
     events = EventAccumulator(str(log_dir / "tensorboard"))
     events.Reload()
     return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
@@ -30,7 +30,7 @@ def test_no_names_make_no_writers(tmp_path: Path) -> None:
         ("mlflow", r"log_to: unknown destination 'mlflow' \(choose from wandb, tensorboard\)"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_before_anything_is_made(
+def test_an_unknown_name_is_refused_with_the_nearest_before_a_folder_is_created(
     tmp_path: Path, name: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -41,8 +41,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_before_anything_is_made(
 @pytest.mark.parametrize(
     ("name", "install"), [("wandb", "pip install wandb"), ("tensorboard", "pip install tensorboard")]
 )
-@pytest.mark.parametrize("leftover", [False, True], ids=["nothing there", "a folder of that name"])
-def test_a_missing_package_is_named_with_the_line_that_installs_it(
+@pytest.mark.parametrize("leftover", [False, True], ids=["no folder", "a folder of that name"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, install: str, leftover: bool
 ) -> None:
     if leftover:
@@ -55,7 +55,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_shows_each_metric_over_environment_steps_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_tensorboard_shows_each_metric_over_environment_steps_during_the_run(tmp_path: Path) -> None:
     (writer,) = make_writers(["tensorboard"], tmp_path / "new" / "run", {})
     writer.write(100, {"train/return": 1.5, "losses/q": 0.25})
     writer.write(200, {"train/return": 2.5})
@@ -64,7 +64,7 @@ def test_tensorboard_shows_each_metric_over_environment_steps_while_the_run_goes
     assert shown == {"train/return": [(100, 1.5), (200, 2.5)], "losses/q": [(100, 0.25)]}
 
 
-def test_tensorboard_forgets_what_was_logged_after_the_checkpoint_a_run_resumes_from(tmp_path: Path) -> None:
+def test_tensorboard_discards_events_after_the_checkpoint_from_which_a_run_resumes(tmp_path: Path) -> None:
     first = TensorBoardWriter(tmp_path)
     for steps in (100, 200, 201, 300):
         first.write(steps, {"train/return": -steps})
@@ -78,7 +78,7 @@ def test_tensorboard_forgets_what_was_logged_after_the_checkpoint_a_run_resumes_
     assert scalars(tmp_path) == {"train/return": [(100, -100.0), (200, -200.0), (300, 3.0)]}
 
 
-def test_a_new_run_leaves_the_events_that_are_there(tmp_path: Path) -> None:
+def test_a_new_run_keeps_existing_events(tmp_path: Path) -> None:
     for steps in (300, 100):
         writer = TensorBoardWriter(tmp_path)
         writer.write(steps, {"train/return": 1.0})
@@ -95,7 +95,7 @@ def test_a_name_given_twice_makes_one_writer(tmp_path: Path) -> None:
 
 
 class Recording:
-    """A writer that notes what is made and closed."""
+    """A writer that records when it is created and closed."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name, self._log = name, log
@@ -106,7 +106,7 @@ class Recording:
 
 
 @pytest.mark.parametrize("names", [["wandb", "tensorboard"], ["tensorboard", "wandb"]])
-def test_what_was_made_is_closed_where_a_later_writer_fails(
+def test_created_writers_are_closed_if_a_later_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     log: list[str] = []
@@ -122,7 +122,7 @@ def test_what_was_made_is_closed_where_a_later_writer_fails(
     assert log == [f"{names[0]} made", f"{names[0]} closed"]
 
 
-def test_writers_come_open_and_in_the_order_they_were_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_are_created_in_the_given_order_and_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
     monkeypatch.setattr(module, "WandbWriter", lambda *_: Recording("wandb", log))
     monkeypatch.setattr(module, "TensorBoardWriter", lambda *_: Recording("tensorboard", log))

@@ -1,4 +1,4 @@
-"""A report holds what run folders hold, needs nothing beside itself, and changes nothing."""
+"""A report shows the contents of run folders, is one self-contained page, and does not modify the runs."""
 
 import html
 import json
@@ -30,7 +30,7 @@ def text(runs: Path) -> str:
 
 
 def without_plotly(report: Path) -> str:
-    """What the toolkit has written of a page."""
+    """The page without the script of plotly."""
     between = "</script>\n<script>"
     before, _, after = report.read_text().partition(between)
     return before + between + after.rpartition(between)[2]
@@ -54,12 +54,12 @@ def test_writing_a_report_changes_no_byte_of_the_runs(runs: Path, tmp_path: Path
     assert content(runs) == before
 
 
-def test_the_page_refers_to_nothing_outside_of_itself(text: str) -> None:
+def test_the_page_has_no_external_references(text: str) -> None:
     assert not re.findall(r'(?:src|href)="(?!data:)[^"]*"', text)
     assert "default-src 'none'" in html.unescape(text)
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_composition(text: str) -> None:
+def test_runs_that_differ_only_in_their_seed_are_one_composition(text: str) -> None:
     found = data_of(text)["curves"]["groups"]
     assert {tuple(run["name"] for run in group["runs"]) for group in found} >= {
         ("prioritised/seed-1", "prioritised/seed-2")
@@ -69,7 +69,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_composition(text: str) -> 
     assert np.diff(series["train/return"]["seconds"]).min() > 0
 
 
-def test_what_differs_between_compositions_is_a_row_of_a_table(text: str) -> None:
+def test_each_difference_between_compositions_is_a_table_row(text: str) -> None:
     rows = re.findall(r'<tr><th scope="row">([\w.]+)\n?<td>([^<]*)<td>([^<]*)', part_of(text, "compositions"))
     differing = {name: {first.strip(), second.strip()} for name, first, second in rows}
     assert differing["storage"] == {"ReplayBuffer", "PERBuffer"}
@@ -84,20 +84,20 @@ def test_compositions_are_compared_over_their_seeds(text: str) -> None:
     assert re.search(r'<tr><th scope="row">DQN \+ PERBuffer<td class="n">2<td', statistics)
 
 
-def test_errors_and_runs_that_cannot_be_read_are_told(text: str) -> None:
+def test_errors_and_runs_that_cannot_be_read_are_shown(text: str) -> None:
     errors = part_of(text, "errors")
     assert "ValueError: the simulator is gone" in errors
     assert re.search(r"<h3>damaged</h3>\n<pre[^>]*>[^<]*config.json is damaged", errors)
     assert part_of(text, "overview").count('class="state">failed') == 2
 
 
-def test_a_diff_that_some_runs_share_is_there_once_and_collapsed(text: str) -> None:
+def test_a_diff_shared_by_several_runs_is_shown_once_and_collapsed(text: str) -> None:
     provenance = part_of(text, "provenance")
     assert provenance.count("+gamma = 0.99") == 1
     assert re.search(r"<details>\n<summary>Uncommitted changes</summary>\n<pre[^>]*>-gamma = 0.9", provenance)
 
 
-def test_videos_that_do_not_fit_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
+def test_videos_above_the_size_limit_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
     report = write_report([runs / "uniform"], tmp_path / "report.html", limits=Limits(videos=len(GIF) * 1e-6))
     assert part_of(report.read_text(), "videos").count("data:image/gif;base64,") == 1
     report = write_report([runs / "uniform"], report, limits=Limits(videos=0))
@@ -125,7 +125,9 @@ def test_the_ten_most_surprising_transitions_have_rows(text: str) -> None:
     assert surprising.count('<tr><td class="n">') == 20
 
 
-def test_storages_are_described_and_a_large_checkpoint_is_left_alone(runs: Path, text: str, tmp_path: Path) -> None:
+def test_storages_are_described_and_a_checkpoint_above_the_size_limit_is_not_read(
+    runs: Path, text: str, tmp_path: Path
+) -> None:
     assert "PERBuffer(size=150" in part_of(text, "storages")
     titles = [one["title"] for one in data_of(text)["histograms"][0]]
     assert titles[-1] == "Age of stored transitions"
@@ -133,7 +135,7 @@ def test_storages_are_described_and_a_large_checkpoint_is_left_alone(runs: Path,
     assert "more than the limit of 0 MB; --largest-checkpoint changes it" in report.read_text()
 
 
-def test_a_long_curve_shows_means_of_neighbours_and_what_is_not_finite_is_left_out(tmp_path: Path) -> None:
+def test_a_long_curve_shows_means_of_neighbours_and_omits_non_finite_values(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     many = 2 * MOST_POINTS
     records = [{"steps": step, "seconds": float(step), "losses/loss": step % 2} for step in range(1, many + 1)]
@@ -146,7 +148,7 @@ def test_a_long_curve_shows_means_of_neighbours_and_what_is_not_finite_is_left_o
     assert loss["episodes"] == []
 
 
-def test_the_command_says_where_the_page_is_and_how_large(
+def test_the_command_prints_the_path_and_the_size_of_the_page(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "report.html"
@@ -165,7 +167,9 @@ def test_the_command_says_where_the_page_is_and_how_large(
         (["empty"], "report.pdf", r"its name must end in .html, got '.*report.pdf'"),
     ],
 )
-def test_what_is_no_run_or_no_page_is_refused(paths: list[str], output: str, message: str, tmp_path: Path) -> None:
+def test_folders_without_runs_and_other_output_files_are_refused(
+    paths: list[str], output: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises((OSError, ValueError), match=message):
         write_report([tmp_path / path for path in paths], tmp_path / output)

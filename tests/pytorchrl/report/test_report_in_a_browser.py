@@ -1,4 +1,4 @@
-"""A report is opened from the disk in a browser, and everything in it is clicked."""
+"""A report is opened from the disk in a browser, and all its controls are used."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,18 +66,18 @@ def test_every_tab_and_every_choice_of_every_menu_works_and_fits(
             for box in opened.page.locator(f"#part-{part} input:visible").all():
                 box.click()
                 box.click()
-            # First none is shown, then all.
+            # First no composition is shown, then all.
             for button in reversed(opened.page.locator(f"#part-{part} .controls button:visible").all()):
                 button.click()
             for summary in opened.page.locator(f"#part-{part} summary:visible").all():
                 summary.click()
             opened.assert_fits()
-        assert opened.page.evaluate("window.ran") is None, "a text of a run folder ran as a script"
+        assert opened.page.evaluate("window.ran") is None, "a text of a run folder was run as a script"
         assert opened.page.locator("main b").count() == 0
         opened.assert_clean()
 
 
-def test_seeds_make_one_line_with_a_band_and_training_is_another(browser: Any, report: Path) -> None:
+def test_seeds_are_averaged_in_one_line_and_training_in_another(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "curves")
         opened.page.select_option("#environment", "CartPole-v1")
@@ -107,7 +107,7 @@ def test_curves_are_drawn_over_steps_seconds_or_episodes(browser: Any, report: P
         assert len(set(ends.values())) == 3
 
 
-def test_a_composition_is_hidden_and_shown_by_its_box(browser: Any, report: Path) -> None:
+def test_a_composition_is_hidden_and_shown_by_its_checkbox(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "curves")
         opened.page.select_option("#environment", "CartPole-v1")
@@ -120,7 +120,7 @@ def test_a_composition_is_hidden_and_shown_by_its_box(browser: Any, report: Path
         assert len(drawn(opened)) == lines
 
 
-def test_tabs_are_reached_by_keys_and_by_address(browser: Any, report: Path) -> None:
+def test_tabs_are_selected_by_keys_and_by_url(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         opened.page.keyboard.press("Tab")
         opened.page.keyboard.press("ArrowRight")
@@ -140,7 +140,7 @@ def test_no_button_sends_data_elsewhere(browser: Any, report: Path) -> None:
         assert buttons == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Download plot"]
 
 
-def test_storages_are_drawn_when_they_are_shown(browser: Any, report: Path) -> None:
+def test_storages_are_drawn_when_their_tab_is_opened(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "storages")
         assert opened.page.locator("#part-storages .histograms:visible .main-svg").count() > 0

@@ -223,7 +223,9 @@ def test_stored_images_are_shown_if_an_episode_cannot_be_replayed(tmp_path: Path
     film = prl.film_transition(tmp_path, 61, envs)
     rows = transitions.episode_of(61)
     assert film.description.startswith("The environment is not deterministic:")
-    assert film.description.endswith("its observation differs from the stored one. The frames are the stored observations.")
+    assert film.description.endswith(
+        "its observation differs from the stored one. The frames are the stored observations."
+    )
     assert (len(film.frames), film.moment) == (10, rows.tolist().index(61))
     for frame, one in zip(film.frames, transitions.describe(rows), strict=False):
         np.testing.assert_array_equal(frame, one.observation)

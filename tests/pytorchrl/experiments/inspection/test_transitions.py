@@ -1,4 +1,4 @@
-"""Single transitions of a run's storage, described as its last checkpoint has them."""
+"""Single transitions of a run's storage, described as they are in its last checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -23,44 +23,44 @@ def trained(folder: Path, scheme: prl.Scheme, steps: int = 200) -> prl.Scheme:
     return scheme
 
 
-def test_a_transition_is_described_by_its_number_in_batches(tmp_path: Path) -> None:
-    # Of 100 steps of episodes of 5 the newest 18 are stored: 3 steps of one episode, and 3 whole ones, each twice.
+def test_a_transition_is_described_by_its_index_in_batches(tmp_path: Path) -> None:
+    # Of 100 steps in episodes of 5, the newest 18 are kept: 3 steps of one episode and 3 whole episodes, in each copy.
     scheme = trained(tmp_path, dqn_scheme(envs=COUNTER, storage=PER))
     batch = next(iter(scheme.storage.generate_batches(1, 8)))
     for number, row in enumerate(batch["Indices"][:, 0].tolist()):
-        told = describe_transition(tmp_path, row)
+        described = describe_transition(tmp_path, row)
         step, environment = divmod(row, 2)
-        assert told.row == row
-        assert told.environment == environment
-        assert told.age_steps == 99 - step
-        assert (told.step_in_episode, told.episode_length) == ((None, 3) if step < 85 else (step % 5, 5))
-        assert told.episode == 2 * (step // 5 - 16) + environment
-        assert told.episode_return == (12.0 if step < 85 else 15.0)
-        assert told.reward == step % 5 + 1
-        assert (told.terminated, told.truncated) == (step % 5 == 4, False)
-        assert told.observation.tolist() == [step % 5] * 2
-        assert told.next_observation.tolist() == [step % 5 + 1] * 2
-        assert told.action.tolist() == batch["Action"][number].tolist()
-        assert told.draws is None
+        assert described.row == row
+        assert described.environment == environment
+        assert described.age_steps == 99 - step
+        assert (described.step_in_episode, described.episode_length) == ((None, 3) if step < 85 else (step % 5, 5))
+        assert described.episode == 2 * (step // 5 - 16) + environment
+        assert described.episode_return == (12.0 if step < 85 else 15.0)
+        assert described.reward == step % 5 + 1
+        assert (described.terminated, described.truncated) == (step % 5 == 4, False)
+        assert described.observation.tolist() == [step % 5] * 2
+        assert described.next_observation.tolist() == [step % 5 + 1] * 2
+        assert described.action.tolist() == batch["Action"][number].tolist()
+        assert described.draws is None
 
 
-def test_priority_and_weight_are_those_of_a_draw(tmp_path: Path) -> None:
+def test_priority_and_weight_are_those_of_sampling(tmp_path: Path) -> None:
     scheme = trained(tmp_path, dqn_scheme(envs=COUNTER, storage=PER))
     batch = next(iter(scheme.storage.generate_batches(1, 32)))
     priorities = scheme.storage.priorities
     assert priorities is not None
     rows = batch["Indices"][:, 0].numpy()
-    told = [describe_transition(tmp_path, int(row)) for row in rows[:6]]
-    np.testing.assert_allclose([one.weight for one in told], batch["Weights"][:6, 0], rtol=1e-5)
-    np.testing.assert_allclose([one.priority for one in told], priorities.of(rows[:6]), rtol=1e-6)
+    described = [describe_transition(tmp_path, int(row)) for row in rows[:6]]
+    np.testing.assert_allclose([one.weight for one in described], batch["Weights"][:6, 0], rtol=1e-5)
+    np.testing.assert_allclose([one.priority for one in described], priorities.of(rows[:6]), rtol=1e-6)
 
 
-def test_the_most_surprising_have_the_largest_errors_of_those_that_were_learnt_from(tmp_path: Path) -> None:
+def test_the_most_surprising_transitions_have_the_largest_errors_among_those_learnt_from(tmp_path: Path) -> None:
     scheme = trained(tmp_path, dqn_scheme(envs=COUNTER, storage=PER))
     priorities = scheme.storage.priorities
     assert priorities is not None
     errors = priorities.errors(scheme.storage.ring.oldest).ravel()
-    # Both environments do the same, so that some errors are there twice.
+    # Both environments are equal, so that some errors occur twice.
     known = np.unique(errors[errors != np.float32(priorities.initial_error)])
     assert 4 < len(known) < len(errors)
     found = prl.most_surprising(tmp_path, count=4)
@@ -71,7 +71,7 @@ def test_the_most_surprising_have_the_largest_errors_of_those_that_were_learnt_f
 def test_transitions_can_be_ordered_by_reward(tmp_path: Path) -> None:
     trained(tmp_path, dqn_scheme(envs=COUNTER, size=18))
     transitions = StoredTransitions(SavedStorage.read(tmp_path))
-    # Of equal ones, the newest come first.
+    # Among equal rewards, the newest come first.
     assert transitions.ranked("highest reward", 3).tolist() == [199, 198, 189]
     assert transitions.ranked("lowest reward", 2).tolist() == [191, 190]
     with pytest.raises(ValueError, match="ReplayBuffer has no priorities; a PERBuffer with alpha above 0"):
@@ -80,14 +80,14 @@ def test_transitions_can_be_ordered_by_reward(tmp_path: Path) -> None:
         transitions.ranked("beauty", 3)  # type: ignore[arg-type]
 
 
-def test_without_priorities_nothing_is_surprising_and_all_weigh_the_same(tmp_path: Path) -> None:
+def test_without_priorities_no_transition_is_surprising_and_all_weights_are_equal(tmp_path: Path) -> None:
     trained(tmp_path, dqn_scheme(envs=COUNTER, size=18))
     assert prl.most_surprising(tmp_path) == []
-    told = describe_transition(tmp_path, 170)
-    assert (told.priority, told.weight) == (None, 1.0)
+    described = describe_transition(tmp_path, 170)
+    assert (described.priority, described.weight) == (None, 1.0)
 
 
-def test_a_row_that_is_not_stored_is_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_a_row_that_is_not_stored_is_refused_with_the_range_of_stored_rows(tmp_path: Path) -> None:
     trained(tmp_path, dqn_scheme(envs=COUNTER, size=18))
     for row in (163, 200, -1):
         with pytest.raises(ValueError, match=rf"row {row} is not stored; those from 164 to 199 are"):
@@ -147,19 +147,22 @@ STORAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
-def test_transitions_of_every_storage_are_those_that_it_holds(make: Any, tmp_path: Path) -> None:
-    # Not a whole number of rollouts: else there is nothing in a rollout.
+def test_described_transitions_equal_those_in_every_kind_of_storage(make: Any, tmp_path: Path) -> None:
+    # Not a multiple of the length of a rollout, after which the storage is empty.
     scheme = trained(tmp_path / "run", make(tmp_path), steps=206)
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     ring = scheme.storage.ring
     rows = np.arange(ring.start, ring.end)[[0, len(scheme.storage) // 2, -1]]
     held = ring.gather(rows)
     for place, row in enumerate(rows):
-        told = describe_transition(tmp_path / "run", int(row))
-        assert isinstance(told, TransitionDescription)
-        assert told.reward == held["Reward"][place, 0]
-        assert told.age_steps == ring.steps - 1 - row // ring.envs
-        for mine, its in ((told.observation, held["Observation"]), (told.next_observation, held["NextObservation"])):
+        described = describe_transition(tmp_path / "run", int(row))
+        assert isinstance(described, TransitionDescription)
+        assert described.reward == held["Reward"][place, 0]
+        assert described.age_steps == ring.steps - 1 - row // ring.envs
+        for mine, its in (
+            (described.observation, held["Observation"]),
+            (described.next_observation, held["NextObservation"]),
+        ):
             for name in mine if isinstance(mine, dict) else [...]:
                 np.testing.assert_array_equal(mine[name], its[name][place] if name is not ... else its[place])
     priorities = scheme.storage.priorities
@@ -173,18 +176,18 @@ def test_transitions_of_every_storage_are_those_that_it_holds(make: Any, tmp_pat
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "in a directory"])
-def test_draws_are_told_where_the_storage_counts_them(on_disk: bool, tmp_path: Path) -> None:
+def test_draws_are_reported_if_the_storage_counts_them(on_disk: bool, tmp_path: Path) -> None:
     given = {"directory": tmp_path / "run" / "replay"} if on_disk else {}
     storage = prl.PERBuffer.create_factory(size=18, alpha=0.5, beta=0.4, epsilon=0.25, count_draws=True, **given)
     learner = prl.Learner(dqn_scheme(envs=COUNTER, storage=storage), 200, tmp_path / "run")
     drawn: list[tuple[int, float]] = []
     after_gradients = learner.scheme.storage.after_gradients
 
-    def noted(batch: Any, info: Any) -> Any:
+    def record_draws(batch: Any, info: Any) -> Any:
         drawn.extend(zip(batch["Indices"][:, 0].tolist(), batch["Weights"][:, 0].tolist(), strict=True))
         return after_gradients(batch, info)
 
-    learner.scheme.storage.after_gradients = noted  # type: ignore[method-assign]
+    learner.scheme.storage.after_gradients = record_draws  # type: ignore[method-assign]
     learner.run()
     learner.close()
     found = StoredTransitions(SavedStorage.read(tmp_path / "run"))
@@ -194,11 +197,11 @@ def test_draws_are_told_where_the_storage_counts_them(on_disk: bool, tmp_path: P
         assert one.mean_weight == (pytest.approx(np.mean(weights)) if weights else None)
     most = found.ranked("most drawn", 2)
     assert found.describe(most)[0].draws == max(one.draws or 0 for one in found.describe(range(164, 200)))
-    # What was not drawn is not surprising, also where its priority is large.
+    # Transitions that were not drawn are not surprising, even if their priorities are large.
     assert all(one.draws for one in prl.most_surprising(tmp_path / "run", 100))
 
 
-def test_draws_that_are_not_counted_are_no_order(tmp_path: Path) -> None:
+def test_transitions_cannot_be_ordered_by_draws_that_are_not_counted(tmp_path: Path) -> None:
     trained(tmp_path, dqn_scheme(envs=COUNTER, size=18))
     with pytest.raises(ValueError, match="has not counted draws; make it with count_draws=True"):
         StoredTransitions(SavedStorage.read(tmp_path)).ranked("most drawn", 3)
