@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.optimizers import SGD, AdamW, RMSprop, TorchOptimizer
@@ -24,7 +25,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 
 def made(cls: Any, **hyper_parameters: Any) -> Any:
-    envs = envs_with(continuous() if cls in (prl.SAC, prl.TD3, prl.BCQ) else prl.VecEnv("CartPole-v1").action_space)
+    envs = envs_with(continuous() if cls in (prl.SAC, prl.TD3, prl.BCQ) else spaces.Discrete(2))
     torch.manual_seed(0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,))("cpu", envs)
     algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)

@@ -157,18 +157,26 @@ def test_truncation_lowers_the_variance_and_the_correction_removes_its_bias() ->
 
 
 @pytest.mark.parametrize("logits", [[1e4, 0.0, -1e4], [-np.inf, 0.0, 1.0]])
-def test_degenerate_policies_give_finite_gradients(logits: list[float]) -> None:
+def test_degenerate_policies_give_finite_gradients_and_weights_of_1_where_they_acted(
+    logits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     algorithm, batch = linear(prl.ACER, SPACE), batch_of()
     with torch.no_grad():
         algorithm.pi.head.layer.weight.zero_()
         algorithm.pi.head.layer.bias.copy_(torch.tensor(logits))
         algorithm.average.load_state_dict(algorithm.pi.state_dict())
+    seen: list[torch.Tensor] = []
+    monkeypatch.setattr(algorithm, "truncated", lambda ratio: seen.append(ratio) or ratio.clamp(max=10.0))
+    policy = softmax(np.array(logits))
     # The acting policy always takes the second action, and then equals the present policy.
-    for acted in ([0.0, 1.0, 0.0], softmax(np.array(logits))):
+    for acted in ([0.0, 1.0, 0.0], policy):
         batch[ACTPROBS][:] = torch.as_tensor(acted).float()
         batch[ACT].fill_(1)
         gradients, _ = algorithm.compute_gradients(batch)
         assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+    # An action that neither policy takes gets no weight.
+    for ratio, expected in zip(seen, (policy[1], policy[1] > 0), strict=True):
+        torch.testing.assert_close(ratio, torch.full_like(ratio, expected))
 
 
 def test_acting_stores_the_policys_probabilities_and_evaluation_takes_the_mode() -> None:

@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DeterministicPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import OBS, OBS2
+from storages.transition import MASK, OBS, OBS2
 from tests.pytorchrl.agent.algorithms.actor_critic.test_ddpg import SPACE, n_step_batch
 from tests.pytorchrl.agent.algorithms.test_rows import BOX, KINDS, batch_of
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
@@ -97,6 +97,21 @@ def test_gradients_are_those_of_autograd_for_every_kind_of_batch(kind: str) -> N
     envs = envs_with(BOX)
     envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     assert_same_gradients(pair_of(envs=envs), batch_of(kind))
+
+
+@pytest.mark.parametrize("kind", ["sequences", "burn-in", "padded"])
+def test_observations_of_padding_do_not_affect_the_policys_gradients(kind: str) -> None:
+    envs = envs_with(BOX)
+    envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    algorithm, batch = algorithm_of(envs=envs), batch_of(kind)
+    padding = batch[MASK] == 0
+    assert padding.any()
+    assert bypasses_autograd(algorithm, batch)
+    gradients, changed = (
+        algorithm.compute_gradients(batch | {OBS: batch[OBS].masked_fill(padding, number)})[0] for number in (3.0, 90.0)
+    )
+    for name in algorithm.train_pi.gradients():
+        torch.testing.assert_close(changed[name], gradients[name])
 
 
 def test_gradients_are_those_of_autograd_for_dict_observations() -> None:

@@ -236,9 +236,12 @@ def test_unsupported_distributions_and_values_out_of_range_are_refused() -> None
             cls.create_factory(**{name: 0})  # type: ignore[attr-defined]
 
 
-def test_unsupported_action_spaces_are_refused() -> None:
-    for cls, space in ((prl.MPO, DISCRETE), (prl.MPODiscrete, SPACE)):
+def test_errors_about_unsupported_action_spaces_name_algorithms_that_support_them() -> None:
+    for cls, space, others in ((prl.MPO, DISCRETE, (prl.DQN, prl.PPO)), (prl.MPODiscrete, SPACE, (prl.SAC, prl.PPO))):
         envs = envs_with(space)
         actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-        with pytest.raises(prl.UnsupportedSpaceError, match=f"{cls.__name__} needs a"):
+        named = " and ".join(other.__name__ for other in others)
+        with pytest.raises(prl.UnsupportedSpaceError, match=f"{cls.__name__} needs a .*; {named} "):
             cls.create_factory()("cpu", actor, envs)  # type: ignore[attr-defined]
+        for other in others:
+            other.check_spaces(envs)  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """SAC's losses and gradients equal those of a slow numpy version, and each loss trains its own networks only."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -172,13 +171,14 @@ def test_actions_at_their_bounds_have_finite_losses_and_gradients(size: float) -
     assert torch.isfinite(stored).all()
 
 
-def test_the_temperature_is_updated_once_every_policy_delay_updates() -> None:
-    algorithm = linear_sac(policy_delay=2)
-    alphas = [algorithm.alpha]
+def test_policy_and_temperature_are_updated_once_every_policy_delay_updates_and_critics_in_each() -> None:
+    algorithm, moved = linear_sac(policy_delay=2), []
     for _ in range(4):
+        parts = (algorithm.pi.head.layer.weight, algorithm.log_alpha, algorithm.critics[1].head.layer.weight)
+        before = [part.clone() for part in parts]
         algorithm.update(replayed(ACTIONS))
-        alphas.append(algorithm.alpha)
-    assert [one != other for one, other in itertools.pairwise(alphas)] == [False, True, False, True]
+        moved.append([not torch.equal(*both) for both in zip(parts, before, strict=True)])
+    assert moved == [[False, False, True], [True, True, True]] * 2
 
 
 def test_the_temperature_rises_below_the_target_entropy_and_can_be_fixed() -> None:
@@ -222,7 +222,10 @@ def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: s
         prl.SAC.create_factory()("cpu", actor, envs)
 
 
-def test_an_on_policy_actor_with_default_settings_can_be_trained() -> None:
+@pytest.mark.parametrize("actor", [prl.OnPolicyActor, prl.OffPolicyActor])
+def test_every_network_of_either_actor_with_default_settings_is_trained(actor: Any) -> None:
     envs = envs_with(SPACE)
-    algorithm = prl.SAC.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
+    algorithm = prl.SAC.create_factory()("cpu", actor.create_factory()("cpu", envs), envs)
+    before = algorithm.get_weights()
     algorithm.update(replayed(ACTIONS))
+    assert not [name for name, weight in algorithm.get_weights().items() if torch.equal(weight, before[name])]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -66,18 +65,21 @@ def test_unsupported_hyper_parameters_and_shared_bodies_are_refused() -> None:
         made(prl.SACWithValue, {"shared_body": True, "hidden_sizes": (4,)})
 
 
-def test_critics_ten_times_as_large_give_ten_times_the_value_and_the_same_entropy() -> None:
-    """So rewards scaled by 10 at temperature 1 correspond to SAC's at temperature 0.1."""
+def test_a_reward_scale_of_10_gives_10_times_the_policy_gradients_of_sac_at_a_temperature_of_a_tenth() -> None:
     sac = made(prl.SAC, initial_alpha=0.1, learn_alpha=False)
     other = made(prl.SACWithValue, reward_scale=10.0)
     other.pi.load_state_dict(sac.pi.state_dict())
     with torch.no_grad():
         for ours, theirs in zip(other.critics.parameters(), sac.critics.parameters(), strict=True):
+            # Fitted to targets that are ten times as large, as those of terminal steps are.
             ours.copy_(10 * theirs)
-    torch.empty(5, 2).normal_(generator=sac.generator)
-    sac.generator.set_state(other.generator.get_state())
     batch = n_step_batch()
-    rows = sac.read(batch)
-    one, two = (a.expect(rows) for a in (sac, other))
-    np.testing.assert_allclose((10 * one.value.mean).detach(), two.value.mean.detach(), rtol=1e-5)
-    torch.testing.assert_close(one.entropy, two.entropy)
+    terminal = batch[DISCOUNT] == 0
+    of_sac, of_other = (one.target_value(one.read(batch), one.log_alpha.exp()).mean[terminal] for one in (sac, other))
+    torch.testing.assert_close(of_other, 10 * of_sac)
+    # SAC draws the next actions first.
+    other.generator.set_state(sac.generator.get_state())
+    torch.empty(5, 2).normal_(generator=other.generator)
+    expected, gradients = (one.compute_gradients(batch)[0] for one in (sac, other))
+    for name in ("policy.head.layer.weight", "policy.head.layer.bias"):
+        torch.testing.assert_close(gradients[name], 10 * expected[name], rtol=1e-4, atol=1e-5)

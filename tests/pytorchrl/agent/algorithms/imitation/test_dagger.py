@@ -199,6 +199,10 @@ def test_a_missing_expert_and_an_expert_with_a_memory_are_refused(tmp_path: Path
 
 
 @pytest.mark.long
-def test_it_learns_to_balance_the_pole() -> None:
+def test_it_learns_to_act_as_its_expert_and_balances_the_pole() -> None:
     scheme = train(dagger(start_steps=200, mini_batch_size=64), 2_000)
     assert scheme.evaluate(5).mean_return > 400
+    seen = scheme.storage.get_all_buffer_data()[OBS].flatten(0, 1)
+    exploration, first = exploring(scheme.algorithm, len(seen), deterministic=True), torch.ones(len(seen), 1)
+    actions = scheme.algorithm.acting_step(seen, None, first, exploration).env_action.numpy()
+    assert (actions == balance(seen.numpy())).mean() > 0.9

@@ -1,5 +1,6 @@
 """PPO+D learns from demonstrations and from its own best episodes in addition to the rollouts of its policy."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +114,17 @@ def test_a_demonstration_continues_in_the_next_update_and_ends_as_it_was_recorde
     assert not torch.cat([part[DONE2] for part in parts]).any()
 
 
-def test_every_epoch_uses_all_repeated_rows_and_rows_of_the_policy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_epoch_uses_each_row_of_both_rollouts_once_and_every_batch_rows_of_both(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheme = ppod(data)
     held, batches, metrics = run_update_phase(scheme, monkeypatch)
-    assert [len(batch[REW]) for batch in batches] == [20] * 4
-    for epoch in (batches[:2], batches[2:]):
-        rows = {tuple(row) for batch in epoch for row in batch[OBS].tolist()}
-        assert {tuple(row) for row in held[OBS].flatten(0, 1).tolist()} <= rows
-        assert len(rows) > 24
+    repeated, *of_batches = (Counter(map(tuple, part[OBS].view(-1, 4).tolist())) for part in (held, *batches))
+    assert [each.total() for each in of_batches] == [20] * 4
+    assert all(0 < sum(each[row] for row in repeated) < 20 for each in of_batches)
+    for first, second in (of_batches[:2], of_batches[2:]):
+        assert repeated <= first + second
+        assert list((first + second - repeated).values()) == [1] * 24
     assert metrics[-1]["rewarded_episodes"] >= 3
     assert len(scheme.storages["repeated"]) == 0
 

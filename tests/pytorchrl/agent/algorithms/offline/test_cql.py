@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, DONE, OBS, OBS2, REW, RTG, WEIGHTS
-from tests.support.by_hand import layer_of, numpy
+from tests.support.by_hand import numpy
 from tests.support.data_sets import recorded
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
 from tests.support.training import train
@@ -210,4 +210,3 @@ def test_log_densities_of_proposals_are_those_of_the_policy() -> None:
         for number in range(start, start + 4):
             again = policy.log_prob(actions[:, number])
             torch.testing.assert_close(log_densities[:, number, None], again, rtol=1e-3, atol=1e-3)
-    assert layer_of(algorithm.pi.head)[0].shape == (2 * SIZE, 3)

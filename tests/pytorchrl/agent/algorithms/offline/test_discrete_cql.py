@@ -82,11 +82,13 @@ def test_without_conservative_weight_its_gradients_are_dqns() -> None:
         torch.testing.assert_close(one, two)
 
 
-def test_the_error_and_the_gap_use_the_same_pass_through_a_noisy_network() -> None:
+# Double Q-learning chooses next actions by another pass.
+@pytest.mark.parametrize(("double", "number"), [(False, 1), (True, 2)])
+def test_the_error_and_the_gap_use_the_same_pass_through_a_noisy_network(double: bool, number: int) -> None:
     envs = envs_with(spaces.Discrete(3))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), noisy=True)("cpu", envs)
-    algorithm = prl.DiscreteCQL.create_factory(double=False)("cpu", actor, envs)
+    algorithm = prl.DiscreteCQL.create_factory(double=double)("cpu", actor, envs)
     passes = []
     algorithm.q.register_forward_hook(lambda *_: passes.append(1))
     algorithm.compute_gradients(n_step_batch())
-    assert len(passes) == 1
+    assert len(passes) == number

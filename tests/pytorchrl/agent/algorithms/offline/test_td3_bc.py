@@ -8,7 +8,7 @@ import torch
 
 import pytorchrl as prl
 from storages.transition import ACT, OBS
-from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy
+from tests.support.by_hand import copies, layer_of, linear, numeric_gradient, numpy
 from tests.support.comparison import assert_equal
 from tests.support.soft_critics import made, n_step_batch
 
@@ -45,22 +45,27 @@ def test_the_policys_loss_and_gradients_equal_those_of_numpy_loops(alpha: float)
         np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{name}"]), gradient, rtol=1e-3, atol=1e-5)
 
 
-def test_critics_learn_as_td3s() -> None:
-    td3 = made(prl.TD3, lr_pi=3e-4, lr_q=3e-4)
-    ours = made(prl.TD3BC)
-    ours.load_state_dict(td3.state_dict())
-    (of_td3, expected), (gradients, result) = (one.compute_gradients(n_step_batch()) for one in (td3, ours))
-    assert_equal(gradients, of_td3)
-    assert_equal(result.info, expected.info)
+def test_critics_and_targets_learn_as_td3s() -> None:
+    # Policies that do not learn stay equal.
+    td3, ours = (made(cls, lr_pi=0.0, lr_q=3e-3) for cls in (prl.TD3, prl.TD3BC))
+    targets = copies(td3.target_critics.state_dict())
+    for _ in range(4):
+        expected, result = (one.update(n_step_batch()) for one in (td3, ours))
+        assert_equal([result.metrics["critic_loss"], result.errors], [expected.metrics["critic_loss"], expected.errors])
+    assert_equal(ours.state_dict()["actor"], td3.state_dict()["actor"])
+    assert_equal(ours.target_critics.state_dict(), td3.target_critics.state_dict())
+    assert not any(torch.equal(weight, targets[name]) for name, weight in ours.target_critics.state_dict().items())
 
 
-def test_gradients_are_finite_if_all_values_are_zero() -> None:
-    algorithm = made(prl.TD3BC, policy_delay=1)
+def test_if_all_values_are_zero_the_policys_gradients_are_those_of_cloning() -> None:
+    algorithm, cloning = made(prl.TD3BC, policy_delay=1), made(prl.TD3BC, policy_delay=1, alpha=0.0)
     with torch.no_grad():
         for parameter in algorithm.critics.parameters():
             parameter.zero_()
-    gradients, _ = algorithm.compute_gradients(n_step_batch())
-    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+    gradients, expected = (one.compute_gradients(n_step_batch())[0] for one in (algorithm, cloning))
+    for name in ("policy.head.layer.weight", "policy.head.layer.bias"):
+        assert expected[name].all()
+        torch.testing.assert_close(gradients[name], expected[name])
 
 
 def test_an_alpha_of_zero_clones_the_data() -> None:

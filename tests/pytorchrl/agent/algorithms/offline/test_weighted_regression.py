@@ -223,10 +223,14 @@ def test_distributions_of_unscaled_actions_are_refused(cls: Any) -> None:
     "distribution", [prl.heads.SquashedGaussianPolicy(), prl.heads.BetaPolicy(), prl.heads.GSDEPolicy(3, squash=True)]
 )
 @pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
-def test_losses_are_finite_with_other_distributions_of_scaled_actions(cls: Any, distribution: Any) -> None:
-    algorithm = made(cls, distribution=distribution, num_critics=2)
-    result = algorithm.update(n_step_batch())
-    assert all(torch.isfinite(value).all() for value in result.info.values())
+def test_other_distributions_of_scaled_actions_make_the_datas_actions_more_likely(cls: Any, distribution: Any) -> None:
+    algorithm, batch = made(cls, distribution=distribution, num_critics=2, lr_pi=1e-2), n_step_batch()
+    likelihoods = []
+    for _ in range(30):
+        rows = algorithm.read(batch)
+        likelihoods.append(algorithm.pi(rows.now).log_prob(rows.action).mean().item())
+        algorithm.update(batch)
+    assert likelihoods[-1] > likelihoods[0] + 0.1
 
 
 def test_a_standard_deviation_stays_above_its_bound_and_can_rise_again() -> None:

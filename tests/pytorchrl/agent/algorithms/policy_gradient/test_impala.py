@@ -55,9 +55,9 @@ def storage_of(algorithm: prl.IMPALA) -> Any:
 
 def vtrace_by_hand(
     steps: list[dict[str, Any]], policy: list[NDArray[np.float64]], value: list[NDArray[np.float64]]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Targets and advantages (T, E) by equation 1 of the paper: sums of weighted errors, not a recursion."""
-    targets, advantages = np.zeros((2, STEPS, ENVS))
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Targets, advantages and importance weights (T, E) by equation 1 of the paper: sums of errors, not a recursion."""
+    targets, advantages, all_ratios = np.zeros((3, STEPS, ENVS))
     for e in range(ENVS):
         values = [linear(value, s[OBS][e])[0] for s in steps]
         following = [0.0 if s[DONE2][e, 0] else linear(value, s[OBS2][e])[0] for s in steps]
@@ -66,6 +66,7 @@ def vtrace_by_hand(
             logits = linear(policy, s[OBS][e])
             log_prob = logits[int(s[ACT][e, 0])] - np.log(np.exp(logits).sum())
             ratios.append(np.exp(log_prob - float(s[LOGP][e, 0])))
+        all_ratios[:, e] = ratios
         rho, c = np.minimum(1.1, ratios), 0.9 * np.minimum(0.8, ratios)
         errors = [rho[t] * (float(steps[t][REW][e, 0]) + GAMMA * following[t] - values[t]) for t in range(STEPS)]
         ends = [bool(s[DONE2][e, 0] or s[TRUNC2][e, 0]) for s in steps]
@@ -76,7 +77,7 @@ def vtrace_by_hand(
         for t in range(STEPS):
             after = following[t] if ends[t] or t == STEPS - 1 else targets[t + 1, e]
             advantages[t, e] = rho[t] * (float(steps[t][REW][e, 0]) + GAMMA * after - values[t])
-    return targets, advantages
+    return targets, advantages, all_ratios
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -89,12 +90,14 @@ def test_gradients_are_those_of_vtrace_in_numpy(stale: bool) -> None:
     storage.before_gradients()
     (batch,) = algorithm.batches(storage)
     policy, value = layer_of(algorithm.pi.head), layer_of(algorithm.value.head)
-    targets, advantages = vtrace_by_hand(steps, policy, value)
+    targets, advantages, ratios = vtrace_by_hand(steps, policy, value)
     obs = np.stack([s[OBS] for s in steps]).astype(np.float64)
     actions = np.stack([numpy(s[ACT]) for s in steps]).astype(int)
-    if not stale:
-        # The targets differ between steps.
-        assert targets.std() > 0
+    if stale:
+        assert ratios.min() < 0.8, "some weights are below both levels"
+        assert ratios.max() > 1.1, "some weights are truncated at both levels"
+    else:
+        np.testing.assert_allclose(ratios, 1, rtol=1e-5)
 
     def loss() -> float:
         logits = linear(policy, obs)

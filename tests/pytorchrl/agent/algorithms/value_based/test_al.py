@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 import pytorchrl as prl
+from storages.transition import DISCOUNT
+from tests.support.by_hand import numpy
 from tests.support.value_learning import ByHand, Floats, batch_of_windows, check_scalar_update, linear_learner
 
 
@@ -46,16 +49,14 @@ def test_an_update_equals_the_one_computed_by_hand(
         assert not np.allclose(targets, [other(by_hand, row) for row in by_hand.rows])
 
 
-def test_the_batch_has_terminal_steps_with_larger_next_advantages() -> None:
-    by_hand = ByHand(linear_learner(prl.PAL), batch_of_windows())
-    terminal = [row for row in by_hand.rows if by_hand.discount[row] == 0]
-    next_is_larger = [
-        row
-        for row in terminal
-        if gap(by_hand.target_next_q(row), by_hand.action[row]) > gap(by_hand.target_q(row), by_hand.action[row])
-    ]
-    assert next_is_larger, "some terminal rows have larger next advantages"
-    assert all(pal(by_hand, row) == al(by_hand, row) for row in terminal)
+def test_at_terminal_steps_only_the_present_advantage_counts() -> None:
+    learners, batch = [linear_learner(cls) for cls in (prl.AL, prl.PAL)], batch_of_windows()
+    by_hand, terminal = ByHand(learners[0], batch), batch[DISCOUNT] == 0
+    now, larger = (each.advantage(each.read(batch)) for each in learners)
+    assert torch.equal(larger[terminal], now[terminal])
+    assert not torch.equal(larger, now)
+    following = [gap(by_hand.target_next_q(row), by_hand.action[row]) for row in by_hand.rows]
+    assert (numpy(now)[:, 0] < following)[terminal[:, 0]].any(), "some next advantages at terminal steps are larger"
 
 
 @pytest.mark.parametrize("cls", [prl.AL, prl.PAL, prl.DoublePAL])

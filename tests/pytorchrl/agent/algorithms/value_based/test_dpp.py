@@ -58,6 +58,7 @@ def test_preferences_of_worse_actions_fall_further_below_the_best_with_training(
         values = algorithm.q(algorithm.actor.view(batch[OBS][:1])).values[0]
         spreads.append((values.max() - values.min()).item())
     assert values[2] == values.max()
+    assert values[2].item() == pytest.approx(2.0, abs=0.05), "the best preference is the return"
     assert spreads[0] + 1 < spreads[1] < spreads[2] - 1
 
 

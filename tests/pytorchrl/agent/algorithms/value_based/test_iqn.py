@@ -211,7 +211,7 @@ def test_training_continues_exactly_from_a_saved_state(actor: dict[str, Any]) ->
 
 @pytest.mark.parametrize("name", [*SIZES, "quantile_layers", "kappa", "risk"])
 def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=f"IQN: {name} is fixed"):
         linear_iqn().update_algorithm_parameter(name, 7)
 
 

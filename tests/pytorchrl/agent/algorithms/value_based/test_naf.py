@@ -201,10 +201,16 @@ def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
     torch.testing.assert_close(algorithm.codec.from_storage(best), algorithm.q(algorithm.actor.view(obs)).greedy())
 
 
-def test_one_dimensional_actions_can_be_trained() -> None:
+def test_the_best_one_dimensional_action_is_learnt() -> None:
     envs = envs_with(spaces.Box(-2.0, 2.0, (1,), np.float32))
-    algorithm = prl.NAF.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
-    algorithm.update(replayed(ACTIONS[:, :1]))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.NAF.create_factory(lr=0.05)("cpu", actor, envs)
+    batch = replayed(np.linspace(-2, 2, 9, dtype=np.float32)[:, None])
+    batch |= {OBS: torch.zeros(9, 3), DISCOUNT: torch.zeros(9, 1), REW: -(batch[ACT] - 1).square()}
+    for _ in range(150):
+        algorithm.update(batch)
+    step = algorithm.acting_step(batch[OBS][:1], None, torch.ones(1, 1), exploring(algorithm, 1, deterministic=True))
+    assert step.env_action.item() == pytest.approx(1.0, abs=0.05)
 
 
 def test_training_continues_exactly_from_a_saved_state() -> None:

@@ -113,13 +113,14 @@ def test_an_update_equals_the_one_computed_by_hand(storage: str, huber_threshold
 
 
 def test_applying_gradients_of_a_copy_equals_an_update() -> None:
-    one, two = (made().algorithm for _ in range(2))
-    scheme = made()
+    one, two, scheme = (made() for _ in range(3))
     _, batch = rollout_of(scheme)
     gradients, _ = scheme.algorithm.compute_gradients(batch)
-    one.apply_gradients(gradients)
-    two.update(batch)
-    assert_equal(one.state_dict(), two.state_dict())
+    one.algorithm.apply_gradients(gradients)
+    two.algorithm.update(batch)
+    assert_equal(one.algorithm.state_dict(), two.algorithm.state_dict())
+    for each in (one, two, scheme):
+        each.close()
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
@@ -141,9 +142,7 @@ def test_the_target_network_keeps_its_own_recurrent_states(memory: Any) -> None:
             torch.testing.assert_close(tensors[RHS2][t][:, body.stored_at], state)
             following, _ = body(tensors[OBS2][t], state, torch.zeros(NUM_ENVS, 1))
             largest[t] = head(following).best().mean[:, 0]
-    found = scheme.storage.get_all_buffer_data()[RET] if RET in stored else None
-    assert found is not None
-    np.testing.assert_allclose(found[..., 0], returns_of(stored, largest), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(stored[RET][..., 0], returns_of(stored, largest), rtol=1e-4, atol=1e-4)
     scheme.close()
 
 
@@ -160,10 +159,11 @@ def test_the_target_network_is_copied_at_an_interval_of_steps_of_all_environment
             copied_at.append(scheme.steps)
     # 21 transitions between updates: those after 50, 100, ... transitions.
     assert copied_at == [63, 105, 168, 210, 252]
-    other = made(target_update_interval_steps=50).algorithm
-    other.load_state_dict(algorithm.state_dict())
-    assert other.training.counters == {"updates": 12, "steps": 252}
+    other = made(target_update_interval_steps=50)
+    other.algorithm.load_state_dict(algorithm.state_dict())
+    assert other.algorithm.training.counters == {"updates": 12, "steps": 252}
     scheme.close()
+    other.close()
 
 
 def test_copied_weights_include_the_target_network() -> None:
@@ -175,6 +175,8 @@ def test_copied_weights_include_the_target_network() -> None:
     assert torch.equal(one, other)
     target = source.algorithm.q_target(source.algorithm.actor.view(obs)).best().mean  # type: ignore[attr-defined]
     torch.testing.assert_close(one, target)
+    source.close()
+    destination.close()
 
 
 def _full(scheme: prl.Scheme) -> Any:
