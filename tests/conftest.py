@@ -1,7 +1,7 @@
-"""What holds for all tests: one thread of arithmetic a process, as pytest runs as many processes as there are cores.
+"""Settings of all tests: one arithmetic thread per process, as pytest runs one process per core.
 
-With more, the threads of one process wait at every matrix product for a core that another process has, and what takes
-seconds takes minutes. Processes that tests start inherit it; it is therefore said before torch is imported.
+With more threads, each matrix product waits for cores that other processes use, and tests that take seconds take
+minutes. Processes started by tests inherit the variable. It must be set before torch is imported.
 """
 
 import gc
@@ -26,7 +26,7 @@ curves.stand_in()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # Ten thousand tests are made, and stay: a garbage collector that visits them finds nothing.
+    # About ten thousand tests are created and kept: garbage collections during the collection would free nothing.
     gc.disable()
     try:
         return (yield)
@@ -41,8 +41,8 @@ _NEEDED_BYTES = 4 << 30
 
 def pytest_configure(config: pytest.Config) -> None:
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES:
-        # pytest makes tmp_path there, and tempfile its folders, in processes that tests start too: tests of durable
-        # storages spend most of their time waiting for a disk.
+        # tmp_path and the folders of tempfile are in memory, also in processes started by tests: tests of durable
+        # storages would spend most of their time waiting for a disk.
         for variable in ("PYTEST_DEBUG_TEMPROOT", "TMPDIR"):
             os.environ.setdefault(variable, str(_MEMORY))
     config.pluginmanager.register(budget.Budget(), "budget")

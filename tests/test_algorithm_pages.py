@@ -1,4 +1,4 @@
-"""The pages of the algorithms: there is one for each, its tables are the classes', its example makes what it shows."""
+"""Pages of the algorithms: each algorithm has one, its tables match the classes, its example composes the algorithm."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from storages.component.declared import hyper_parameters_of
 
 NAMES = list(exported(prl.Algorithm))
 PAGES_OF_ALGORITHMS = [page for page in sorted(PAGES.glob("*.md")) if page.name != "README.md"]
-SECTIONS = ["When to use it", "Example", "What it composes with", "Hyper-parameters", "Curve", "Pitfalls", "Source"]
+SECTIONS = ["When to use it", "Example", "Composition", "Hyper-parameters", "Curve", "Pitfalls", "Source"]
 
 
 def test_every_exported_algorithm_has_a_page_that_lists_its_hyper_parameters() -> None:
@@ -23,7 +23,7 @@ def test_every_exported_algorithm_has_a_page_that_lists_its_hyper_parameters() -
 
 
 @pytest.mark.parametrize("page", [README, *sorted(DOCS.glob("**/*.md"))], ids=lambda page: page.stem)
-def test_the_generated_parts_of_a_page_are_those_of_the_classes(page: Path) -> None:
+def test_the_generated_parts_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert generated_parts.rewritten(text) == text, "python docs/generated_parts.py writes them anew"
     assert text.count("<!-- generated:") == len(generated_parts.BLOCK.findall(text)) == text.count("<!-- end -->")
@@ -35,7 +35,7 @@ def test_every_hyper_parameter_is_described_once(name: str) -> None:
     described = [each for base in cls.__mro__ if issubclass(base, prl.Algorithm) for each in descriptions(base)]
     assert sorted(set(described)) == sorted(described)
     assert set(hyper_parameters_of(cls)) <= set(described)
-    assert set(descriptions(cls)) <= set(hyper_parameters_of(cls)), "it describes what it does not have"
+    assert set(descriptions(cls)) <= set(hyper_parameters_of(cls)), "a described hyper-parameter does not exist"
 
 
 @pytest.mark.parametrize("page", PAGES_OF_ALGORITHMS, ids=lambda page: page.stem)
@@ -45,7 +45,7 @@ def test_the_example_of_a_page_composes_its_algorithm(
     (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": page.stem}
-    exec(compile(code, page.name, "exec"), names)  # the pages are ours
+    exec(compile(code, page.name, "exec"), names)  # trusted: a page of this repository
     scheme = names["scheme"]
     try:
         assert type(scheme.algorithm).__name__ in documented(page)
@@ -77,15 +77,15 @@ def test_a_page_has_an_equation_and_its_sections_in_order(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
-def test_an_equation_holds_nothing_that_markdown_reads_otherwise(page: Path) -> None:
+def test_equations_contain_no_markdown_syntax(page: Path) -> None:
     for equation in re.findall(r"\$\$(.*?)\$\$|\$(.*?)\$", page.read_text(encoding="utf-8"), re.DOTALL):
         text = "".join(equation)
-        assert not re.search(r"\\[^A-Za-z]", text), f"Markdown takes the backslash away in {text}"
-        assert not re.search(r"[^A-Za-z0-9]_|[*<>|]", text), f"Markdown finds a mark in {text}"
+        assert not re.search(r"\\[^A-Za-z]", text), f"Markdown removes the backslash in {text}"
+        assert not re.search(r"[^A-Za-z0-9]_|[*<>|]", text), f"Markdown interprets a character in {text}"
         assert text.count("{") == text.count("}"), text
 
 
-def test_a_description_of_several_lines_is_read_whole() -> None:
+def test_a_description_of_several_lines_is_read_completely() -> None:
     class Documented(prl.DQN):
         """A title.
 
@@ -105,7 +105,7 @@ def test_a_description_of_several_lines_is_read_whole() -> None:
     }
 
 
-def test_the_curves_of_an_algorithm_are_those_that_have_been_drawn(
+def test_curves_of_an_algorithm_come_from_pages_that_have_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(algorithm_curves, "DOCS", tmp_path / "docs")

@@ -1,4 +1,4 @@
-"""The table of features beside other libraries: what is said of ours is shown by a test."""
+"""The comparison of features with other libraries: a test covers each feature of this library."""
 
 import ast
 import re
@@ -18,12 +18,12 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")] for row in numbered]
 
 
-FEATURES = rows("Features, beside others")
+FEATURES = rows("Comparison of features")
 TESTS = rows("Tests")
 
 
-def said(cell: str) -> str:
-    """What a cell says, without its link."""
+def text_of(cell: str) -> str:
+    """The text of a cell without its link."""
     return re.sub(r"\[(.*)\]\(.*\)", r"\1", cell)
 
 
@@ -32,17 +32,17 @@ def test_thirty_features_are_compared() -> None:
     assert len({feature for _, feature, *_ in FEATURES}) == 30
     for _, feature, *cells in FEATURES:
         assert len(cells) == LIBRARIES, feature
-        assert {said(cell) for cell in cells} <= {"yes", "partly", "no", "?"}, feature
-        assert said(cells[0]) != "?", feature
+        assert {text_of(cell) for cell in cells} <= {"yes", "partly", "no", "?"}, feature
+        assert text_of(cells[0]) != "?", feature
 
 
-def test_each_feature_of_ours_has_a_test() -> None:
-    ours = {number for number, _, cell, *_ in FEATURES if said(cell) != "no"}
+def test_each_feature_of_this_library_has_a_test() -> None:
+    ours = {number for number, _, cell, *_ in FEATURES if text_of(cell) != "no"}
     assert ours == {number for number, *_ in TESTS}
 
 
 @pytest.mark.parametrize("cell", [cell for _, cell in TESTS])
-def test_a_test_that_is_named_exists(cell: str) -> None:
+def test_each_listed_test_exists(cell: str) -> None:
     found = re.fullmatch(r"\[(\w+\.py)\]\((\S+)\) `(test_\w+)`", cell)
     assert found is not None, cell
     shown, link, name = found.groups()
@@ -52,6 +52,6 @@ def test_a_test_that_is_named_exists(cell: str) -> None:
     assert name in {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_what_is_partial_is_said_of_each_feature() -> None:
-    partial = {number for number, _, *cells in FEATURES if "partly" in map(said, cells)}
-    assert partial == {number for number, *_ in rows("What is partial")}
+def test_each_feature_marked_partly_has_an_explanation() -> None:
+    partial = {number for number, _, *cells in FEATURES if "partly" in map(text_of, cells)}
+    assert partial == {number for number, *_ in rows("Partial features")}

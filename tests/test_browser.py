@@ -1,4 +1,4 @@
-"""The tests' browser notices what a page on the disk must not do."""
+"""The browser of the tests reports errors, network requests and overflow of a page on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def written(folder: Path, body: str) -> Path:
     return page
 
 
-def test_a_page_that_does_nothing_wrong_is_clean_and_fits(browser: Any, tmp_path: Path) -> None:
+def test_a_correct_page_passes_all_checks(browser: Any, tmp_path: Path) -> None:
     picture = '<img alt="" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">'
     with visit(browser, written(tmp_path, f"<p>Text.</p>{picture}"), NARROW) as opened:
         assert opened.page.inner_text("p") == "Text."
@@ -31,7 +31,7 @@ def test_a_page_that_does_nothing_wrong_is_clean_and_fits(browser: Any, tmp_path
         opened.assert_fits()
 
 
-def test_what_a_page_asks_the_network_for_is_refused_and_noticed(browser: Any, tmp_path: Path) -> None:
+def test_a_network_request_of_a_page_is_reported(browser: Any, tmp_path: Path) -> None:
     page = written(tmp_path, '<script src="https://example.org/plot.js"></script>')
     with visit(browser, page) as opened:
         assert opened.requests == ["https://example.org/plot.js"]
@@ -39,13 +39,13 @@ def test_what_a_page_asks_the_network_for_is_refused_and_noticed(browser: Any, t
             opened.assert_clean()
 
 
-def test_an_error_of_a_script_is_noticed(browser: Any, tmp_path: Path) -> None:
+def test_console_warnings_and_script_errors_are_reported(browser: Any, tmp_path: Path) -> None:
     page = written(tmp_path, "<script>console.warn('careful'); missing()</script>")
     with visit(browser, page) as opened:
         assert opened.errors == ["careful", "missing is not defined"]
 
 
-def test_a_page_that_is_wider_than_the_window_is_noticed(browser: Any, tmp_path: Path) -> None:
+def test_a_page_wider_than_the_window_is_reported(browser: Any, tmp_path: Path) -> None:
     page = written(tmp_path, '<div class="broad" style="width: 700px">Text.</div>')
     with visit(browser, page, WIDE) as opened:
         opened.assert_fits()
@@ -53,7 +53,7 @@ def test_a_page_that_is_wider_than_the_window_is_noticed(browser: Any, tmp_path:
         opened.assert_fits()
 
 
-def test_a_page_learns_whether_its_reader_prefers_it_dark(browser: Any, tmp_path: Path) -> None:
+def test_a_page_can_query_the_preferred_colour_scheme(browser: Any, tmp_path: Path) -> None:
     page = written(tmp_path, "")
     for dark in (False, True):
         with visit(browser, page, dark=dark) as opened:

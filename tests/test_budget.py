@@ -1,4 +1,4 @@
-"""The plugin that names tests which are slow and not marked as long."""
+"""The plugin that reports slow tests without the ``long`` mark."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.long
-def test_of_slow_tests_those_are_named_that_are_not_marked(tmp_path: Path) -> None:
+def test_only_slow_tests_without_the_long_mark_are_reported(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-c", str(ROOT / "pyproject.toml")]
     finished = subprocess.run(

@@ -1,4 +1,4 @@
-"""The documentation: every code block is run, every file that is linked to is there."""
+"""The documentation: every code block runs, and every internal link leads to an existing place."""
 
 import importlib.util
 import re
@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRAINS = re.compile(r"prl\.Learner|^python ", re.MULTILINE)
-"""What a block says that takes many seconds: it trains an agent, or starts commands."""
+"""Found in blocks that take many seconds: they train an agent or start commands."""
 FILE = re.compile(r"\A# (\w+)\.py$", re.MULTILINE)
-"""The first line of a block that the others of its page import, so that the reader saves it as this file."""
+"""First line of a block that other blocks of its page import: a reader saves the block as this file."""
 
 
 def name_of(page: Path) -> str:
@@ -33,18 +33,18 @@ PACKAGES = {
     "VecVideoRecorder": ("moviepy",),
     "prl.RayScheme": ("ray",),
 }
-"""Words of blocks that need packages of an extra, without which they are skipped."""
+"""Words in blocks, and the optional packages that these blocks need; without them, the blocks are skipped."""
 
 
 OF_OTHER_TESTS = ("journeys.md", "logs-to-policy.md")
-"""Pages whose blocks follow on each other."""
+"""Pages whose blocks depend on each other; they have tests of their own."""
 
 
 def blocks() -> Iterator[Any]:
-    """Language and code of all blocks, and the modules of the page that the code imports.
+    """Language and code of each block, and the modules of its page that the code imports.
 
-    The examples of algorithms, storages and explorers are not among them: other tests run them in one process, which
-    takes far less time. Journeys have tests of their own.
+    The examples of algorithms, storages and explorers are excluded: other tests run them in one process, which takes
+    far less time.
     """
     for page in PAGES:
         if page.parent.name in ("algorithms", "storages", "explorers") or page.name in OF_OTHER_TESTS:
@@ -61,19 +61,19 @@ def blocks() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("language", "code", "modules"), list(blocks()))
-def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[str, str], tmp_path: Path) -> None:
+def test_a_code_block_runs_without_an_error(language: str, code: str, modules: dict[str, str], tmp_path: Path) -> None:
     for package in (package for word, needed in PACKAGES.items() if word in code for package in needed):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")
     for name, module in modules.items():
         (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
     if language == "python":
-        # What a page has a module for is started again to be continued.
+        # A block that imports a module of its page runs twice: the second run continues the first.
         for _ in range(2 if modules else 1):
             interpret(["-c", code], tmp_path, strict=True)
         return
     if language == "yaml":
-        # A configuration of a run, of which the beginning is trained.
+        # The configuration of a run, of which only the first steps are trained.
         (tmp_path / "run.yaml").write_text(code, encoding="utf-8")
         train = ["-m", "pytorchrl", "train", "--config", "run.yaml", "--steps", "50", "--seeds", "1"]
         interpret(train, tmp_path)
@@ -83,7 +83,7 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
     for line in code.splitlines():
         command = shlex.split(line)
         if command[0] == "make":
-            # What the targets do is what this run, and continuous integration, do already.
+            # The tests and continuous integration run the targets already, so a dry run is enough.
             subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, check=True)
         else:
             assert command[0] == "python", f"{line!r} is run by no test"
@@ -94,19 +94,19 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_five_common_tasks_take_no_more_lines_than_elsewhere() -> None:
+def test_five_common_tasks_take_no_more_lines_than_in_other_libraries() -> None:
     page = (ROOT / "docs" / "five-tasks.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| ([a-z ,]+) \| ([\d| -]+) \|$", page, re.MULTILINE))
+    stated = dict(re.findall(r"^\| ([a-z ,]+) \| ([\d| -]+) \|$", page, re.MULTILINE))
     sections = [section.partition("\n") for section in re.split("^## ", page, flags=re.MULTILINE)[1:]]
-    assert [title.lower() for title, _, _ in sections] == list(told)
+    assert [title.lower() for title, _, _ in sections] == list(stated)
     for title, _, section in sections:
         ours_and_theirs = [code for _, code in BLOCK.findall(section)]
         ours_and_theirs += re.findall(r"(?:^    .*\n)+", BLOCK.sub("", section), re.MULTILINE)
         lines = [lines_of_code(code) for code in ours_and_theirs]
         if FILE.match(ours_and_theirs[0]):
-            # A file, and the command that reads it.
+            # A file and the command that reads it count together.
             lines = [lines[0] + lines[1], *lines[2:]]
-        ours, *others = told[title.lower()].split(" | ")
+        ours, *others = stated[title.lower()].split(" | ")
         assert [ours, *(number for number in others if number != "-")] == [str(number) for number in lines], title
         assert all(int(ours) <= int(number) for number in others if number != "-")
 
@@ -115,7 +115,7 @@ def lines_of_code(code: str) -> int:
     return sum(bool(line.strip()) and not line.startswith("#") for line in code.splitlines())
 
 
-def test_a_part_of_ones_own_takes_at_most_twenty_lines() -> None:
+def test_each_custom_part_of_the_guide_takes_at_most_twenty_lines() -> None:
     code = BLOCK.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
     lines = [len([line for line in block.splitlines() if line]) for _, block in code]
     assert len(lines) == 11
@@ -124,7 +124,7 @@ def test_a_part_of_ones_own_takes_at_most_twenty_lines() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+def test_internal_links_of_a_page_lead_to_existing_files_and_headings(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", BLOCK.sub("", page.read_text(encoding="utf-8")))
     inside = [(page.parent / link if link else page, anchor) for link, anchor in links if "://" not in link]
     missing = [str(file) for file, anchor in inside if not file.exists() or (anchor and anchor not in anchors(file))]
@@ -132,7 +132,7 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 
 
 def anchors(page: Path) -> list[str]:
-    """The headings of a page as they are linked to."""
+    """The link targets of the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return ["#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 

@@ -1,4 +1,4 @@
-"""What people are asked to install: never this package by name from an index, where the name is another project's."""
+"""Installation instructions never name this package on an index, where the name belongs to another project."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BY_NAME = re.compile(r"""pytorchrl\[|pip3? install (-\S+ )*["']?pytorchrl\b""")
 
 
-def test_nothing_tells_people_to_install_this_package_from_an_index() -> None:
+def test_no_file_recommends_installing_this_package_from_an_index() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("[!.]*/**/*.py")]
     files = [ROOT / name for name in names if Path(name).suffix in {".py", ".md", ".toml", ".txt", ""}]
@@ -19,7 +19,7 @@ def test_nothing_tells_people_to_install_this_package_from_an_index() -> None:
     assert not wrong
 
 
-def test_the_extra_for_atari_brings_what_the_preprocessing_of_its_frames_imports() -> None:
+def test_the_atari_extra_installs_opencv_for_the_preprocessing_of_frames() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     needed = {re.split(r"[><=;\[ ]", each)[0] for each in requires("gymnasium") or [] if "cv" in each}
     assert any("opencv" in package for package in needed)

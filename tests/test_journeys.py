@@ -1,4 +1,4 @@
-"""Eleven things that people do, typed as `docs/journeys.md` has them."""
+"""Eleven common tasks, run exactly as `docs/journeys.md` shows them."""
 
 import os
 import re
@@ -30,25 +30,25 @@ def section(title: str) -> list[str]:
 
 
 def arguments_of(line: str) -> list[str]:
-    """What a line of a block gives to Python."""
+    """The arguments that a line of a block passes to Python."""
     program, *arguments = shlex.split(line)
     assert program == "python"
     return arguments
 
 
 def command(line: str) -> list[str]:
-    """A line of a block, by this interpreter, for what is stopped or killed."""
+    """A line of a block as a command of this interpreter, for processes that are stopped or killed."""
     return [sys.executable, "-W", "error", *arguments_of(line)]
 
 
 def typed(lines: str, folder: Path) -> str:
-    """What is printed by commands of a block that are typed in a folder."""
-    said = ""
+    """Run the commands of a block in a folder and return their output."""
+    output = ""
     for line in lines.splitlines():
         finished = warm_interpreter.run(arguments_of(line), folder, strict=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr
-        said += finished.stdout
-    return said
+        output += finished.stdout
+    return output
 
 
 def run_script(code: str, folder: Path) -> str:
@@ -59,17 +59,17 @@ def run_script(code: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the first journey was made, with its six runs, and what it printed."""
+    """The folder of the first task, with its six runs, and the output of its commands."""
     folder = tmp_path_factory.mktemp("journeys")
     (lines,) = section("Train with several seeds, and compare")
     return folder, typed(lines, folder)
 
 
 def test_three_seeds_are_trained_by_a_command_and_compared(trained: tuple[Path, str]) -> None:
-    folder, said = trained
+    folder, output = trained
     assert len(list((folder / "runs").glob("*/seed-*/checkpoint.pt"))) == 6
-    assert "prioritised" in said or "PERBuffer" in said
-    assert re.search("interquartile|IQM", said)
+    assert "prioritised" in output or "PERBuffer" in output
+    assert re.search("interquartile|IQM", output)
 
 
 def test_six_runs_are_plotted(trained: tuple[Path, str]) -> None:
@@ -79,7 +79,7 @@ def test_six_runs_are_plotted(trained: tuple[Path, str]) -> None:
     assert (folder / "curves.svg").read_text(encoding="utf-8").count("<path") > 2
 
 
-def test_a_run_stops_at_a_return(tmp_path: Path) -> None:
+def test_a_run_stops_at_a_target_return(tmp_path: Path) -> None:
     (code,) = section("Stop at a return")
     run_script(code, tmp_path)
     last = prl.read_metrics(tmp_path / "runs" / "stopped" / "metrics.jsonl")[-1]
@@ -87,7 +87,7 @@ def test_a_run_stops_at_a_return(tmp_path: Path) -> None:
     assert last["test/return"] >= 8.0
 
 
-def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
+def test_a_custom_callback_logs_a_metric(tmp_path: Path) -> None:
     (code,) = section("Add a callback")
     run_script(code, tmp_path)
     records = prl.read_metrics(tmp_path / "runs" / "logged" / "metrics.jsonl")
@@ -96,7 +96,7 @@ def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
     assert longest[-1] >= 8
 
 
-def test_a_run_in_ones_own_environment_is_stopped_and_resumed_by_the_printed_command(tmp_path: Path) -> None:
+def test_an_interrupted_run_in_a_custom_environment_is_resumed_by_the_printed_command(tmp_path: Path) -> None:
     module, train, resume = section("Resume with an environment of your own")
     (tmp_path / "corridor.py").write_text(module, encoding="utf-8")
     stopped = train.replace("--steps 300", "--steps 1_000_000").strip()
@@ -106,15 +106,15 @@ def test_a_run_in_ones_own_environment_is_stopped_and_resumed_by_the_printed_com
     metrics = tmp_path / "runs" / "corridor" / "seed-1" / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, process)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=120)
-    (printed,) = re.findall(r"^\s*\S+ (-m pytorchrl resume .*)$", said, re.MULTILINE)
-    assert resume.startswith(f"python {printed}"), "the page has what is printed, and a new target"
+    output, _ = process.communicate(timeout=120)
+    (printed,) = re.findall(r"^\s*\S+ (-m pytorchrl resume .*)$", output, re.MULTILINE)
+    assert resume.startswith(f"python {printed}"), "the page shows the printed command and a new target"
     steps = int(prl.read_metrics(metrics)[-1]["steps"])
     typed(f"python {printed} --target-steps {steps + 2_000}", tmp_path)
     assert prl.read_metrics(metrics)[-1]["steps"] >= steps + 2_000
 
 
-def test_an_episode_is_filmed(trained: tuple[Path, str]) -> None:
+def test_an_episode_is_recorded_as_a_gif(trained: tuple[Path, str]) -> None:
     folder, _ = trained
     (lines,) = section("Record a video")
     typed(lines, folder)
@@ -129,7 +129,7 @@ def test_a_policy_acts_in_a_plain_loop(trained: tuple[Path, str]) -> None:
     assert content(folder / "runs") == before
 
 
-def test_a_sweep_of_six_runs_by_two_processes_is_killed_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_sweep_of_six_runs_in_two_processes_resumes(tmp_path: Path) -> None:
     (line,) = section("Sweep")
     process = subprocess.Popen(
         command(line.strip()),
@@ -147,27 +147,27 @@ def test_a_sweep_of_six_runs_by_two_processes_is_killed_and_goes_on(tmp_path: Pa
     assert len(results) == 7, results
 
 
-def test_a_live_run_is_looked_at_without_a_byte_changed(tmp_path: Path) -> None:
+def test_monitoring_a_live_run_changes_none_of_its_files(tmp_path: Path) -> None:
     first = section("Train with several seeds, and compare")[0].splitlines()[0]
     line = first.replace("--steps 400", "--steps 1_000_000").replace("--seeds 1 2 3", "--seeds 1")
     process = subprocess.Popen(command(line), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     run = tmp_path / "runs" / "uniform" / "seed-1"
     try:
         wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 0, process)
-        # Halted, so that what changes is changed by those who look.
+        # Suspended, so that only the commands of the page could change files.
         suspend(process)
         before = content(run)
-        (lines,) = section("Look at a run that is running")
-        said = typed(lines, tmp_path)
+        (lines,) = section("Monitor a run in progress")
+        output = typed(lines, tmp_path)
         assert content(run) == before
-        assert "DQN" in said
+        assert "DQN" in output
         assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
     finally:
         process.kill()
         process.wait()
 
 
-def test_the_commit_and_the_changes_of_a_run_are_found(tmp_path: Path) -> None:
+def test_the_commit_and_the_changes_of_a_run_are_shown(tmp_path: Path) -> None:
     git("init", "-q", folder=tmp_path)
     (tmp_path / "notes.txt").write_text("first\n", encoding="utf-8")
     git("add", "notes.txt", folder=tmp_path)
@@ -176,16 +176,16 @@ def test_the_commit_and_the_changes_of_a_run_are_found(tmp_path: Path) -> None:
     train = section("Train with several seeds, and compare")[0].splitlines()[0].replace("--seeds 1 2 3", "--seeds 1")
     typed(train, tmp_path)
     (lines,) = section("Find the commit of a run")
-    said = typed(lines, tmp_path)
-    assert git("rev-parse", "HEAD", folder=tmp_path)[:8] in said
-    assert "-first\n+second\n" in said
+    output = typed(lines, tmp_path)
+    assert git("rev-parse", "HEAD", folder=tmp_path)[:8] in output
+    assert "-first\n+second\n" in output
 
 
-def test_the_most_surprising_transition_is_filmed(trained: tuple[Path, str]) -> None:
+def test_the_transition_with_the_largest_error_is_recorded_as_a_gif(trained: tuple[Path, str]) -> None:
     folder, _ = trained
     before = content(folder / "runs")
-    (line,) = section("See what surprised the algorithm most")
-    said = typed(line, folder)
+    (line,) = section("Find the transitions with the largest errors")
+    output = typed(line, folder)
     assert (folder / "surprising.gif").read_bytes().startswith(b"GIF8")
-    assert "priority" in said
+    assert "priority" in output
     assert content(folder / "runs") == before

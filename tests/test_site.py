@@ -1,4 +1,4 @@
-"""The site: it is built strictly and without the network, names everything public, and is readable and clickable."""
+"""The site: it builds strictly, needs no network, documents every public name, and works in a browser."""
 
 import importlib.util
 import re
@@ -31,9 +31,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_no_page_asks_for_anything_from_the_network(site: Path) -> None:
-    asked = re.compile(r"""(?:<script[^>]*src|<link[^>]*(?:stylesheet|icon)[^>]*href|<img[^>]*src)=["']https?:""")
-    assert [page.name for page in site.glob("**/*.html") if asked.search(page.read_text("utf-8"))] == []
+def test_no_page_loads_files_from_the_network(site: Path) -> None:
+    remote = re.compile(r"""(?:<script[^>]*src|<link[^>]*(?:stylesheet|icon)[^>]*href|<img[^>]*src)=["']https?:""")
+    assert [page.name for page in site.glob("**/*.html") if remote.search(page.read_text("utf-8"))] == []
 
 
 @pytest.mark.long
@@ -50,7 +50,7 @@ def test_pages_fit_the_window_and_report_no_error(site: Path, width: int, dark: 
 
 
 @pytest.mark.long
-def test_a_reader_finds_a_storage_by_the_tabs_and_by_the_search_of_a_page_opened_as_a_file(site: Path) -> None:
+def test_tabs_and_search_lead_to_pages_of_parts_when_opened_as_files(site: Path) -> None:
     with headless_browser() as browser, visit(browser, site / "index.html") as opened:
         page = opened.page
         page.click(".md-tabs >> text=Parts")
@@ -65,7 +65,7 @@ def test_a_reader_finds_a_storage_by_the_tabs_and_by_the_search_of_a_page_opened
 
 
 @pytest.mark.long
-def test_equations_are_drawn_by_the_browser_itself(site: Path) -> None:
+def test_equations_are_converted_to_mathml(site: Path) -> None:
     page = (site / "algorithms" / "sac.html").read_text("utf-8")
     assert page.count('display="block"') == 2
     assert "$$" not in page
@@ -90,12 +90,12 @@ def test_the_example_of_a_part_composes(page: Path, tmp_path: Path, monkeypatch:
     assert page.read_text("utf-8").splitlines()[0].removeprefix("# ") in code
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": page.stem}
-    exec(compile(code, page.name, "exec"), names)  # the pages are ours
+    exec(compile(code, page.name, "exec"), names)  # trusted: a page of this repository
     if isinstance(scheme := names.get("scheme"), prl.Scheme):
         scheme.close()
 
 
-def test_each_page_of_parts_lists_all_parts_of_its_kind() -> None:
+def test_pages_of_parts_list_every_schedule_optimizer_callback_and_head() -> None:
     text = "\n".join(page.read_text("utf-8") for page in (DOCS / "parts").glob("*.md"))
     listed = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
     wanted = {*exported(prl.Schedule), *exported(prl.Optimizer), *exported(prl.Callback)} - {"Callback"}
@@ -108,8 +108,8 @@ def exported_heads() -> set[str]:
     return {name for name, each in heads.items() if isinstance(each, type)} - {"Head", "DistributionHead"}
 
 
-def test_make_docs_builds_it() -> None:
+def test_make_docs_builds_the_site_strictly() -> None:
     make = shutil.which("make")
     assert make is not None
-    said = subprocess.run([make, "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "mkdocs build --strict" in said
+    output = subprocess.run([make, "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "mkdocs build --strict" in output

@@ -1,4 +1,4 @@
-"""The built wheel works in an empty environment, where its folder cannot be written to."""
+"""The built wheel works in an empty environment in which its folder is read-only."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel, which sees the other packages of this one."""
+    """A virtual environment with the wheel, which also sees the other packages of this environment."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--quiet"]
@@ -68,14 +68,14 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site_packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     for package in ("pytorchrl", "storages"):
         for directory in [site_packages / package, *(site_packages / package).rglob("*/")]:
-            # Permissions do not bind the superuser, but no directory can be made where a file is.
+            # The superuser ignores permissions, but cannot create a directory in place of a file.
             (directory / "__pycache__").touch()
             directory.chmod(0o555)
     return folder
 
 
 @pytest.mark.long
-def test_the_wheel_has_the_two_typed_packages_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_two_typed_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     metadata = {name.split("/")[0] for name in names if ".dist-info/" in name}
     assert {name.split("/")[0] for name in names} == {"storages", "pytorchrl", *metadata}
@@ -90,22 +90,24 @@ def test_the_wheel_has_the_two_typed_packages_and_nothing_else(wheel: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="looks for the folders of a POSIX environment")
-@pytest.mark.parametrize("home", ["a folder", "no folder"])
-def test_kernels_work_where_the_package_cannot_be_written_to(home: str, environment: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_state", ["writable cache", "unwritable cache"])
+def test_kernels_work_if_the_folder_of_the_package_is_read_only(
+    cache_state: str, environment: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
-    if home == "no folder":
-        cache.write_text("a file, in which no directory can be made")
+    if cache_state == "unwritable cache":
+        cache.write_text("a file, in place of a directory")
     used = used_in(environment, tmp_path, cache)
     assert all(Path(file).is_relative_to(environment) for file in used["files"])
     discounted = {1: 1.0, 2: 1.5, 3: 1.75}
     assert len(used["steps"]) == 8
     assert used["rewards"] == [discounted[steps] for steps in used["steps"]]
-    assert bool(list(cache.rglob("*.kernel"))) == (home == "a folder")
+    assert bool(list(cache.rglob("*.kernel"))) == (cache_state == "writable cache")
     assert not list(environment.rglob("*.kernel"))
 
 
 def used_in(environment: Path, folder: Path, cache: Path) -> Any:
-    """What the script printed, which must not warn."""
+    """The output of the script, which must not warn."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
     finished = subprocess.run(
         [environment / "bin" / "python", "-I", "-W", "always", "-c", USE],

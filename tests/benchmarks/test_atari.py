@@ -1,4 +1,4 @@
-"""The benchmark of Atari measures every library at every task, and says whether the target is met."""
+"""The Atari benchmark measures every library in every task and reports whether the target is met."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "at
 
 
 @pytest.mark.long
-def test_every_library_has_a_speed_at_every_task(tmp_path: Path) -> None:
+def test_the_speed_of_every_library_is_measured_in_every_task(tmp_path: Path) -> None:
     for package in ("ale_py", "cv2", "stable_baselines3"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")

@@ -1,4 +1,4 @@
-"""`make gpu` says where there is no GPU, and shows what its tests came to where there is one."""
+"""`make gpu` reports that there is no GPU, or shows the outcomes of its tests in a table."""
 
 import importlib.util
 import subprocess
@@ -23,8 +23,8 @@ def module_of(script: Path) -> Any:
     return module
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device that the test needs to lack")
-def test_without_a_gpu_a_line_says_so() -> None:
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the test needs a machine without a CUDA device")
+def test_without_a_gpu_one_line_reports_it() -> None:
     finished = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=100)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("There is no GPU here (torch ")

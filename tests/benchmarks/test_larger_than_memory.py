@@ -1,4 +1,4 @@
-"""The benchmark of data that is larger than memory: every kind of batch is measured, within the limit."""
+"""The benchmark of data larger than memory measures every kind of batch within the memory limit."""
 
 import json
 import subprocess
@@ -29,4 +29,4 @@ def test_a_quick_run_measures_every_kind_of_batch(tmp_path: Path) -> None:
         assert all(microseconds > 0 for times in contest["microseconds"].values() for microseconds in times)
         assert [target["met"] for target in contest["targets"]] in ([True], [False])
     assert finished.stdout.count("target: at most 3x the time of all in memory: ") == 3
-    assert [path.name for path in tmp_path.iterdir()] == [measured.name], "nothing else is left behind"
+    assert [path.name for path in tmp_path.iterdir()] == [measured.name], "the benchmark left other files"

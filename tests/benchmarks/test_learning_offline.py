@@ -1,4 +1,4 @@
-"""The script that compares what is learnt from data makes data, runs, the page and pictures, each once."""
+"""The script that compares offline learning creates data sets, runs, a page and plots, each only once."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ def contents(folder: Path) -> dict[Path, float]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_second_call_takes_what_the_first_has_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_reuses_the_runs_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_offline, "TASKS", {"small": SMALL})
     monkeypatch.setattr(offline_runs, "EPISODES", 2)
     arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
@@ -33,7 +33,7 @@ def test_a_second_call_takes_what_the_first_has_made(tmp_path: Path, monkeypatch
     assert {path: contents(tmp_path / "runs")[path] for path in before} == before
 
 
-def test_scores_of_both_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_has_the_scores_of_d3rlpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_seed = dataclasses.replace(SMALL, seeds=(1,))
     monkeypatch.setattr(learning_offline, "TASKS", {"small": one_seed})
     monkeypatch.setattr(offline_runs, "EPISODES", 2)
@@ -41,15 +41,17 @@ def test_scores_of_both_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.M
     (job,) = learning_offline.jobs("small", arguments)
     file = job.place("d3rlpy") / "result.json"
     file.parent.mkdir(parents=True)
-    # 475 is a score of 1, 22.2 of 0.
+    # A return of 475 is a score of 1, a return of 22.2 a score of 0.
     file.write_text(json.dumps({"returns": {"10": 22.2, "20": 475.0}}), encoding="utf-8")
-    # The interpreter is not there: a result that is there is taken.
+    # The interpreter does not exist: the existing result is used.
     main(dataclasses.replace(arguments, d3rlpy=tmp_path / "python"))
     page = (tmp_path / "docs" / "offline-learning.md").read_text(encoding="utf-8")
     assert "| 1.00 (1.00 to 1.00) |" in page
 
 
-def test_a_kept_run_is_in_the_page_when_its_folder_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_result_is_on_the_page_without_the_folder_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(learning_offline, "TASKS", {"small": SMALL})
     arguments = Arguments(only=(), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
     for job, score in zip(learning_offline.jobs("small", arguments), (0.25, 0.75), strict=True):
@@ -70,14 +72,14 @@ def test_a_kept_run_is_in_the_page_when_its_folder_is_gone(tmp_path: Path, monke
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_page_names_the_command_of_runs_that_were_not_made(tmp_path: Path) -> None:
+def test_the_page_names_the_command_for_missing_runs(tmp_path: Path) -> None:
     arguments = Arguments(only=(), docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept")
     main(arguments)
     page = (tmp_path / "offline-learning.md").read_text(encoding="utf-8")
     assert f"Not run: `learning_offline.py --only {' '.join(TASKS)}`" in page
 
 
-def test_what_a_peer_that_fails_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_output_of_a_failed_d3rlpy_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_offline, "TASKS", {"small": dataclasses.replace(SMALL, seeds=(1,))})
     monkeypatch.setattr(offline_runs, "EPISODES", 2)
     interpreter = tmp_path / "python"

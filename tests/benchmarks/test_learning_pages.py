@@ -1,4 +1,4 @@
-"""Pages that compare learning continue what was stopped, take what has finished, and say what is missing."""
+"""Pages that compare learning: interrupted runs are continued, finished ones reused, and missing ones marked."""
 
 import importlib
 import importlib.util
@@ -37,7 +37,7 @@ def row_of(algorithm: str, page: Path) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: Any, tmp_path: Path) -> None:
+def test_the_page_shows_finished_runs_and_marks_missing_ones(benchmark: Any, tmp_path: Path) -> None:
     runs = benchmark.runs_of("values", "cartpole", tmp_path / "runs")
     for run, greedy_return in zip(runs, (500.0, 77.25), strict=False):
         write_result(benchmark, run, greedy_return)
@@ -56,7 +56,7 @@ def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: An
     assert "(values-breakout.png)" not in page.read_text()
 
 
-def test_a_finished_run_outlasts_its_folder(benchmark: Any, tmp_path: Path) -> None:
+def test_the_result_of_a_finished_run_remains_after_its_folder_is_deleted(benchmark: Any, tmp_path: Path) -> None:
     run = benchmark.runs_of("values", "cartpole", tmp_path / "runs")[0]
     write_result(benchmark, run, 77.25)
     arguments = benchmark.Arguments(docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept", processes=0)
@@ -70,7 +70,7 @@ def test_a_finished_run_outlasts_its_folder(benchmark: Any, tmp_path: Path) -> N
     assert (tmp_path / "values-cartpole.png").read_bytes() == picture
 
 
-def test_runs_of_further_seeds_stand_beside_those_of_the_task_and_count_in_the_mean(
+def test_runs_of_added_seeds_are_shown_and_count_in_the_mean(
     benchmark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = benchmark.runs_of("values", "breakout", tmp_path / "runs", seeds=(7,))
@@ -92,7 +92,7 @@ def test_runs_of_further_seeds_stand_beside_those_of_the_task_and_count_in_the_m
     assert (tmp_path / "values.md").read_text() == page
 
 
-def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
+def test_an_interrupted_run_continues_from_its_checkpoint(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = benchmark.runs_of("values", "cartpole", tmp_path / "runs", target_steps=1_300)[0]
@@ -104,7 +104,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
         learner.save_checkpoint()
         return False
 
-    def noted(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:
+    def recorded_run(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:
         begun_at.append(learner.scheme.steps)
         return train(learner, checkpoint_every)
 
@@ -112,7 +112,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
     learning_runs.make_run(run)
     assert run.result is None
     assert 1_000 < run.steps < run.target_steps
-    monkeypatch.setattr(prl.Learner, "run", noted)
+    monkeypatch.setattr(prl.Learner, "run", recorded_run)
     learning_runs.make_run(run)
     assert begun_at == [1_100]
     assert run.result.steps == run.steps == 1_300
@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
 
 
 @pytest.mark.long
-def test_the_command_trains_and_takes_what_has_finished(tmp_path: Path) -> None:
+def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
     command += ["--target-steps", "1300", "--docs", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
     command += ["--kept", str(tmp_path / "kept")]
@@ -141,13 +141,13 @@ def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -
             pytest.skip(f"the package {task.package} is not installed")
         for composition in task.compositions.values():
             scheme = prl.Scheme(**composition.compose(), train_envs_factory=task.envs(composition.num_envs))
-            assert scheme.algorithm.test_every == 0, "evaluations would be on the clock"
+            assert scheme.algorithm.test_every == 0, "evaluations would count in the measured time"
             scheme.close()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["PPO of stable-baselines3", "TD3 of stable-baselines3", "TRPO of sb3-contrib"])
-def test_a_peer_is_trained_and_evaluated_as_ours_are(benchmark: Any, tmp_path: Path, name: str) -> None:
+def test_algorithms_of_other_libraries_are_trained_and_evaluated(benchmark: Any, tmp_path: Path, name: str) -> None:
     pytest.importorskip("sb3_contrib", reason="the package sb3-contrib is not installed")
     pytest.importorskip("mujoco", reason="the package mujoco is not installed")
     runs = benchmark.runs_of("mujoco", "hopper", tmp_path, target_steps=300)
@@ -158,7 +158,7 @@ def test_a_peer_is_trained_and_evaluated_as_ours_are(benchmark: Any, tmp_path: P
     assert run.result.training_return is not None
 
 
-def test_a_table_says_which_threshold_each_algorithm_reaches_and_how_far_seeds_scatter(
+def test_a_table_shows_thresholds_whether_they_are_reached_and_the_spread_over_seeds(
     benchmark: Any, tmp_path: Path
 ) -> None:
     for task, returns in (("cartpole", (480.0, 470.0, 490.0)), ("pendulum", (-200.0, -300.0, -240.0))):

@@ -1,4 +1,4 @@
-"""The benchmark of updates from data measures every algorithm from memory and from disk, with d3rlpy or without."""
+"""The benchmark of offline updates measures every algorithm from memory and from disk."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "of
 
 
 @pytest.mark.long
-def test_every_algorithm_has_rates_and_a_share_of_drawing(tmp_path: Path) -> None:
+def test_update_rates_and_the_share_of_sampling_are_measured_for_every_algorithm(tmp_path: Path) -> None:
     if importlib.util.find_spec("mujoco") is None:
         pytest.skip("the package mujoco is not installed")
     command = [sys.executable, str(SCRIPT), "--quick", "--json", str(tmp_path / "figures.json")]

@@ -1,4 +1,4 @@
-"""The scripts that the Makefile calls begin, with the packages of this checkout, from wherever they are called."""
+"""Scripts that the Makefile calls start from any folder, with the packages of this checkout."""
 
 import re
 import subprocess
@@ -9,13 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {"benchmarks/throughput/throughput.py": "sb3_contrib"}
-TAKES_NOTHING = {"benchmarks/storages/gpu.py"}
-SCRIPTS = sorted(set(re.findall(r"benchmarks/\S+\.py", (ROOT / "Makefile").read_text())) - TAKES_NOTHING)
+WITHOUT_OPTIONS = {"benchmarks/storages/gpu.py"}
+SCRIPTS = sorted(set(re.findall(r"benchmarks/\S+\.py", (ROOT / "Makefile").read_text())) - WITHOUT_OPTIONS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_says_what_it_can_be_told(script: str, tmp_path: Path) -> None:
+def test_a_script_prints_its_usage(script: str, tmp_path: Path) -> None:
     if script in NEEDS:
         pytest.importorskip(NEEDS[script])
     finished = subprocess.run(

@@ -1,4 +1,4 @@
-"""The page of imitation continues what was stopped, takes what has finished, and says what was not run."""
+"""The page of imitation learning: interrupted runs are continued, finished ones reused, and missing ones marked."""
 
 import json
 from dataclasses import asdict, replace
@@ -24,7 +24,7 @@ def row_of(name: str, text: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_page_holds_what_has_finished_and_says_what_was_not_run(tmp_path: Path) -> None:
+def test_the_page_shows_finished_runs_and_marks_missing_ones(tmp_path: Path) -> None:
     first, second = IMITATION.tasks["maze"].stages
     for seed, share in enumerate((0.0, 0.5, 1.0), start=1):
         write_result(benchmark.result_file(tmp_path, "maze", seed, first), share)
@@ -36,7 +36,7 @@ def test_the_page_holds_what_has_finished_and_says_what_was_not_run(tmp_path: Pa
     assert "--only maze`" not in text
 
 
-def test_shares_are_of_an_expert_that_was_trained(tmp_path: Path) -> None:
+def test_shares_are_relative_to_the_trained_expert(tmp_path: Path) -> None:
     expert, imitator, _ = IMITATION.tasks["hopper"].stages
     for seed in IMITATION.tasks["hopper"].seeds:
         write_result(benchmark.result_file(tmp_path, "hopper", seed, expert), 1_018.0)
@@ -46,7 +46,7 @@ def test_shares_are_of_an_expert_that_was_trained(tmp_path: Path) -> None:
     assert row_of("GAIL", text)[-2] == "50%"
 
 
-def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_continues_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(IMITATION.tasks["maze"], episodes=2)
     stage, folder = task.stages[1], tmp_path / "maze-1" / "PPOD"
     train, begun_at = prl.Learner.run, []
@@ -69,7 +69,7 @@ def made_runs(folder: Path) -> list[str]:
     return sorted(file.parent.name for file in folder.rglob("metrics.jsonl"))
 
 
-def test_a_kept_result_stands_without_its_folder_and_is_not_replaced(tmp_path: Path) -> None:
+def test_a_kept_result_is_used_without_its_folder_and_is_not_replaced(tmp_path: Path) -> None:
     tasks = {"maze": replace(IMITATION.tasks["maze"], episodes=1, seeds=(1,))}
     page = replace(IMITATION, tasks=tasks)
     arguments = benchmark.Arguments(docs=tmp_path, runs=tmp_path / "first", kept=tmp_path / "kept", steps=16)
@@ -85,7 +85,7 @@ def test_a_kept_result_stands_without_its_folder_and_is_not_replaced(tmp_path: P
 
 
 @pytest.mark.long
-def test_every_run_of_every_task_can_be_made(tmp_path: Path) -> None:
+def test_every_run_of_three_tasks_can_be_made(tmp_path: Path) -> None:
     for name in ("maze", "pendulum", "reward"):
         task = replace(IMITATION.tasks[name], episodes=1)
         for stage in task.stages:
@@ -94,7 +94,7 @@ def test_every_run_of_every_task_can_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_every_run_from_data_and_by_experience_can_be_made(tmp_path: Path) -> None:
+def test_every_run_from_offline_to_online_learning_can_be_made(tmp_path: Path) -> None:
     recorded(tmp_path / "Pendulum-v1-medium.npz", "Pendulum-v1", 600)
     task = replace(ONLINE.tasks["pendulum"], episodes=1)
     for stage in task.stages:

@@ -1,4 +1,4 @@
-"""The benchmark of vector environments measures every library, and says whether the targets are met."""
+"""The benchmark of vector environments measures every library and reports whether the targets are met."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "ve
 
 
 @pytest.mark.long
-def test_every_library_has_a_time_for_a_step(tmp_path: Path) -> None:
+def test_the_step_time_of_every_library_is_measured(tmp_path: Path) -> None:
     for package in ("envpool", "rlox", "stable_baselines3"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")

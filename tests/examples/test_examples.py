@@ -1,4 +1,4 @@
-"""The examples: each trains by a call, and is a script whose every shown hyper-parameter can be set."""
+"""The examples: each trains by a function call, and is a script with an option for each of its arguments."""
 
 import importlib.util
 import runpy
@@ -65,7 +65,7 @@ PACKAGES = {
     "rainbow_minatar": ("minatar",),
     "sac_her_pointmaze": ("gymnasium_robotics",),
 }
-"""Which packages of extras the examples' environments need."""
+"""Optional packages that the environments of examples need."""
 
 
 def test_every_example_is_tested() -> None:
@@ -79,7 +79,7 @@ SLOW = ("bc", "dqn_atari", "dqn_memory", "iqn", "naf", "qrdqn", "rainbow", "sac"
     "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
 )
 @pytest.mark.usefixtures("drawn_curves")
-def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
+def test_an_example_trains_by_a_function_call_and_its_run_resumes(name: str, tmp_path: Path) -> None:
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")
@@ -88,7 +88,7 @@ def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tm
     learner = example.train(arguments)
     assert learner.done()
     assert learner.curve_file.is_file()
-    # A run of a data set is continued by its script.
+    # A run that learns from a data set is resumed with the scheme of its script.
     scheme = example.compose(arguments) if hasattr(example, "compose") else None
     learner = prl.Learner.resume(tmp_path / "run", scheme=scheme, target_steps=1_500)
     assert learner.run()
@@ -96,7 +96,7 @@ def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tm
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_setting_of_an_example_is_an_option_with_a_text(
+def test_every_argument_of_an_example_is_an_option_with_a_help_text(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = str(ROOT / "examples" / f"{name}.py")
@@ -107,15 +107,15 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(
     for field in fields(EXAMPLES[name].Arguments):
         option = f"--{field.name.replace('_', '-')}"
         described = printed[printed.index(option) + len(option) :]
-        assert len(described.split("--")[0].split()) > 3, f"{option} has no text"
+        assert len(described.split("--")[0].split()) > 3, f"{option} has no help text"
 
 
-AT_NIGHT = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESIS_PROFILE=nightly runs it")
+NIGHTLY = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESIS_PROFILE=nightly runs it")
 
 
-# The thresholds are those of the table in docs/learning.md, which has three seeds of each. What is left to the night
-# takes one to four minutes, and its algorithms are shown to learn, in seconds, by `test_chains` and
-# `test_chains_by_rollouts`; of each family one example learns here.
+# The thresholds are those of the table in docs/learning.md, which has three seeds of each example. One example of each
+# family is always trained. The nightly ones take one to four minutes; `test_chains` and `test_chains_by_rollouts` show
+# in seconds that their algorithms learn.
 @pytest.mark.parametrize(
     ("name", "threshold"),
     [
@@ -123,19 +123,19 @@ AT_NIGHT = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESI
         ("dqn_cartpole", 450),
         ("dqn_her_bitflipping", -11.5),
         ("gail_cartpole", 450),
-        pytest.param("naf_pendulum", -160, marks=AT_NIGHT),
-        pytest.param("iqn_cartpole", 450, marks=AT_NIGHT),
+        pytest.param("naf_pendulum", -160, marks=NIGHTLY),
+        pytest.param("iqn_cartpole", 450, marks=NIGHTLY),
         ("ppo_cartpole", 475),
-        pytest.param("qrdqn_cartpole", 450, marks=AT_NIGHT),
+        pytest.param("qrdqn_cartpole", 450, marks=NIGHTLY),
         ("reinforce_cartpole", 400),
-        pytest.param("sac_discrete_cartpole", 450, marks=AT_NIGHT),
-        pytest.param("sac_pendulum", -160, marks=AT_NIGHT),
+        pytest.param("sac_discrete_cartpole", 450, marks=NIGHTLY),
+        pytest.param("sac_pendulum", -160, marks=NIGHTLY),
         ("td3_pendulum", -160),
-        pytest.param("trpo_cartpole", 475, marks=AT_NIGHT),
+        pytest.param("trpo_cartpole", 475, marks=NIGHTLY),
     ],
 )
 @pytest.mark.long
-def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
+def test_an_example_reaches_its_threshold(name: str, threshold: float, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     learner = example.train(example.Arguments(log_dir=tmp_path / "run", test_every=0))
     envs = prl.VecEnv.create_factory(example.Arguments().env, num_envs=20)()
@@ -145,18 +145,18 @@ def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_bcq_does_at_least_nine_tenths_as_well_as_its_data(tmp_path: Path) -> None:
+def test_bcq_reaches_nine_tenths_of_the_return_of_its_data(tmp_path: Path) -> None:
     arguments = bcq_pendulum.Arguments(log_dir=tmp_path / "run", test_every=0)
     learner = bcq_pendulum.train(arguments)
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=20)()
     evaluation = evaluate(learner.scheme.algorithm, envs, 20, np.random.SeedSequence(7))
     envs.close()
-    # Returns are costs, below 0: the policy's may be a ninth larger.
+    # Returns are negative costs: the cost of the policy may be a ninth larger.
     assert evaluation.mean_return >= bcq_pendulum.behaviour_return(arguments) / 0.9
 
 
 @pytest.mark.long
-def test_without_hindsight_the_pattern_of_bits_is_hardly_ever_reached(tmp_path: Path) -> None:
+def test_without_hindsight_dqn_rarely_reaches_the_goal_bits(tmp_path: Path) -> None:
     arguments = dqn_her_bitflipping.Arguments(her_ratio=0.0, log_dir=tmp_path / "run")
     learner = dqn_her_bitflipping.train(arguments)
     assert learner.get_metrics()["test/return"] < -14

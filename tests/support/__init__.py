@@ -1,1 +1,1 @@
-"""Helpers of the tests: slow models of storages, toy environments, processes that are killed."""
+"""Helpers of the tests: reference models of storages, toy environments, processes to be killed."""

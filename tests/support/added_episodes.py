@@ -1,4 +1,4 @@
-"""What happens to a buffer of whole episodes to which only whole episodes are added."""
+"""The history of a buffer of whole episodes to which only whole episodes are added."""
 
 from itertools import accumulate
 from typing import Any
@@ -15,7 +15,7 @@ _LONGEST = 6
 
 
 class AddedHistory(EpisodicHistory):
-    """Of a buffer of whole episodes; each insertion is that of one episode."""
+    """History of a buffer of whole episodes; each insertion adds one episode."""
 
     def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False, **given: Any) -> None:
         super().__init__(kind, checkpoints, durable, **given)

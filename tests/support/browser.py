@@ -1,6 +1,6 @@
-"""A headless browser that opens pages on the disk, with the network refused.
+"""A headless browser that opens pages on disk and blocks the network.
 
-Tests that use it are skipped where playwright or a browser is missing.
+Tests that use it are skipped if playwright or a browser is missing.
 """
 
 import shutil
@@ -13,37 +13,37 @@ from typing import Any
 import pytest
 
 NARROW, WIDE = 400, 1_400
-"""Widths that pages must be readable at, in pixels."""
+"""Window widths at which pages must be readable, in pixels."""
 _HEIGHT = 900
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
-    # A name that is resolved all the same leads nowhere.
+    # No host name is resolved.
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
 _SECONDS = 20.0
-"""Longest wait for anything that a page is to show."""
+"""Longest wait for an element of a page."""
 
 
 @dataclass
 class Visit:
-    """A page that is open, and what it did that it must not do."""
+    """An open page, with its errors and its forbidden requests."""
 
     page: Any
     """Playwright's page."""
     errors: list[str] = field(default_factory=list)
     """Errors and warnings of its console, and exceptions of its scripts."""
     requests: list[str] = field(default_factory=list)
-    """Addresses it asked for that are not on the disk, and were refused."""
+    """Requested addresses that are not on disk, and were blocked."""
 
     def assert_clean(self) -> None:
-        """Fail where the page has reported an error, or has asked the network for anything."""
+        """Fail if the page has reported an error or requested an address of the network."""
         assert not self.errors, self.errors
         assert not self.requests, self.requests
 
     def assert_fits(self) -> None:
-        """Fail where the page is wider than the window, so that it would have to be moved sideways to be read."""
+        """Fail if the page is wider than the window, so that a reader has to scroll sideways."""
         wide, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         if wide > window:
             pytest.fail(f"the page is {wide} pixels wide in a window of {window}, by {self.page.evaluate(_WIDEST)}")
@@ -52,12 +52,12 @@ class Visit:
 _WIDEST = """() => Array.from(document.querySelectorAll("body *"))
     .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1)
     .slice(0, 8).map((element) => element.tagName + "." + element.className + "#" + element.id).join(", ")"""
-"""The elements that reach beyond the window."""
+"""Script that lists the elements that extend beyond the window."""
 
 
 @contextmanager
 def headless_browser() -> Iterator[Any]:
-    """Start a browser, which serves any number of visits; skip the test where there is none."""
+    """Start a browser for any number of visits; skip the test if there is none."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = next(filter(None, map(shutil.which, _BROWSERS)), None)
     with sync_api.sync_playwright() as playwright:
@@ -75,9 +75,9 @@ def visit(browser: Any, page: Path, width: int = WIDE, *, dark: bool = False) ->
     """Open a file in a new window.
 
     Args:
-        browser: of `headless_browser`.
+        browser: the browser of `headless_browser`.
         page: the file.
-        width: of the window, in pixels.
+        width: width of the window, in pixels.
         dark: whether the reader prefers dark pages.
     """
     context = browser.new_context(

@@ -1,7 +1,7 @@
-"""Names the tests that take more processor time than a quick test may, and are not marked as long.
+"""Reports tests that take more processor time than the budget of a quick test and are not marked as long.
 
-Loaded by ``tests/conftest.py``. Counted are this process and the children that a test waited for, without the time in
-which numba compiles, because that depends on what earlier runs have left in its cache.
+Loaded by ``tests/conftest.py``. The time includes this process and the children that a test waited for, but not the
+compilation by numba, because that depends on numba's cache from earlier runs.
 """
 
 import os
@@ -14,12 +14,12 @@ from numba.core import event
 from tests.support import profiles, warm_interpreter
 
 BUDGET_SECONDS = 3.0 * max(1.0, profiles.SHARE / profiles.SHARES["quick"])
-"""Of one test: three seconds, more in profiles that try more examples."""
+"""Budget of one test: three seconds, and more in profiles that try more examples."""
 _PROPERTY = "processor_seconds"
 
 
 class _CompileTime(event.Listener):  # type: ignore[misc]
-    """Seconds that numba has spent compiling in this process, nested compilations counted once."""
+    """Seconds that numba has spent on compilation in this process; nested compilations count once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,12 +38,12 @@ class _CompileTime(event.Listener):  # type: ignore[misc]
 
 
 def processor_seconds() -> float:
-    """User and system time of this process, of its children that have ended, and of what `warm_interpreter` ran."""
+    """User and system time of this process, of its ended children, and of the commands of `warm_interpreter`."""
     return sum(os.times()[:4]) + warm_interpreter.seconds_of_commands
 
 
 class Budget:
-    """The plugin: measures each test in the process that runs it, and reports in the one that prints."""
+    """The plugin: measures each test in its process, and reports in the process that prints."""
 
     def __init__(self) -> None:
         self.over: dict[str, float] = {}

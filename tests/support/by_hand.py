@@ -1,4 +1,4 @@
-"""What the tests of algorithms share: batches, linear actors, Adam by hand."""
+"""Helpers of the tests of algorithms: batches, linear actors, Adam in numpy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ MORE_THAN_PLAIN: list[dict[str, Any]] = [
     {"dropout": 0.1},
     {"noisy": True},
 ]
-"""Settings of actors whose layers are left to autograd."""
+"""Settings of actors whose layers are differentiated by autograd."""
 
 
 def envs_with(action_space: Any) -> Any:
@@ -29,7 +29,7 @@ def envs_with(action_space: Any) -> Any:
 
 
 def replayed(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch as ReplayBuffer makes them, one row terminated, weights that differ."""
+    """A batch like those of ReplayBuffer, with one terminated row and different weights."""
     size = len(action)
     generator = np.random.default_rng(seed)
     terminated = (np.arange(size) == 1).astype(np.float32)[:, None]
@@ -53,7 +53,7 @@ def numpy(tensor: torch.Tensor) -> NDArray[np.float64]:
 
 
 def first_adam_step(gradient: NDArray[np.float64], lr: float, eps: float = 1e-8) -> NDArray[np.float64]:
-    """By how much Adam moves a parameter in its first step: its moments are the gradient and its square."""
+    """The first step of Adam for a parameter: its moments are the gradient and its square."""
     return -lr * gradient / (np.abs(gradient) + eps)
 
 
@@ -63,13 +63,13 @@ def layer_of(module: Any) -> list[NDArray[np.float64]]:
 
 
 def linear(layer: list[NDArray[np.float64]], features: Any) -> Any:
-    """What a layer, as :func:`layer_of` gives it, makes of features (B, n)."""
+    """The output of a layer, given by :func:`layer_of`, for features (B, n)."""
     weight, bias = layer
     return features @ weight.T + bias
 
 
 def perturb(network: torch.nn.Module, seed: int, scale: float = 1.0) -> None:
-    """Move all parameters by normal noise."""
+    """Add normal noise to all parameters."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -77,7 +77,7 @@ def perturb(network: torch.nn.Module, seed: int, scale: float = 1.0) -> None:
 
 
 def exploring(algorithm: Algorithm, num_envs: int, seed: int = 0, *, deterministic: bool = False) -> Exploration:
-    """What the algorithm draws on when it acts in so many environments."""
+    """The exploration of an algorithm that acts in a number of environments."""
     return Exploration(algorithm.codec, num_envs, algorithm.device, seed, deterministic)
 
 
@@ -86,7 +86,7 @@ def copies(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def numeric_gradient(loss: Any, parameter: NDArray[np.float64], step: float = 1e-6) -> NDArray[np.float64]:
-    """Central differences of a numpy loss in each number of a parameter, which is moved and put back."""
+    """Central differences of a numpy loss in each number of a parameter, which is changed and restored."""
     gradient = np.zeros_like(parameter)
     for position in np.ndindex(*parameter.shape):
         kept = parameter[position]

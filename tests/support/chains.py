@@ -1,4 +1,4 @@
-"""Chains of states whose best policies are known by dynamic programming, and how to tell whether one was found."""
+"""Chains of states whose optimal policies are known by dynamic programming, and a check of learnt policies."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -16,12 +16,12 @@ from tests.support.by_hand import exploring
 Seen: TypeAlias = Literal["fully", "partly"]
 Ends: TypeAlias = Literal["episodic", "endless"]
 State: TypeAlias = tuple[int, int]
-"""Position, and the cue."""
+"""Position and cue."""
 Outcome: TypeAlias = tuple[float, State, float, bool]
-"""Probability, next state, reward, and whether that ends the episode."""
+"""Probability, next state, reward, and whether the episode ends."""
 
 FORWARD = (1, 0, 1)
-"""The action that leads on from each position but the last, where it is the cue; the other leads back."""
+"""The action that leads forward from each position but the last, where the cue is; the other action leads back."""
 LAST, MIDDLE = len(FORWARD), len(FORWARD) // 2
 MIDDLE_REWARD, LAST_REWARD = 0.1, 1.0
 GAMMA = 0.8
@@ -29,10 +29,10 @@ STATES: tuple[State, ...] = tuple(product(range(LAST + 1), range(2)))
 
 
 def transitions(ends: Ends) -> Mapping[State, tuple[list[Outcome], list[Outcome]]]:
-    """What each action leads to.
+    """The outcomes of each action.
 
-    In the middle, going back pays a small reward at once; the action that the cue names pays a large one at the end.
-    Both end the episode, or lead to the beginning of an endless one, with a new cue.
+    In the middle, going back gives a small reward at once; at the end, the action named by the cue gives a large one.
+    Both end the episode, or lead to the first position of an endless one, with a new cue.
     """
     table = {}
     for position, cue in STATES:
@@ -56,7 +56,7 @@ def _over(reward: float, cue: int, ends: Ends) -> list[Outcome]:
 
 
 def best_actions(ends: Ends) -> dict[State, int]:
-    """The optimal policy of an observer of all, by value iteration; no two actions are nearly as good."""
+    """The optimal policy under full observation, by value iteration; no two actions have nearly equal values."""
     table, values = transitions(ends), dict.fromkeys(STATES, 0.0)
     for _ in range(500):
         of_actions = {state: [_expected(outcomes, values) for outcomes in table[state]] for state in STATES}
@@ -70,7 +70,7 @@ def _expected(outcomes: list[Outcome], values: Mapping[State, float]) -> float:
 
 
 def observation(state: State, seen: Seen) -> NDArray[np.float32]:
-    """The position, one-hot, and the cue, one-hot; that of one who sees a part only at the beginning."""
+    """One-hot position and one-hot cue; under partial observation, the cue only at the first position."""
     position, cue = state
     vector = np.zeros(LAST + 3, np.float32)
     vector[position] = 1
@@ -80,12 +80,12 @@ def observation(state: State, seen: Seen) -> NDArray[np.float32]:
 
 
 class Chain(gym.Env[Any, Any]):
-    """Begins at the first position, with a random cue; is truncated after a while.
+    """Starts at the first position, with a random cue; is truncated after a number of steps.
 
     Args:
-        seen: what is observed.
-        ends: what follows a reward.
-        real: whether actions are real numbers from 1 to 3, of which the halves stand for the two actions.
+        seen: whether the cue is observed fully, or only at the first position.
+        ends: whether a reward ends the episode.
+        real: whether actions are real numbers from 1 to 3, whose lower and upper half stand for the two actions.
         several: whether actions are two numbers, 0 or 1, whose sum is odd for the second of the two actions.
         limit: steps until an episode is truncated.
     """
@@ -112,7 +112,7 @@ class Chain(gym.Env[Any, Any]):
         return observation(self._state, self._seen), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        outcomes = self._table[self._state][_meant(np.atleast_1d(action)[None])[0]]
+        outcomes = self._table[self._state][_choices(np.atleast_1d(action)[None])[0]]
         chosen = self.np_random.choice(len(outcomes), p=[probability for probability, *_ in outcomes])
         _, self._state, reward, terminated = outcomes[chosen]
         self._steps += 1
@@ -121,20 +121,20 @@ class Chain(gym.Env[Any, Any]):
 
 
 def mistakes(algorithm: Algorithm, seen: Seen, ends: Ends) -> int:
-    """In how many states the greedy policy does not do what is best; of those that it comes through, from each cue."""
+    """Number of states with a wrong greedy action; under partial observation, number of cues with a wrong action."""
     best = best_actions(ends)
     if seen == "fully":
         actions = _greedy(algorithm, np.stack([observation(state, seen) for state in STATES]), None, first=True)[0]
         return sum(action != best[state] for action, state in zip(actions, STATES, strict=True))
-    return sum(_mistakes_on_the_way(algorithm, cues, best, seen) for cues in _cues(ends))
+    return sum(_has_mistake(algorithm, cues, best, seen) for cues in _cues(ends))
 
 
 def _cues(ends: Ends) -> Iterator[tuple[int, ...]]:
-    """Of the rounds to the end that are made in one episode."""
+    """The possible cues of the rounds of one episode."""
     return product(range(2), repeat=1 if ends == "episodic" else 2)
 
 
-def _mistakes_on_the_way(algorithm: Algorithm, cues: tuple[int, ...], best: dict[State, int], seen: Seen) -> int:
+def _has_mistake(algorithm: Algorithm, cues: tuple[int, ...], best: dict[State, int], seen: Seen) -> int:
     memory, first = algorithm.actor.initial_memory(1), True
     for cue in cues:
         for position in range(LAST + 1):
@@ -149,11 +149,11 @@ def _greedy(algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, first: 
     done = torch.full((len(obs), 1), float(first))
     exploration = exploring(algorithm, len(obs), deterministic=True)
     step = algorithm.acting_step(torch.from_numpy(obs), memory, done, exploration)
-    return _meant(step.env_action.numpy()), step.rhs
+    return _choices(step.env_action.numpy()), step.rhs
 
 
-def _meant(actions: NDArray[Any]) -> list[int]:
-    """Which of the two actions each of some environment's actions (N, n) stands for."""
+def _choices(actions: NDArray[Any]) -> list[int]:
+    """The index, of the two actions, that each action of an environment (N, n) stands for."""
     is_real = np.issubdtype(actions.dtype, np.floating)
     which: list[int] = (actions[:, 0] >= 2 if is_real else actions.sum(1) % 2).astype(int).tolist()
     return which

@@ -1,4 +1,4 @@
-"""A vector environment in each of gymnasium's autoreset modes, whose every number is known beforehand."""
+"""A vector environment with predictable numbers in each autoreset mode of gymnasium."""
 
 from copy import deepcopy
 from typing import Any
@@ -12,16 +12,16 @@ from gymnasium.vector.utils import batch_space
 
 
 class Clocks(VectorEnv[Any, Any, Any]):
-    """Shows the number of the episode and of the step in it; pays the number of the step and a hundredth of the action.
+    """Observes the numbers of the episode and its step; the reward is the step plus a hundredth of the action.
 
     Args:
-        num_envs: environments; the episodes of environment ``e`` have ``2 + e`` steps.
+        num_envs: number of environments; episodes of environment ``e`` have ``2 + e`` steps.
         mode: when the next episode begins.
         end: "terminated" or "truncated".
-        kind: "array", "tensor" for tensors, "same array" for one that is written over, "double" for another dtype than
-            the space's, "dict" for a dict of arrays.
+        kind: "array", "tensor" for tensors, "same array" for one that is overwritten, "double" for another dtype than
+            that of the space, "dict" for a dict of arrays.
         says_final: whether SAME_STEP reports last observations.
-        device: of tensors.
+        device: device of tensors.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Clocks(VectorEnv[Any, Any, Any]):
 
 
 class RememberedClocks(Clocks):
-    """Clocks that say their state."""
+    """Clocks whose state can be saved and loaded."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"episode": self._episode.copy(), "time": self._time.copy(), "over": self._over.copy()}

@@ -1,7 +1,7 @@
 """A run with asynchronous collectors and replay shards on disk, for tests that kill its processes.
 
-A script: ``python collecting_to_kill.py <folder>``. It begins the run or resumes it, prints the number of committed
-transitions after each commit, among Ray's own output, and never ends by itself.
+A script: ``python collecting_to_kill.py <folder>``. It starts or resumes the run, prints the number of committed
+transitions after each commit, among the output of Ray, and never ends by itself.
 """
 
 import sys
@@ -42,10 +42,10 @@ def scheme(folder: Path) -> prl.RayScheme:
 
 
 def main(folder: Path) -> None:
-    import ray  # what reads the constants above does without it
+    import ray  # not needed by modules that only read the constants above
 
     torch.set_num_threads(1)
-    # Deaths of shards and collectors are intended, and warned of.
+    # Shards and collectors are killed on purpose, which causes warnings.
     warnings.simplefilter("ignore")
     ray.init(num_cpus=8, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False)
     if (folder / "checkpoint.pt").exists():

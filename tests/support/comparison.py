@@ -6,7 +6,7 @@ import torch
 
 
 def assert_equal(one: Any, two: Any, where: str = "") -> None:
-    """Two nested states are equal bit for bit."""
+    """Assert that two nested states are exactly equal."""
     if isinstance(one, torch.Tensor):
         assert torch.equal(one, two), where
     elif isinstance(one, dict):

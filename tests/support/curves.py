@@ -1,7 +1,7 @@
-"""What stands in for drawing the learning curve at the end of a run, which takes longer than most tests train.
+"""A substitute for plotting the learning curve at the end of a run, which takes longer than most tests train.
 
-What was measured is read and grouped as for the picture, of which one pixel is written. Tests of the curve take the
-fixture ``drawn_curves``; commands in processes of their own draw it, and so does everything in the profile ``nightly``.
+The substitute reads and groups the metrics like the plot, and writes a picture of one pixel. Tests of the curve use the
+fixture ``drawn_curves``. Commands in separate processes, and all tests in the profile ``nightly``, plot the curve.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _ONE_PIXEL = bytes.fromhex(
 
 
 def write_one_pixel(paths: Sequence[Path], output: Path) -> Path:
-    """Read the runs as if to draw them."""
+    """Read the runs as for a plot, and write one pixel."""
     runs, _ = read_runs(paths, None)
     assert grouped(runs)
     with replacing(output) as file:
@@ -32,12 +32,12 @@ def write_one_pixel(paths: Sequence[Path], output: Path) -> Path:
 
 
 def stand_in() -> None:
-    """Have runs of this process measured and not drawn."""
+    """Replace the plots of runs in this process."""
     if not is_nightly():
         pytorchrl.learner.plot_runs = write_one_pixel  # type: ignore[assignment]
 
 
 @pytest.fixture
 def drawn_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of a test end with their curve, as users' do."""
+    """Runs of a test end with a real plot of their curve."""
     monkeypatch.setattr(pytorchrl.learner, "plot_runs", plot_runs)

@@ -1,4 +1,4 @@
-"""Ways in which a file of a directory can be something else than what was written last."""
+"""Ways in which a file of a directory can differ from what was written last."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ WAYS = ("flip", "truncate", "delete", "swap", "stale")
 
 @dataclass(frozen=True)
 class Damage:
-    """What was done.
+    """A damage of a directory.
 
     Args:
         way: one of :data:`WAYS`.
-        files: that were changed, relative to the directory.
+        files: the changed files, relative to the directory.
     """
 
     way: str
@@ -25,20 +25,20 @@ class Damage:
 
 
 def files_in(directory: Path) -> list[Path]:
-    """All but the lock, which holds no data; relative to the directory."""
+    """All files but the lock, which holds no data; relative to the directory."""
     return sorted(
         path.relative_to(directory) for path in directory.rglob("*") if path.is_file() and path.name != "lock"
     )
 
 
 def damages(directory: Path, intact: Path, older: Path, count: int, random: np.random.Generator) -> Iterator[Damage]:
-    """Harm a copy of a directory, in each way and each file in turn; each time the copy is made anew.
+    """Damage a copy of a directory, each way and each file in turn; each damage gets a new copy.
 
     Args:
         directory: where the copy is.
-        intact: what is copied.
+        intact: the directory that is copied.
         older: the same directory, as it was before it was opened for the last time.
-        count: how many.
+        count: number of damages.
     """
     found = files_in(intact)
     done, turn, files = 0, 0, [found[place] for place in random.permutation(len(found))]
@@ -57,7 +57,7 @@ def damages(directory: Path, intact: Path, older: Path, count: int, random: np.r
 def _harm(
     way: str, path: Path, directory: Path, older: Path, files: list[Path], random: np.random.Generator
 ) -> tuple[Path, ...]:
-    """The files that are not what they were; none where there is nothing to do."""
+    """Damage a file; return the changed files, or none if this way is not possible."""
     there = directory / path
     data = there.read_bytes()
     match way:

@@ -1,4 +1,4 @@
-"""Storages that are kept in a directory, beside the same ones that are not, and streams of what happens to them."""
+"""Storages with a directory, beside equal ones without, and contexts that limit the sizes of files."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -50,13 +50,13 @@ def made(way: str, directory: Path | None, envs: Any = None, size: int = SIZE, *
 
 
 class Pair:
-    """A storage with a directory and its twin without one, to which the same happens.
+    """A storage with a directory and its twin without one, with equal operations on both.
 
     Args:
-        way: which storage.
-        directory: of the one.
-        kind: of observation.
-        num_envs: in a step.
+        way: kind of storage, a key of :data:`WAYS`.
+        directory: directory of the first storage.
+        kind: kind of observation.
+        num_envs: number of environments.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Pair:
                 one.insert_transition(sample)
 
     def update(self) -> None:
-        """Draw batches, which have to be the same, and tell of errors."""
+        """Draw batches, which have to be equal, and update their errors."""
         seed = int(self._random.integers(2**30))
         kept, twin = (list(_updated(one, np.random.default_rng(seed))) for one in (self.kept, self.twin))
         assert equal(dict(enumerate(kept)), dict(enumerate(twin)))
@@ -110,7 +110,7 @@ def _updated(storage: Storage, random: np.random.Generator) -> Iterator[Any]:
 
 @contextmanager
 def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """A disk that is full: files may grow to so many bytes and no further."""
+    """A full disk: files cannot grow beyond a number of bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -125,7 +125,7 @@ def longest_file_bytes(directory: Path) -> int:
 
 @contextmanager
 def large_commits() -> Iterator[None]:
-    """All commits are put together and written by a thread that runs Python, as otherwise only those of 1 MiB."""
+    """The background thread writes all commits as large ones, not only those from 1 MiB."""
     before = blocks.SMALL_RECORD_BYTES
     blocks.SMALL_RECORD_BYTES = -1
     try:
@@ -136,7 +136,7 @@ def large_commits() -> Iterator[None]:
 
 @contextmanager
 def small_segments(size_bytes: int = 3_000) -> Iterator[None]:
-    """Files that are full after a few commits."""
+    """Log files that are full after a few commits."""
     before = write_ahead_log.LOG_FILE_BYTES
     write_ahead_log.LOG_FILE_BYTES = size_bytes
     try:

@@ -1,7 +1,7 @@
-"""A disk that notes what is done to a directory, and that fails when it is told to.
+"""A disk that records the changes of a directory, and whose calls can be made to fail.
 
-It stands between :mod:`os` and the storages: calls that change files below a directory are counted, and one of them, or
-several in a row, can be made to fail.
+It replaces functions of :mod:`os`: calls that change files below a directory are counted, and one call, or several in a
+row, can be made to fail.
 """
 
 import errno
@@ -17,17 +17,17 @@ from unittest import mock
 WRITES = frozenset({"write", "pwrite", "writev"})
 FAILURES: dict[str, int] = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR}
 SHORT, TORN = "short", "torn"
-"""A write that writes half and says so, and one that writes half and fails."""
+"""A write that writes half and returns that number, and one that writes half and fails."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong.
+    """A fault of a disk.
 
     Args:
         kind: a key of :data:`FAILURES`, :data:`SHORT` or :data:`TORN`.
-        first: number of the call that it begins with.
-        calls: how many calls in a row fail.
+        first: number of the first failing call.
+        calls: number of failing calls in a row.
     """
 
     kind: str
@@ -40,15 +40,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Event:
-    """A call that changed something.
+    """A call that changed a file or directory.
 
     Args:
         call: its name in :mod:`os`.
-        path: of the file or directory.
-        inode: of the file that was open, made or renamed; 0 where there is none.
-        data: what was written.
-        place: where a write began, or the length that a file was cut to.
-        target: of a rename.
+        path: path of the file or directory.
+        inode: inode of the opened, created or renamed file; 0 if there is none.
+        data: the written data.
+        place: offset of a write, or the length of a truncated file.
+        target: target of a rename.
     """
 
     call: str
@@ -61,39 +61,39 @@ class Event:
 
 @dataclass
 class Disk:
-    """What has been done to a directory, in order.
+    """The changes of a directory, in order.
 
     Args:
-        folder: below which calls count.
-        fault: what goes wrong; None for nothing.
+        folder: folder below which calls count.
+        fault: fault that occurs, or None.
     """
 
     folder: Path
     fault: Fault | None = None
     events: list[Event] = field(default_factory=list)
     failed: int = 0
-    """Calls that failed."""
+    """Number of failed calls."""
     calls: list[str] = field(default_factory=list)
-    """The name of each, failed ones too."""
+    """Names of all calls, including failed ones."""
     _files: dict[int, tuple[Path, int]] = field(default_factory=dict)
-    """Of each open file the path and the inode."""
+    """Path and inode of each open file."""
     _lock: Any = field(default_factory=threading.RLock)
 
     def is_below(self, path: Any) -> bool:
         return isinstance(path, str | os.PathLike) and f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
     def path_of(self, file: int) -> tuple[Path, int] | None:
-        """Of a file that was opened below the folder, and not closed since."""
+        """Path and inode of an open file below the folder, or None."""
         known = self._files.get(file)
         return known if known is not None and _inode(file) == known[1] else None
 
     def whole(self, path: Any, folder: int | None) -> Any:
-        """A path that is told beside an open folder, where that is known."""
+        """A path, joined with the open folder that it is relative to, if that is known."""
         known = None if folder is None else self.path_of(folder)
         return path if known is None else known[0] / path
 
     def fails(self, call: str, target: Any) -> str | None:
-        """Count a call; returns how it is to go wrong, if it is."""
+        """Count a call; raise its error, or return the kind of an incomplete write."""
         self.calls.append(call)
         fault = self.fault
         if fault is None or not fault.meets(len(self.calls) - 1):
@@ -106,7 +106,7 @@ class Disk:
             raise OSError(code, os.strerror(code), str(target))
         return None
 
-    # Stand-ins for what is in os
+    # Replacements of functions of os
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         with self._lock:
@@ -142,7 +142,7 @@ class Disk:
             fails = self.fails(call, known[0])
             given = bytes(data) if fails is None else bytes(data)[: max(1, len(data) // 2)]
             status = os.fstat(file)
-            # Logs are only ever appended to, and other files written from their beginning.
+            # Logs are only appended to, and other files are written from their beginning.
             begin = status.st_size if offset is None else offset
             done = _REAL["write"](file, given) if offset is None else _REAL["pwrite"](file, given, offset)
             self.events.append(Event("write", *known, data=given[:done], place=begin))
@@ -159,7 +159,7 @@ class Disk:
                     return
                 self.fails(call, known[0])
                 if noted != "sync":
-                    # No power is cut but in simulation, and the real disk takes its time.
+                    # Power cuts are only simulated, so a real sync would only take time.
                     _REAL[call](file, *arguments)
                 self.events.append(Event(noted, *known, place=arguments[0] if arguments else 0))
 
@@ -169,7 +169,7 @@ class Disk:
         def stand_in(path: Any, *arguments: Any, dir_fd: int | None = None) -> None:
             with self._lock:
                 path, dir_fd = self.whole(path, dir_fd), None if self.path_of(dir_fd or -1) else dir_fd
-                # Nothing is to be done where it is as it is to be.
+                # The call has no effect if the path is already in the wanted state.
                 done = os.path.lexists(path) == (call == "mkdir")
                 if dir_fd is not None or not self.is_below(path) or done:
                     _REAL[call](path, *arguments, dir_fd=dir_fd)
@@ -194,7 +194,7 @@ class Disk:
         return stand_in
 
     def stand_ins(self) -> dict[str, Any]:
-        """Of each function in os, what takes its place."""
+        """The replacement of each function of os."""
         return {
             **{call: getattr(self, call) for call in ("open", *WRITES)},
             **{call: self._of_file(call, "sync") for call in ("fsync", "fdatasync")},
@@ -220,7 +220,7 @@ def _inode(file: int) -> int:
 
 @contextmanager
 def watched(folder: Path, fault: Fault | None = None) -> Iterator[Disk]:
-    """Note what is done below a folder, and let a fault meet it."""
+    """Record the changes below a folder, and let a fault occur."""
     disk = Disk(folder, fault)
     with mock.patch.multiple(os, **disk.stand_ins()):
         yield disk

@@ -1,4 +1,4 @@
-"""Episodes of every kind of observation, and whether two of them are the same to the bit."""
+"""Episodes of every kind of observation, and exact comparison of episodes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def episode(
 
 
 def some(kind: str = "vector", **given: Any) -> list[Episode]:
-    """One of each way to end, and a short one."""
+    """One episode for each kind of end, one of them short."""
     return [
         episode(5, kind, seed=1, **given),
         episode(3, kind, seed=2, terminated=False, truncated=True, **given),

@@ -1,4 +1,4 @@
-"""A slow, obvious storage of whole episodes, and buffers that the same happens to."""
+"""A simple reference model of a storage of whole episodes, and buffers with equal operations."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.support.model import ALGORITHM, Model, Stream, all_leaves, assert_row
 from tests.support.windows_model import Episodic
 
 Transition = tuple[dict[str, Any], int]
-"""A step, and which environment in it."""
+"""A step and the number of the environment in it."""
 
 
 def buffer(directory: Path, kind: str = "vector", num_envs: int = 2, size: int | None = 40, **given: Any) -> Any:
@@ -24,7 +24,7 @@ def buffer(directory: Path, kind: str = "vector", num_envs: int = 2, size: int |
 
 @dataclass
 class EpisodesModel:
-    """Finished episodes in the order in which they ended; each is a list of whole transitions."""
+    """Finished episodes in the order of their ends; each is a list of complete transitions."""
 
     size: int
     longest: int | None = None
@@ -73,7 +73,7 @@ class EpisodesModel:
         return [transition for episode in self.finished for transition in episode]
 
     def windows(self) -> Episodic:
-        """What batches of windows, sequences and episodes are made of, as of one environment."""
+        """The model of batches of windows, sequences and episodes, as of one environment."""
         model = Model(self.size, next_step=self.gone + len(self.transitions))
         for number, (sample, env) in enumerate(self.transitions, self.gone):
             model.steps[number] = map_leaves(sample, lambda leaf, env=env: np.array(leaf[env : env + 1]))
@@ -84,7 +84,7 @@ class EpisodesModel:
         return Episodic(model, 1, [runs])
 
     def assert_holds(self, storage: Any) -> None:
-        """All that is in memory, in its order, and what is drawn; of a storage that is in memory as a whole."""
+        """Assert that a storage, completely in memory, has these transitions in this order, and draws them."""
         transitions = self.transitions
         assert len(storage) == len(transitions)
         data = storage.get_all_buffer_data()
@@ -117,7 +117,7 @@ def _without_environments(value: Any) -> Any:
 
 
 def updated(storage: Any, seed: int) -> dict[int, Any]:
-    """Draw batches and tell of errors that follow from the seed."""
+    """Draw batches and update their errors, as given by the seed."""
     random, batches = np.random.default_rng(seed), {}
     for number, batch in enumerate(storage.generate_batches(3, 7)):
         shape = batch[REW].shape
@@ -127,12 +127,12 @@ def updated(storage: Any, seed: int) -> dict[int, Any]:
 
 
 class Twins:
-    """Two buffers to which the same happens, but that one of them is closed and made again.
+    """Two buffers with equal operations, of which one is closed and reopened.
 
     Args:
-        directory: where both are.
-        kind: of observation.
-        num_envs: in a step.
+        directory: folder of both buffers.
+        kind: kind of observation.
+        num_envs: number of environments.
         given: hyper-parameters.
     """
 

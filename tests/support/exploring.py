@@ -1,4 +1,4 @@
-"""Actions, outputs and explorations to try explorers with, without networks and environments."""
+"""Action spaces, outputs and explorations for tests of explorers without networks and environments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pytorchrl.agent.explorers import Exploration, Explorer
 
 @dataclass
 class Countable:
-    """(B, 1) int64, one of ``n`` actions."""
+    """Actions (B, 1) int64, each one of ``n``."""
 
     n: int
 
@@ -26,7 +26,7 @@ class Countable:
 
 @dataclass
 class Bounded:
-    """(B, A) float32 in [-1, 1]."""
+    """Actions (B, A) float32 in [-1, 1]."""
 
     size: int
 
@@ -49,7 +49,7 @@ class Values:
 
 @dataclass
 class Peaks:
-    """Action values that are known by their best actions (B, A) alone, as quadratic ones are."""
+    """Action values given only by their best actions (B, A), like quadratic ones."""
 
     peak: Tensor
 
@@ -70,12 +70,12 @@ class Counted:
 
 
 def exploration_of(codec: Any, num_envs: int, seed: int = 0, **arguments: Any) -> Exploration:
-    """On the CPU."""
+    """An exploration on the CPU."""
     return Exploration(codec, num_envs, "cpu", seed, **arguments)
 
 
 def acted(explorer: Explorer, output: Callable[[], Any] | Any, exploration: Exploration, times: int = 1) -> Tensor:
-    """(times, E, *action): actions of so many steps with the same output."""
+    """(times, E, *action): the actions of a number of steps with the same output."""
     compute = output if isinstance(output, Counted) else lambda: output
     actions = []
     for _ in range(times):

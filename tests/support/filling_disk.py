@@ -1,7 +1,7 @@
-"""Fills a small disk by inserting into a storage on it, and looks at what becomes of the storage.
+"""Fills a small disk by insertions into a storage on it, and checks the storage.
 
-A script, because the disk must be the process's own: ``python filling_disk.py <kind> <disk> <elsewhere>`` prints
-figures as a line of JSON.
+A script, because only its process may use the disk: ``python filling_disk.py <kind> <disk> <elsewhere>`` prints figures
+as a line of JSON.
 """
 
 import json
@@ -22,7 +22,7 @@ BALLAST_BYTES = 1_500_000
 
 
 class Steps:
-    """A storage of steps, beside one in memory."""
+    """A storage of steps, and an equal one in memory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,7 +50,7 @@ class Steps:
 
 
 class Episodes:
-    """A buffer of whole episodes, beside its model."""
+    """A buffer of whole episodes, and its model."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -85,17 +85,17 @@ def main(kind: str, disk: Path, elsewhere: Path) -> None:
     kept, ballast = KINDS[kind](disk / "kept"), disk / "ballast"
     ballast.write_bytes(bytes(BALLAST_BYTES))
     for _ in range(5):
-        # As often as it is tried again.
-        said = until_refused(kept)
+        # The same holds after each further attempt.
+        error_message = until_refused(kept)
         kept.assert_is_whole()
     assert kept.inserted > killing.SIZE, "older steps were overwritten"
-    # As it would be found if the process were killed now.
+    # A copy is what remains if the process is killed now.
     shutil.copytree(disk / "kept", elsewhere / "kept")
     there = kept.opened(elsewhere / "kept")
     safe = kept.assert_is_prefix(there)
     assert kept.inserted - COMMIT_EVERY <= safe <= kept.inserted
     there.close()
-    # Given up, and opened while the disk is full.
+    # The storage is closed and reopened while the disk is full.
     try:
         kept.storage.close()
     except PersistenceError as error:
@@ -103,10 +103,10 @@ def main(kind: str, disk: Path, elsewhere: Path) -> None:
     kept.assert_is_whole()
     again = kept.opened(disk / "kept")
     assert kept.assert_is_prefix(again) >= safe
-    # There is room again.
+    # Now there is space again.
     ballast.unlink()
     again.close()
-    print(json.dumps({"inserted": kept.inserted, "safe": safe, "said": said}))  # noqa: T201
+    print(json.dumps({"inserted": kept.inserted, "safe": safe, "error": error_message}))  # noqa: T201
 
 
 def until_refused(kept: Any) -> str:

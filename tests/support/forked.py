@@ -1,4 +1,4 @@
-"""A process that is forked off, tells numbers as it goes, and is killed at a random instant."""
+"""A forked process that reports numbers and is killed at a random instant."""
 
 import mmap
 import os
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 
-class Told:
-    """Numbers that a process and the one that it was forked off both see; all are 0 at first.
+class SharedNumbers:
+    """Numbers that a process shares with its forked child; all are 0 at first.
 
     Args:
-        names: of the numbers.
+        names: names of the numbers.
     """
 
     def __init__(self, *names: str) -> None:
@@ -33,7 +33,7 @@ class Told:
 def live_until_killed(
     live: Callable[[], None], is_due: Callable[[], Any], longest_seconds: float, random: np.random.Generator
 ) -> None:
-    """Have a process do what must not end by itself, and kill it a random while after something is due."""
+    """Run ``live``, which must not return, in a forked process, and kill it some time after ``is_due`` is true."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,8 +1,8 @@
-"""What happens to a storage on disk, operation by operation, and what it has to hold after each of them.
+"""Operations on a storage on disk, and the content that it must have after each of them.
 
-What it has to hold is taken from a run in which nothing goes wrong: of a ring from one without a directory, of episodes
-from a model of them. Transitions are compared with what was inserted, by every stored field; errors of transitions with
-what updates gave.
+The expected content comes from a run without faults: for a ring, from a storage without a directory; for episodes, from
+a model. Transitions are compared with the inserted ones in every stored field, errors of transitions with those of the
+updates.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _TRIES = 8
 
 
 def operations(checkpoints: bool) -> list[str]:
-    """What happens, in its order."""
+    """The operations, in order."""
     saved = ["checkpoint"] if checkpoints else []
     first = ["insert"] * 5 + ["learn"] + ["insert"] * 3 + ["flush", "learn"] + ["insert"] * 4 + ["learn", *saved]
     return (
@@ -40,7 +40,7 @@ def operations(checkpoints: bool) -> list[str]:
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """Files of all logs that are full after a few commits."""
+    """Log files that are full after a few commits."""
     with (
         mock.patch.object(write_ahead_log, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
         mock.patch.object(episode_log, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
@@ -51,20 +51,20 @@ def small_files() -> Iterator[None]:
 
 @dataclass
 class Lived:
-    """How far a storage came.
+    """The progress of a run.
 
     Args:
-        begun: operations that were begun.
-        safe: the last operation that was acknowledged to be on disk; 0 where none was.
-        closed: whether :meth:`close` said that everything is.
-        said: errors, in words.
-        saved: states that were saved, and after which operation.
+        begun: number of operations that were begun.
+        safe: the last operation that was acknowledged to be on disk; 0 if none was.
+        closed: whether closing acknowledged that all operations are.
+        messages: messages of errors.
+        saved: saved states, each with the number of operations before it.
     """
 
     begun: int = 0
     safe: int = 0
     closed: bool = False
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     saved: list[tuple[int, Any]] = field(default_factory=list)
 
 
@@ -73,11 +73,11 @@ class History:
 
     Args:
         checkpoints: whether states are saved in between.
-        durable: whether what is committed is to survive a power cut.
+        durable: whether commits have to survive a power cut.
     """
 
     goes_back_by_commits = False
-    """Whether one that is interrupted while it goes back may hold what it held in between."""
+    """Whether an interrupted rollback may leave the content of an operation in between."""
 
     def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False) -> None:
         self.kind, self.durable = kind, durable
@@ -87,34 +87,34 @@ class History:
         self.samples = [map_leaves(stream.step(), np.array) for _ in range(count)]
 
     def opened(self, directory: Path) -> Any:
-        """The storage in a directory."""
+        """Open the storage in a directory."""
         raise NotImplementedError
 
     def steps_in(self, storage: Any) -> int:
-        """How many samples were inserted into it."""
+        """Number of samples inserted into a storage."""
         raise NotImplementedError
 
     def assert_holds(self, storage: Any, safe: int, begun: int, whole: bool, known: int = 0) -> None:
-        """It holds what it held after one of the operations ``safe`` to ``begun``; after the last where ``whole``.
+        """The content is that after one of the operations ``safe`` to ``begun``; after the last one if ``whole``.
 
-        Errors of whole episodes may be as of an operation up to ``known``, if that is later.
+        Errors of whole episodes may be those of an operation up to ``known``, if that is later.
         """
         raise NotImplementedError
 
     def insert(self, storage: Any, number: int) -> None:
-        """Insert the sample of this number."""
+        """Insert the sample with this number."""
         storage.insert_transition(self.samples[number])
 
     def seen(self, storage: Any) -> str:
-        """A digest of what it holds, to be compared with what it holds later."""
+        """A digest of the content, for later comparison."""
         raise NotImplementedError
 
     def inserted(self, operation: int) -> int:
-        """Samples, after so many operations."""
+        """Number of samples inserted by the first operations."""
         return self.operations[:operation].count("insert")
 
     def apply(self, storage: Any, number: int) -> Any:
-        """Do the operation of this number; returns a state where that is what it is for."""
+        """Do the operation with this number; a checkpoint returns the state."""
         match self.operations[number]:
             case "insert":
                 self.insert(storage, self.inserted(number))
@@ -127,11 +127,11 @@ class History:
         return None
 
     def live(self, directory: Path, after: Callable[[Lived], None] = lambda lived: None) -> Lived:
-        """Do all operations, and close; an insertion that is refused is tried again.
+        """Do all operations, and close; a refused insertion is retried.
 
         Args:
-            directory: of the storage, which is not there yet.
-            after: called as soon as an operation has been done.
+            directory: directory of the storage, which does not exist yet.
+            after: called after each operation.
         """
         lived = Lived()
         storage = _tried(lambda: self.opened(directory), lived)
@@ -139,11 +139,11 @@ class History:
         for number, operation in enumerate(self.operations):
             lived.begun = number + 1
             if operation in ("flush", "checkpoint"):
-                # Where it is refused, the storage goes on without it.
+                # If the operation is refused, the run continues without it.
                 try:
                     state = self.apply(storage, number)
                 except PersistenceError as error:
-                    lived.said.append(str(error))
+                    lived.messages.append(str(error))
                 else:
                     lived.safe = number + 1
                     lived.saved += [(number + 1, state)] if state is not None else []
@@ -153,14 +153,14 @@ class History:
         try:
             storage.close()
         except PersistenceError as error:
-            lived.said.append(str(error))
+            lived.messages.append(str(error))
         else:
             lived.closed, lived.safe = True, len(self.operations)
         after(lived)
         return lived
 
     def assert_left(self, directory: Path, lived: Lived) -> None:
-        """Open what is left, look at it, go back to the states that can be gone back to, and go on."""
+        """Open a directory, check its content, insert a sample, and load the states that must be loadable."""
         storage = self.opened(directory)
         try:
             self.assert_holds(storage, lived.safe, lived.begun, lived.closed)
@@ -180,12 +180,12 @@ def _tried(act: Callable[[], Any], lived: Lived) -> Any:
         try:
             return act()
         except PersistenceError as error:
-            lived.said.append(str(error))
-    raise AssertionError(f"it is refused for ever: {lived.said[-1]}")
+            lived.messages.append(str(error))
+    raise AssertionError(f"refused at every attempt: {lived.messages[-1]}")
 
 
 def learn(storage: Any, seed: int) -> None:
-    """Draw a batch, and tell of errors."""
+    """Draw batches, and update their errors."""
     if len(storage) == 0:
         return
     random = np.random.default_rng(seed)
@@ -194,7 +194,7 @@ def learn(storage: Any, seed: int) -> None:
 
 
 def digest(value: Any) -> str:
-    """Of everything that a storage holds: data, errors, counters, and the random generator."""
+    """A digest of nested values, such as the data, errors, counters and random generator of a storage."""
     found = hashlib.sha256()
     _into(found, value)
     return found.hexdigest()
@@ -210,7 +210,7 @@ def _into(found: Any, value: Any) -> None:
 
 
 class RingHistory(History):
-    """Of a ring storage; ``way`` is one of :data:`tests.support.directories.WAYS`."""
+    """History of a ring storage; ``way`` is one of :data:`tests.support.directories.WAYS`."""
 
     goes_back_by_commits = True
 
@@ -248,19 +248,19 @@ class RingHistory(History):
 
 
 class EpisodicHistory(History):
-    """Of a buffer of whole episodes."""
+    """History of a buffer of whole episodes."""
 
     def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False, **given: Any) -> None:
         super().__init__(kind, checkpoints, durable)
         self._given = {"size": 32, "commit_every": COMMIT_EVERY, "durable": durable} | given
         self._errors: dict[int, dict[int, float]] = {0: {}}
-        """What was known of which transitions, after each operation that updates them or makes some."""
+        """The errors of transitions after each operation."""
 
     def opened(self, directory: Path) -> Any:
         return buffer(directory, self.kind, NUM_ENVS, **self._given)
 
     def learned(self, directory: Path) -> None:
-        """Run without faults, and note the errors of transitions after each operation."""
+        """Run without faults, and record the errors of transitions after each operation."""
 
         storage = self.opened(directory)
         storage.seed(0)
@@ -277,7 +277,7 @@ class EpisodicHistory(History):
         return digest({"steps": self.steps_in(storage), "rows": rows, "errors": repr(errors_in(storage))})
 
     def model(self, steps: int) -> EpisodesModel:
-        """What it has to hold once so many samples were inserted."""
+        """The expected content after a number of samples."""
         model = EpisodesModel(self._given["size"])
         for sample in self.samples[:steps]:
             model.insert(sample)
@@ -293,7 +293,7 @@ class EpisodicHistory(History):
         storage._generator.bit_generator.state = generator
         if storage.priorities is None:
             return
-        # Of those that have come since the errors were written, nothing is known.
+        # Transitions inserted since the errors were written have the initial error.
         candidates = [begun] if whole else range(safe, begun + 1)
         found = errors_in(storage)
         initial = float(np.float32(storage.default_error))
@@ -306,7 +306,7 @@ class EpisodicHistory(History):
         )
 
     def _were_known(self, found: dict[int, float], initial: float, until: int) -> bool:
-        """Whether each of some errors is what was known at some time up to an operation."""
+        """Whether each error was that of its transition at some time up to an operation."""
         return all(
             error in {initial, *(self._errors[operation].get(number) for operation in range(until + 1))}
             for number, error in found.items()
@@ -314,7 +314,7 @@ class EpisodicHistory(History):
 
 
 def errors_in(storage: Any) -> dict[int, float]:
-    """Of each transition that an episodic buffer holds, by its number."""
+    """The errors of the transitions of an episodic buffer, by their numbers."""
     if storage.priorities is None:
         return {}
     start = storage.ring.start

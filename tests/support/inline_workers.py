@@ -1,11 +1,11 @@
-"""Workers of a distributed scheme that work in the test's own process, one after the other, without Ray."""
+"""Workers of a distributed scheme that run in the process of the test, one after another, without Ray."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class InlineWorkers:
-    """What the learner's side asks of its workers; a call is done when it is started."""
+    """The interface of workers for the learner; a call runs when it is started."""
 
     replaced = 0
 

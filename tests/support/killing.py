@@ -1,8 +1,8 @@
-"""Kills processes that insert into a storage on disk, at random instants, and looks at what is left each time.
+"""Kills processes that insert into a storage on disk, at random instants, and checks what is left each time.
 
-A script, because it forks: ``python killing.py <folder> <kills> <seed>`` prints figures as a line of JSON. What
-happens to the storage follows from the number of the step alone, so a twin in memory can be brought to any step. The
-processes are killed while they open the storage, insert, checkpoint, and go back to the last checkpoint that is whole.
+A script, because it forks: ``python killing.py <folder> <kills> <seed>`` prints figures as a line of JSON. The
+operations depend only on the number of the step, so a twin in memory can be brought to any step. The processes are
+killed while they open the storage, insert, write a checkpoint, or go back to the last complete checkpoint.
 """
 
 import copy
@@ -19,14 +19,14 @@ import torch
 from storages import EREBuffer
 from storages.persistent.replay import write_ahead_log
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
-from tests.support.forked import Told, live_until_killed
+from tests.support.forked import SharedNumbers, live_until_killed
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)
 UPDATE_EVERY, FLUSH_EVERY, CHECKPOINT_EVERY = 5, 23, 97
 SLICE_STEPS = UPDATE_EVERY - 1
 LONGEST_SECONDS = {"opens": 0.04, "inserts": 0.15, "checkpoints": 0.003, "goes back": 0.04}
-"""After which it is killed while it does this; in turn."""
+"""Longest time until the kill, for each action of the process, in turn."""
 LEFT_OPEN_STEPS = 5
 
 
@@ -53,7 +53,7 @@ def sample(step: int) -> dict[str, Any]:
     numbers = np.arange(NUM_ENVS)[:, None]
     terminated, truncated = (step + numbers) % 37 == 0, (step + numbers) % 11 == 0
     ended_before = ((step - 1 + numbers) % 37 == 0) | ((step - 1 + numbers) % 11 == 0)
-    # Now and then an environment goes on from somewhere else without having ended.
+    # Sometimes an environment continues elsewhere without an end of its episode.
     moved = 0.5 * ((step + numbers) % 29 == 0)
     pattern = np.arange(WIDTH) * 1e-3
     return {
@@ -87,35 +87,35 @@ def go_on_by_a_slice(storage: Any, step: int) -> None:
     storage.insert_data_slice({key: np.stack([one[key] for one in samples]) for key in samples[0]})
 
 
-# What is killed
+# The process that is killed
 
 
-def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, told: Told) -> None:
+def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, progress: SharedNumbers) -> None:
     storage = made(folder / "kept", commit_every)
-    told["opened"] = 1
+    progress["opened"] = 1
     saved = checkpoint_in(folder)
     if goes_back:
         storage.load_state_dict(saved["storage"])
-        told["begun"] = told["inserted"] = told["flushed"] = saved["step"]
+        progress["begun"] = progress["inserted"] = progress["flushed"] = saved["step"]
     elif saved["step"] is not None:
         storage.pin(saved["storage"]["position"])
-    told["goes on"] = 1
+    progress["goes on"] = 1
     step = storage.ring.steps
     while True:
-        # Every other time, what comes between two updates comes at once.
+        # Every other time, the steps between two updates are inserted as one slice.
         at_once = SLICE_STEPS if step % (2 * UPDATE_EVERY) == 1 else 1
-        told["begun"] = step + at_once
+        progress["begun"] = step + at_once
         (go_on_by_a_slice if at_once > 1 else go_on)(storage, step)
         before, step = step, step + at_once
-        told["inserted"] = step
+        progress["inserted"] = step
         if step // FLUSH_EVERY > before // FLUSH_EVERY:
             storage.flush()
-            told["flushed"] = step
+            progress["flushed"] = step
         if step // CHECKPOINT_EVERY > before // CHECKPOINT_EVERY:
-            told["checkpoints"] = 1
+            progress["checkpoints"] = 1
             save_checkpoint(folder, step, storage.state_dict())
-            told["checkpoints"] = 0
-            told["flushed"] = step
+            progress["checkpoints"] = 0
+            progress["flushed"] = step
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
@@ -128,14 +128,14 @@ def checkpoint_in(folder: Path) -> Any:
     return json.loads(file.read_text()) if file.exists() else {"step": None}
 
 
-# What is looked at
+# Checks of what is left
 
 
 class Twin:
-    """A storage in memory to which the same happens, and what it was at the last checkpoint.
+    """A storage in memory with equal operations, and its state at the last checkpoint.
 
     Args:
-        seed: of its random generator.
+        seed: seed of its random generator.
     """
 
     def __init__(self, seed: int) -> None:
@@ -161,12 +161,12 @@ class Twin:
 
 
 def log_bytes(folder: Path) -> int:
-    """Of all files of steps."""
+    """Size of all files of steps."""
     return sum(path.stat().st_size for path in folder.glob("*.steps"))
 
 
 def assert_holds_what_was_inserted(storage: Any) -> None:
-    """Every row is the model's: the last that fit, and no step is missing between them."""
+    """Assert that the rows are the newest steps, as inserted and without gaps."""
     steps, rows = storage.ring.steps, storage.get_all_buffer_data()
     assert len(storage) == NUM_ENVS * min(steps, SIZE)
     for row, step in enumerate(range(max(0, steps - SIZE), steps)):
@@ -175,7 +175,7 @@ def assert_holds_what_was_inserted(storage: Any) -> None:
 
 
 def assert_same(one: Any, two: Any, step: int) -> None:
-    """What is stored, and the batches that follow."""
+    """Assert that two storages have equal content and draw equal batches."""
     assert same(one.get_all_buffer_data(), two.get_all_buffer_data())
     for left, right in zip(update(one, step), update(two, step), strict=True):
         assert same(left, right)
@@ -188,7 +188,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def assert_opens_at_checkpoint(folder: Path, twin: Twin) -> None:
-    """In a copy, because nothing is to go."""
+    """Check a copy, so that the directory itself is not rolled back."""
     saved = checkpoint_in(folder)
     shutil.copytree(folder / "kept", folder / "copy")
     storage = made(folder / "copy")
@@ -200,11 +200,11 @@ def assert_opens_at_checkpoint(folder: Path, twin: Twin) -> None:
 
 
 class Kills:
-    """One after the other, in a folder; and the figures.
+    """Kills one after another in a folder, and the figures of them.
 
     Args:
-        folder: where the storage and the checkpoint are.
-        seed: of the instants.
+        folder: folder of the storage and the checkpoint.
+        seed: seed of the instants.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -218,50 +218,50 @@ class Kills:
         self.figures |= {"checkpoints": 0, "cut": 0, "most missing": 0}
 
     def kill(self, doing: str) -> None:
-        """Have a process do something, kill it, and see what is left."""
+        """Start a process, kill it during an action, and check what is left."""
         has_checkpoint = self.twin.saved["step"] is not None
         goes_back = has_checkpoint and (doing == "goes back" or bool(self._random.random() < 0.25))
         commit_every = int(self._random.choice(COMMIT_EVERY))
-        told = Told("begun", "inserted", "flushed", "opened", "goes on", "checkpoints")
-        told["begun"] = told["inserted"] = told["flushed"] = self.twin.steps
+        progress = SharedNumbers("begun", "inserted", "flushed", "opened", "goes on", "checkpoints")
+        progress["begun"] = progress["inserted"] = progress["flushed"] = self.twin.steps
         live_until_killed(
-            lambda: insert_until_killed(self._folder, commit_every, goes_back, told),
+            lambda: insert_until_killed(self._folder, commit_every, goes_back, progress),
             {
                 "opens": lambda: True,
-                "inserts": lambda: told["goes on"] and told["flushed"] >= self.twin.steps + FLUSH_EVERY,
-                # Not the first, so that there is one that is whole.
-                "checkpoints": lambda: told["checkpoints"] and (self._folder / "checkpoint").exists(),
-                "goes back": lambda: bool(told["opened"]),
+                "inserts": lambda: progress["goes on"] and progress["flushed"] >= self.twin.steps + FLUSH_EVERY,
+                # Not the first one, so that there is a complete checkpoint.
+                "checkpoints": lambda: progress["checkpoints"] and (self._folder / "checkpoint").exists(),
+                "goes back": lambda: bool(progress["opened"]),
             }[doing],
             LONGEST_SECONDS[doing],
             self._random,
         )
-        self._count(told, goes_back)
+        self._count(progress, goes_back)
         before = log_bytes(self._folder / "kept")
         left = made(self._folder / "kept")
         self.figures["cut"] += log_bytes(self._folder / "kept") < before
-        self._look(left, told, goes_back, commit_every)
+        self._check(left, progress, goes_back, commit_every)
         left.close()
 
-    def _count(self, told: Told, goes_back: bool) -> None:
-        going_back = goes_back and told["opened"] and not told["goes on"]
-        doing = "checkpoints" if told["checkpoints"] else "goes back" if going_back else "inserts"
-        self.figures[f"while it {doing if told['opened'] else 'opens'}"] += 1
+    def _count(self, progress: SharedNumbers, goes_back: bool) -> None:
+        going_back = goes_back and progress["opened"] and not progress["goes on"]
+        doing = "checkpoints" if progress["checkpoints"] else "goes back" if going_back else "inserts"
+        self.figures[f"while it {doing if progress['opened'] else 'opens'}"] += 1
         self.figures["kills"] += 1
 
-    def _look(self, left: Any, told: Told, goes_back: bool, commit_every: int) -> None:
+    def _check(self, left: Any, progress: SharedNumbers, goes_back: bool, commit_every: int) -> None:
         twin, saved, steps = self.twin, checkpoint_in(self._folder), left.ring.steps
         assert_holds_what_was_inserted(left)
-        if goes_back and told["opened"] and not told["goes on"]:
-            # Wherever in between it stands, it goes back the next time.
+        if goes_back and progress["opened"] and not progress["goes on"]:
+            # The state may be any in between; the next process goes back again.
             assert saved["step"] <= steps <= twin.steps, (saved["step"], steps, twin.steps)
             left.load_state_dict(saved["storage"])
         else:
-            inserted, flushed = told["inserted"], told["flushed"]
-            assert flushed <= steps <= told["begun"], (flushed, steps, told["begun"])
+            inserted, flushed = progress["inserted"], progress["flushed"]
+            assert flushed <= steps <= progress["begun"], (flushed, steps, progress["begun"])
             assert inserted - steps <= commit_every, (inserted, steps, commit_every)
             self.figures["most missing"] = max(self.figures["most missing"], inserted - steps)
-        if goes_back and told["opened"]:
+        if goes_back and progress["opened"]:
             twin.go_back()
         if saved["step"] != twin.saved["step"]:
             twin.bring_to(saved["step"])
@@ -276,7 +276,7 @@ class Kills:
 def main(folder: Path, kills: int, seed: int) -> None:
     write_ahead_log.LOG_FILE_BYTES = 1_000_000
     torch.set_num_threads(1)
-    # Compiled once, by this process, for all that are forked off it.
+    # This process compiles the kernels once for all its forks.
     warm = made(None)
     for step in range(SIZE + 4):
         go_on(warm, step)
@@ -285,7 +285,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
         killed.kill(list(LONGEST_SECONDS)[kill % len(LONGEST_SECONDS)])
     directory, reached = folder / "kept", killed.twin.steps
     dropped = min(int(path.stem) for path in directory.glob("*.steps")) > 1
-    # Whoever does not close it has it closed at the end.
+    # A storage that is left open is closed at the end of the process.
     left = made(directory, SIZE)
     for step in range(reached, reached + LEFT_OPEN_STEPS):
         go_on(left, step)

@@ -1,8 +1,8 @@
-"""Kills processes that insert into a buffer of episodes on disk, at random instants, and looks at what is left.
+"""Kills processes that insert into a buffer of episodes on disk, at random instants, and checks what is left.
 
 A script, because it forks: ``python killing_episodic.py <folder> <kills> <seed>`` prints figures as a line of JSON.
-What is inserted follows from the number of the step alone, so the model can be brought to any step. The processes are
-killed while they open the buffer, insert, checkpoint, and go back to the last checkpoint that is whole.
+Insertions depend only on the number of the step, so the model can be brought to any step. The processes are killed
+while they open the buffer, insert, write a checkpoint, or go back to the last complete checkpoint.
 """
 
 import json
@@ -18,7 +18,7 @@ import torch
 from storages import PersistentEpisodicBuffer
 from tests.support import killing
 from tests.support.episodic import EpisodesModel
-from tests.support.forked import Told, live_until_killed
+from tests.support.forked import SharedNumbers, live_until_killed
 from tests.support.killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 SIZE = 800
@@ -35,34 +35,34 @@ def steps_in(storage: Any) -> int:
     return int(storage._directory.memtable.ring.steps)
 
 
-# What is killed
+# The process that is killed
 
 
-def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, told: Told) -> None:
+def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, progress: SharedNumbers) -> None:
     storage = made(folder / "kept", commit_every)
-    told["opened"] = 1
+    progress["opened"] = 1
     saved = checkpoint_in(folder)
     if goes_back:
         storage.load_state_dict(saved["storage"])
-        told["inserted"] = told["flushed"] = saved["step"]
-    told["goes on"] = 1
+        progress["inserted"] = progress["flushed"] = saved["step"]
+    progress["goes on"] = 1
     step = steps_in(storage)
     while True:
         storage.insert_transition(sample(step))
         step += 1
-        told["inserted"] = step
+        progress["inserted"] = step
         if step % FLUSH_EVERY == 0:
             storage.flush()
-            told["flushed"] = step
+            progress["flushed"] = step
         if step % 10 == 0 and len(storage):
             list(storage.generate_batches(1, 8))
-        # Who goes on from a checkpoint goes back to it before making another.
+        # A process that continues from a checkpoint makes another one only if it went back to it.
         if step % CHECKPOINT_EVERY == 0 and (goes_back or saved["step"] is None):
-            told["checkpoints"] = 1
+            progress["checkpoints"] = 1
             torch.save({"step": step, "storage": storage.state_dict()}, folder / "checkpoint.new")
             (folder / "checkpoint.new").replace(folder / "checkpoint")
-            told["checkpoints"] = 0
-            told["flushed"] = step
+            progress["checkpoints"] = 0
+            progress["flushed"] = step
 
 
 def checkpoint_in(folder: Path) -> Any:
@@ -70,11 +70,11 @@ def checkpoint_in(folder: Path) -> Any:
     return torch.load(file, weights_only=True) if file.exists() else {"step": None}
 
 
-# What is looked at
+# Checks of what is left
 
 
 class Model:
-    """All that was inserted up to a step."""
+    """All insertions up to a step."""
 
     def __init__(self) -> None:
         self.episodes, self.steps = EpisodesModel(SIZE), 0
@@ -92,11 +92,11 @@ class Model:
 
 
 class Kills:
-    """One after the other, in a folder; and the figures.
+    """Kills one after another in a folder, and the figures of them.
 
     Args:
-        folder: where the buffer and the checkpoint are.
-        seed: of the instants.
+        folder: folder of the buffer and the checkpoint.
+        seed: seed of the instants.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -107,46 +107,46 @@ class Kills:
         self.figures |= {"checkpoints": 0, "most missing": 0, "segments": 0}
 
     def kill(self, doing: str) -> None:
-        """Have a process do something, kill it, and see what is left."""
+        """Start a process, kill it during an action, and check what is left."""
         can_go_back, begun_at = self._saved_step is not None, self.model.steps
         goes_back = can_go_back and (doing in ("checkpoints", "goes back") or bool(self._random.random() < 0.25))
         commit_every = int(self._random.choice(COMMIT_EVERY))
-        told = Told("inserted", "flushed", "opened", "goes on", "checkpoints")
-        told["inserted"] = told["flushed"] = begun_at
+        progress = SharedNumbers("inserted", "flushed", "opened", "goes on", "checkpoints")
+        progress["inserted"] = progress["flushed"] = begun_at
         live_until_killed(
-            lambda: insert_until_killed(self._folder, commit_every, goes_back, told),
+            lambda: insert_until_killed(self._folder, commit_every, goes_back, progress),
             {
                 "opens": lambda: True,
-                "inserts": lambda: told["goes on"] and told["flushed"] >= begun_at + FLUSH_EVERY,
-                # Not the first, so that there is one that is whole.
-                "checkpoints": lambda: told["checkpoints"] and (self._folder / "checkpoint").exists(),
-                "goes back": lambda: bool(told["opened"]),
+                "inserts": lambda: progress["goes on"] and progress["flushed"] >= begun_at + FLUSH_EVERY,
+                # Not the first one, so that there is a complete checkpoint.
+                "checkpoints": lambda: progress["checkpoints"] and (self._folder / "checkpoint").exists(),
+                "goes back": lambda: bool(progress["opened"]),
             }[doing],
             LONGEST_SECONDS[doing],
             self._random,
         )
-        self._count(told, goes_back)
+        self._count(progress, goes_back)
         left = made(self._folder / "kept")
-        self._look(left, told, goes_back, commit_every)
+        self._check(left, progress, goes_back, commit_every)
         if left._directory.flush_queue is not None:
             self.figures["segments"] = max(
                 self.figures["segments"], left._directory.flush_queue.archive.record["commit"]
             )
         left.close()
 
-    def _count(self, told: Told, goes_back: bool) -> None:
-        going_back = goes_back and told["opened"] and not told["goes on"]
-        doing = "checkpoints" if told["checkpoints"] else "goes back" if going_back else "inserts"
-        self.figures[f"while it {doing if told['opened'] else 'opens'}"] += 1
+    def _count(self, progress: SharedNumbers, goes_back: bool) -> None:
+        going_back = goes_back and progress["opened"] and not progress["goes on"]
+        doing = "checkpoints" if progress["checkpoints"] else "goes back" if going_back else "inserts"
+        self.figures[f"while it {doing if progress['opened'] else 'opens'}"] += 1
         self.figures["kills"] += 1
 
-    def _look(self, left: Any, told: Told, goes_back: bool, commit_every: int) -> None:
+    def _check(self, left: Any, progress: SharedNumbers, goes_back: bool, commit_every: int) -> None:
         saved, steps, begun_at = checkpoint_in(self._folder), steps_in(left), self.model.steps
-        if goes_back and told["opened"] and not told["goes on"]:
-            # Wherever in between it stands, it goes back the next time.
+        if goes_back and progress["opened"] and not progress["goes on"]:
+            # The state may be any in between; the next process goes back again.
             assert saved["step"] <= steps <= begun_at, (saved["step"], steps, begun_at)
         else:
-            inserted, flushed = told["inserted"], told["flushed"]
+            inserted, flushed = progress["inserted"], progress["flushed"]
             assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
             assert inserted - steps <= commit_every, (inserted, steps, commit_every)
             self.figures["most missing"] = max(self.figures["most missing"], inserted - steps)
@@ -161,7 +161,7 @@ class Kills:
 
 
 def assert_opens_at_checkpoint(folder: Path, saved: Any) -> None:
-    """In a copy, because nothing is to go."""
+    """Check a copy, so that the directory itself is not rolled back."""
     shutil.copytree(folder / "kept", folder / "copy")
     storage, model = made(folder / "copy"), Model()
     storage.load_state_dict(saved["storage"])
@@ -173,7 +173,7 @@ def assert_opens_at_checkpoint(folder: Path, saved: Any) -> None:
 
 def main(folder: Path, kills: int, seed: int) -> None:
     torch.set_num_threads(1)
-    # Compiled once, by this process, for all that are forked off it.
+    # This process compiles the kernels once for all its forks.
     warm = made(folder / "warm")
     for step in range(60):
         warm.insert_transition(sample(step))

@@ -1,4 +1,4 @@
-"""A device that the host does not wait for, without a device: what it sends back arrives when it is waited for."""
+"""A simulated device that the host does not wait for: its data arrives only when the host waits for it."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from storages.core.device.transfer import Fetched, Transfer
 
 
 class Arrival:
-    """An event; until it is waited for, copies hold numbers that are of no use.
+    """An event; until it is waited for, the copies hold meaningless numbers.
 
     Args:
-        copies: what is written when they arrive.
-        sources: of which they are copies.
+        copies: tensors that are filled when they arrive.
+        sources: tensors that are copied.
     """
 
     def __init__(self, copies: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
@@ -27,13 +27,13 @@ class Arrival:
 
 
 class LateTransfer(Transfer):
-    """The way to the CPU as if it were a device of its own."""
+    """A transfer to the CPU as if it were another device."""
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))
         self.is_asynchronous = True
         self.arrivals: list[Arrival] = []
-        """One for each update, oldest first."""
+        """One arrival per update, oldest first."""
 
     def fetch(self, *tensors: torch.Tensor) -> Fetched:
         copies = [torch.full_like(tensor, 12_345) for tensor in tensors]
@@ -45,6 +45,6 @@ class LateTransfer(Transfer):
 
 
 def with_late_errors(storage: Storage) -> Any:
-    """The storage, which does not wait for errors any more."""
+    """Make a storage that does not wait for errors."""
     storage.sampler._transfer = LateTransfer()  # type: ignore[attr-defined]
     return storage

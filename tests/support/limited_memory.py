@@ -1,6 +1,7 @@
-"""A process that the kernel refuses more private memory than a budget and a slack, and that draws from more than that.
+"""A process whose private memory the kernel limits to a budget and a slack, and that draws from more data.
 
-``python limited_memory.py directory budget slack``: what :func:`fill` put there. Prints how much it took, as JSON.
+``python limited_memory.py directory budget slack`` draws from the data of :func:`fill` in the directory, and prints the
+memory that it used as JSON.
 """
 
 import json
@@ -31,7 +32,7 @@ def made(directory: Path, memory: int, **given: Any) -> Any:
 
 
 def fill(directory: Path, episodes: int, memory: int) -> None:
-    """Every number of an observation, and the action, says which step it is."""
+    """Fill a directory; every number of an observation, and the action, is the number of the step."""
     storage = made(directory, memory)
     for episode in range(episodes):
         numbers = np.arange(episode * LENGTH, (episode + 1) * LENGTH + 1)[:, None]
@@ -41,7 +42,7 @@ def fill(directory: Path, episodes: int, memory: int) -> None:
 
 
 def draw(storage: Any, kind: str, passes: int) -> set[int]:
-    """Check all that is drawn in some passes over everything; returns which episodes were met."""
+    """Check all batches of some passes over the data; return the numbers of the drawn episodes."""
     met: set[int] = set()
     each = 20 if kind == "sequences" else LENGTH
     batches = 8 * passes * len(storage) // (each * BATCH[kind])
@@ -59,13 +60,13 @@ def draw(storage: Any, kind: str, passes: int) -> set[int]:
 
 
 def status(name: str) -> int:
-    """Bytes, as the kernel counts them."""
+    """Bytes of this process as counted by the kernel."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
 
 
 def main(directory: Path, budget: int, slack: int) -> None:
-    # What is compiled, and imported late, is not of the storage.
+    # Compilation and late imports are not counted for the storage.
     with tempfile.TemporaryDirectory() as warm:
         fill(Path(warm) / "warm", 80, 2 << 20)
         for kind, sequences in KINDS.items():

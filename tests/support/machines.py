@@ -1,4 +1,4 @@
-"""Two machines on one: network namespaces that are joined by a pair of virtual interfaces, which can be cut."""
+"""Two simulated machines: network namespaces joined by two virtual interfaces, which can be disconnected."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def why_not() -> str | None:
-    """Why there can be no namespaces here; None where there can."""
+    """The reason why network namespaces cannot be created here; None if they can."""
     if shutil.which("ip") is None:
         return "there is no command ip, of iproute2"
     name = f"try{os.getpid()}"
@@ -21,7 +21,7 @@ def why_not() -> str | None:
 
 
 class Machines:
-    """Two of them, numbered 0 and 1, which see each other until they are cut."""
+    """Two machines, numbered 0 and 1, which are connected until they are cut."""
 
     def __init__(self) -> None:
         self._names = [f"prl{os.getpid()}{letter}" for letter in "ab"]
@@ -30,7 +30,7 @@ class Machines:
         self._processes: list[subprocess.Popen[str]] = []
 
     def make(self) -> None:
-        """Make both, and the way between them."""
+        """Create both machines and the connection between them."""
         for name in self._names:
             _ip("netns", "add", name)
         one, other = self._interfaces
@@ -41,15 +41,15 @@ class Machines:
                 _ip("-n", name, "link", "set", each, "up")
 
     def cut(self) -> None:
-        """Cut the way between them."""
+        """Cut the connection."""
         _ip("-n", self._names[1], "link", "set", self._interfaces[1], "down")
 
     def join(self) -> None:
-        """Join what was cut."""
+        """Restore the connection."""
         _ip("-n", self._names[1], "link", "set", self._interfaces[1], "up")
 
     def start(self, machine: int, command: Sequence[str], **environment: str) -> subprocess.Popen[str]:
-        """Start a command on one; it ends with the machines."""
+        """Start a command on one machine; the command ends with the machines."""
         process: subprocess.Popen[str] = subprocess.Popen(
             ["ip", "netns", "exec", self._names[machine], *command],
             env=os.environ | environment,
@@ -61,7 +61,7 @@ class Machines:
         return process
 
     def close(self) -> None:
-        """End what was started on them, and them."""
+        """End all processes of the machines, and delete the machines."""
         for process in reversed(self._processes):
             process.terminate()
             try:

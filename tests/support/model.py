@@ -1,4 +1,4 @@
-"""A slow, obvious storage: a list of whole transitions, each with everything it led to. And streams to feed both."""
+"""A simple reference model of a storage: a list of complete transitions; and streams of steps for both."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ Sample = dict[str, Any]
 
 
 def environments(kind: str, num_envs: int) -> Any:
-    """What a storage is told of the environments; nothing where it can do without."""
+    """The environments that a storage is made with; None if it does not need them."""
     if kind not in STACKED_FRAMES:
         return None
     return SimpleNamespace(num_envs=num_envs, stacked_frames=STACKED_FRAMES[kind])
@@ -36,7 +36,7 @@ def replay_buffer(size: int, seed: int = 0, envs: Any = None, **hyper_parameters
 
 @dataclass
 class Stream:
-    """Steps of some environments, as a collector would insert them: episodes end at random, some break off."""
+    """Steps of environments as a collector inserts them: episodes end at random, and some are interrupted."""
 
     num_envs: int
     kind: str
@@ -69,7 +69,7 @@ class Stream:
         return kinds[self.kind]()
 
     def follow(self, obs: Any) -> Any:
-        """What may be seen after an observation."""
+        """A possible next observation."""
         if self.kind == "frames":
             return np.concatenate([obs[:, 1:], self._frame()], axis=1)
         new = self.observe()
@@ -82,7 +82,7 @@ class Stream:
         return self.generator.integers(0, 2, (self.num_envs, 1, 2, 1), np.uint8)
 
     def _padded(self, frame: Any) -> Any:
-        """Stacks as they begin: filled up with the frame, or with zeros, or with anything."""
+        """First stacks of episodes: padded with the frame, with zeros, or with random numbers."""
         stacks = np.repeat(frame, DEPTH, axis=1)
         for env, way in enumerate(self.generator.integers(0, 3, self.num_envs)):
             if way > 0:
@@ -93,10 +93,10 @@ class Stream:
         draw, envs = self.generator, self.num_envs
         first = np.ones((envs, 1), bool) if self.ended is None else self.ended
         obs, rhs = self.observe(), draw.normal(size=(envs, 4)).astype(np.float32)
-        # A stream that breaks off may show another observation, or say that an episode begins, or both.
-        shows, says = self._flag(0.05), self._flag(0.05)
+        # An interrupted stream may have another observation, or a flag of a new episode, or both.
+        jumps, begins = self._flag(0.05), self._flag(0.05)
         for env in range(envs):
-            if not first[env] and not shows[env]:
+            if not first[env] and not jumps[env]:
                 _copy_row(self.continued, obs, env)
                 rhs[env] = self.rhs[env]
         terminated, truncated = self._flag(0.15), self._flag(0.15)
@@ -104,7 +104,7 @@ class Stream:
         self.ended = terminated | truncated
         sample = {
             OBS: obs,
-            DONE: first | says,
+            DONE: first | begins,
             ACT: draw.integers(0, 5, (envs, 1)),
             REW: draw.normal(size=(envs, 1)).astype(np.float32),
             OBS2: self.continued,
@@ -116,7 +116,7 @@ class Stream:
         return sample
 
     def end_episode(self, envs: Iterable[int]) -> None:
-        """Environments were reset by hand."""
+        """Record that environments were reset manually."""
         if self.ended is not None:
             self.ended = self.ended.copy()
             self.ended[list(envs)] = True
@@ -127,7 +127,7 @@ class Stream:
 
 @dataclass
 class Model:
-    """Every live transition, whole, under the number of its step."""
+    """Every live transition, complete, by the number of its step."""
 
     size: int
     steps: dict[int, Sample] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Model:
 
 
 def dressed(sample: Sample, way: int) -> Sample:
-    """The same sample as another collector might hand it in."""
+    """The same sample in another form that a collector might use."""
     ways: list[Callable[[Sample], Sample]] = [
         lambda s: s,
         lambda s: map_leaves(s, torch.from_numpy),
@@ -168,7 +168,7 @@ def dressed(sample: Sample, way: int) -> Sample:
 
 
 def assert_batch_is_of(model: Model, batch: Sample, num_envs: int) -> None:
-    """Every row of a batch is one of the model's live transitions, bit for bit."""
+    """Assert that every row of a batch exactly equals a live transition of the model."""
     for row, number in enumerate(batch[INDICES][:, 0].tolist()):
         step, env = divmod(number, num_envs)
         assert step in model.steps, f"transition {number} is not live"
@@ -196,7 +196,7 @@ def assert_row_equal(batch: Sample, row: int, sample: Sample, env: int) -> None:
 
 
 def assert_slice_is(data: Sample, steps: list[Sample]) -> None:
-    """Data (steps, E, ...) is these steps in this order."""
+    """Assert that data (steps, E, ...) equals these steps in this order."""
     for number, sample in enumerate(steps):
         for env in range(len(sample[DONE])):
             assert_row_equal(map_leaves(data, lambda leaf, number=number: leaf[number]), env, sample, env)
@@ -218,12 +218,12 @@ def map_leaves(nested: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def contents(storage: Storage) -> Any:
-    """Everything stored, as bytes, to be compared with what is stored later."""
+    """All stored data as bytes, for later comparison."""
     return map_leaves(storage.get_all_buffer_data(), lambda tensor: tensor.numpy().tobytes())
 
 
 def through_a_file(state: Any) -> Any:
-    """What is left of a state that was saved and loaded as a checkpoint is."""
+    """A state that was saved and loaded like a checkpoint."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)

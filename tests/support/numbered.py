@@ -1,7 +1,7 @@
-"""Steps of which every number says which they are, so that whatever comes out of a storage can be checked by itself.
+"""Steps whose numbers identify them, so that all data of a storage can be checked by itself.
 
-What an environment sees is counted up from a large number of its own; a number is left out between what an episode ends
-with and what the next begins with. The reward is the number that is seen before the step.
+The observations of an environment count up from a large number of its own; one number is skipped between the last
+observation of an episode and the first one of the next. The reward is the number observed before the step.
 """
 
 from types import SimpleNamespace
@@ -16,12 +16,12 @@ from tests.support.model import ALGORITHM, GAMMA
 NUM_ENVS, DEPTH = 2, 3
 _OF_AN_ENVIRONMENT = 10_000
 LENGTHS = (7, 3, 11, 5, 1, 8)
-"""Of episodes, in turn."""
+"""Lengths of episodes, in turn."""
 ENVIRONMENTS = SimpleNamespace(num_envs=NUM_ENVS, stacked_frames=DEPTH)
 
 
 class Numbered:
-    """A stream of such steps; ``stacked`` says whether what is seen is a stack of the last frames."""
+    """A stream of such steps; if ``stacked``, observations are stacks of the last frames."""
 
     def __init__(self, stacked: bool) -> None:
         self.stacked = stacked
@@ -29,9 +29,9 @@ class Numbered:
         self._begun = list(self._at)
         self._episodes = list(range(NUM_ENVS))
         self.begins: dict[int, int] = {}
-        """Of each number, the first of its episode."""
+        """The first number of the episode of each number."""
         self.ends: dict[int, str] = {}
-        """Of the last numbers of episodes, the flag that says so."""
+        """The flag of the end, for the last number of each episode."""
 
     def step(self) -> dict[str, Any]:
         seen = [(at, begun) for at, begun in zip(self._at, self._begun, strict=True)]
@@ -57,7 +57,7 @@ class Numbered:
         }
 
     def observation(self, numbers: Any) -> Any:
-        """(N, 1) or (N, depth, 1), what is seen at each number."""
+        """(N, 1) or (N, depth, 1): the observation at each number."""
         numbers = np.asarray(numbers, np.int64)
         if not self.stacked:
             return numbers[:, None].astype(np.float32)
@@ -65,10 +65,10 @@ class Numbered:
         older = numbers[:, None] - np.arange(DEPTH - 1, -1, -1)
         return np.maximum(older, begun[:, None])[..., None].astype(np.float32)
 
-    # What is checked
+    # Checks
 
     def assert_true(self, rows: dict[str, Any]) -> None:
-        """Each of the rows (N, ...) is a transition as it was inserted."""
+        """Assert that each of the rows (N, ...) is an inserted transition."""
         numbers = rows[REW][:, 0].astype(np.int64)
         assert set(numbers.tolist()) <= self.begins.keys()
         assert np.array_equal(rows[OBS], self.observation(numbers))
@@ -76,14 +76,14 @@ class Numbered:
         assert np.array_equal(rows[ACT][:, 0], numbers % 7)
         stored = set(numbers.tolist())
         for number, first in zip(numbers.tolist(), rows[DONE][:, 0].astype(bool).tolist(), strict=True):
-            # Memory starts anew after what is gone, too.
+            # The first row after missing steps is marked as a start, too.
             assert first == (self.begins[number] == number) or (first and number - 1 not in stored)
         for flag in (DONE2, TRUNC2):
             ended = [self.ends.get(one) == flag for one in numbers.tolist()]
             assert rows[flag][:, 0].astype(bool).tolist() == ended
 
     def assert_windows_true(self, batch: Any, n_step: int) -> None:
-        """Each row of a batch sums up rewards of steps that followed one another."""
+        """Assert that each row of a batch sums up the rewards of consecutive steps."""
         rows = {key: value.numpy() for key, value in batch.items() if isinstance(value, torch.Tensor)}
         newest, following = (_newest(rows[key])[:, 0].astype(np.int64) for key in (OBS, OBS2))
         assert np.array_equal(rows[OBS], self.observation(newest))
@@ -98,7 +98,7 @@ class Numbered:
             assert np.isclose(rows[DISCOUNT][row, 0], 0 if terminated else GAMMA**count)
 
     def assert_sequences_true(self, batch: Any) -> None:
-        """Each sequence (T, B, ...) is of steps of one episode that followed one another."""
+        """Assert that each sequence (T, B, ...) has consecutive steps of one episode."""
         seen, real = _newest(batch[OBS].numpy())[..., 0].astype(np.int64), batch[MASK].numpy()[..., 0] == 1
         assert ((seen[1:] == seen[:-1] + 1) | ~real[1:]).all()
         for sequence in range(seen.shape[1]):

@@ -1,7 +1,7 @@
-"""A script of a user's: a part of each kind, which trains, is stopped, and is continued by the script.
+"""A script of a user with a custom part of each kind, which trains, stops, and continues with the script.
 
 It is copied out of the project and run there: ``python own_parts.py train FOLDER``, then ``python own_parts.py continue
-FOLDER``. What is continued in a folder ``NAME`` was never stopped in ``NAME-whole``.
+FOLDER``. The run that is continued in a folder ``NAME`` is trained without a stop in ``NAME-whole``.
 """
 
 import sys
@@ -63,7 +63,7 @@ class ExpectileDQN(prl.DQN):
 
 @dataclass(frozen=True)
 class Sticky(prl.Explorer):
-    """An explorer with a state of its own."""
+    """An explorer with a state."""
 
     probability: UnitInterval
     then: prl.Explorer
@@ -120,7 +120,7 @@ class ConservativeDQN(prl.DQN):
 
 
 class SoftQLearning(prl.OffPolicyAlgorithm):
-    """An algorithm by its losses: a target, a trained number, and random numbers."""
+    """An algorithm defined by its losses: a target, a trained variable, and random numbers."""
 
     actions = "discrete"
     lr: NonNegativeOrSchedule = 1e-3
@@ -154,7 +154,7 @@ class SoftQLearning(prl.OffPolicyAlgorithm):
 
 
 class FittedValues(prl.PolicyGradient):
-    """An algorithm by its update, of two optimisers."""
+    """An algorithm defined by its update, with two optimisers."""
 
     lr: NonNegativeOrSchedule = 1e-3
 
@@ -179,14 +179,14 @@ class FittedValues(prl.PolicyGradient):
 
 @dataclass(frozen=True)
 class LaterAndLater(prl.UpdatePlan):
-    """When to update: when a rollout is full, or after more and more transitions."""
+    """Updates when a rollout is full, or after increasing numbers of transitions."""
 
     def phases_due(self, collected: Any) -> int:
         return int(collected.is_full or collected.after in (12, 24, 48, 96))
 
 
 class FromTheGroundUp(prl.Algorithm):
-    """An algorithm that extends the base of all."""
+    """An algorithm that extends the base class of all algorithms."""
 
     sources: ClassVar[Mapping[str, prl.Needs]] = {"main": prl.Needs("rollout")}
 
@@ -263,7 +263,7 @@ DQN = prl.DQN.create_factory(**OFF_POLICY)
 
 
 def composed(algorithm: Any = DQN, actor: Any = None, storage: Any = None) -> prl.Scheme:
-    """The parts that are given, and usual ones beside them."""
+    """A scheme of the given parts and default ones."""
     return prl.Scheme(
         algorithm,
         actor or prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -274,7 +274,7 @@ def composed(algorithm: Any = DQN, actor: Any = None, storage: Any = None) -> pr
 
 
 def on_policy(algorithm: prl.Factory[prl.Algorithm]) -> prl.Scheme:
-    """An algorithm that learns from rollouts."""
+    """A scheme of an algorithm that learns from rollouts."""
     return composed(algorithm, prl.OnPolicyActor.create_factory(), prl.GAEBuffer.create_factory(size=20))
 
 

@@ -1,7 +1,7 @@
-"""What a directory may be like after a power cut, made from what was done to it.
+"""Possible states of a directory after a power cut, made from the changes of it.
 
-A file system keeps what was synced. Of what came later it may have written some, in an order of its own. ``MODELS``
-says in which ways this happens here.
+A file system keeps synced data. It may have written a part of the later changes, in any order. ``MODELS`` lists the
+ways in which this is simulated.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from tests.support.disk import Event
 
 SYNCED, PREFIXES, NAMES_FIRST, LENGTHS_FIRST = MODELS = (
     "only what was synced",
-    "what was synced, and of each file and directory the first of what came later",
-    "all names, and of files what was synced",
+    "what was synced, and the first later changes of each file and directory",
+    "all names, and the synced data of files",
     "all names and lengths, and zeros where nothing was synced",
 )
-KILLED = "all that was done, as no power was cut"
+KILLED = "all changes, without a power cut"
 
 
 @dataclass
@@ -26,16 +26,16 @@ class _File:
     content: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
     later: list[Event] = field(default_factory=list)
-    """What was done to it since it was synced."""
+    """Changes since it was synced."""
 
 
 @dataclass
 class _Directory:
     entries: dict[str, int] = field(default_factory=dict)
-    """By name, the number of a file or directory."""
+    """Numbers of files and directories, by name."""
     synced: dict[str, int] = field(default_factory=dict)
     later: list[tuple[str, int]] = field(default_factory=list)
-    """Names that were made (or deleted: 0) since it was synced, in order."""
+    """Names that were created (or deleted: 0) since it was synced, in order."""
 
     def set(self, name: str, number: int) -> None:
         self.later.append((name, number))
@@ -46,18 +46,18 @@ class FileSystem:
     """A file system as strict as the standard allows: names are safe once their directory was synced.
 
     Args:
-        root: directory that is there, and safe.
+        root: existing, synced directory.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._nodes: dict[int, _File | _Directory] = {1: _Directory()}
         self._open: dict[int, int] = {}
-        """Numbers of files, by the inodes that they had."""
+        """Numbers of files, by their inodes."""
 
     @classmethod
     def of(cls, root: Path) -> "FileSystem":
-        """What is in a directory now, all of it safe."""
+        """The current content of a directory, all of it synced."""
         found = cls(root)
         found._nodes[1] = found._read(root)
         found.go_on_in(root)
@@ -79,7 +79,7 @@ class FileSystem:
             self._do(event)
 
     def go_on_in(self, root: Path) -> None:
-        """Let what was restored as after :data:`KILLED` be what is here, so that more can be done to it."""
+        """Continue in the directory that was restored by :data:`KILLED`, so that further changes can follow."""
         self._root, self._open = root, {}
         self._find(1, root)
 
@@ -139,7 +139,7 @@ class FileSystem:
         return found
 
     def restore(self, model: str, target: Path, random: np.random.Generator) -> None:
-        """Make what is left after a cut, below a directory that is there."""
+        """Write the files that are left after a power cut below an existing directory."""
         self._restore(1, model, target, random)
 
     def _restore(self, number: int, model: str, target: Path, random: np.random.Generator) -> None:

@@ -12,12 +12,12 @@ def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[Any]") -> 
     """Wait until something has happened, unless the process ends before."""
     deadline = time.monotonic() + 120
     while not happened():
-        assert process.poll() is None, f"it ended with {process.returncode}"
+        assert process.poll() is None, f"the process ended with {process.returncode}"
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def suspend(process: "subprocess.Popen[Any]") -> None:
-    """Stop a process where it is, until it gets SIGCONT."""
+    """Suspend a process until it receives SIGCONT."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)

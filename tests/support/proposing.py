@@ -1,4 +1,4 @@
-"""Algorithms that propose actions like those of the data, with networks of one layer, and what numpy makes of them."""
+"""Algorithms that propose actions similar to the data, with networks of one layer, and their update in numpy."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ROWS, LATENT = 6, 4
 
 
 def linear_learner(cls: Any, **hyper_parameters: Any) -> Any:
-    """An algorithm whose networks, targets too, are different layers."""
+    """An algorithm whose networks and target networks are different single layers."""
     envs = envs_with(BOX)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
     algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
@@ -30,7 +30,7 @@ def linear_learner(cls: Any, **hyper_parameters: Any) -> Any:
 
 
 class ByHand:
-    """The networks that such algorithms have in common, and the random numbers of the next update."""
+    """The networks that these algorithms share, and the random numbers of the next update."""
 
     def __init__(self, algorithm: Any) -> None:
         self.algorithm = algorithm
@@ -41,20 +41,20 @@ class ByHand:
         self.generator.set_state(algorithm.generator.get_state())
 
     def noise(self, *shape: int) -> NDArray[np.float64]:
-        """What is drawn next."""
+        """The next random numbers."""
         return numpy(torch.empty(shape).normal_(generator=self.generator))
 
     def unsquashed(self, obs: Any, latent: Any) -> Any:
-        """What the decoder makes of latent numbers."""
+        """The output of the decoder for latent numbers."""
         return linear(self.decoder, np.hstack([obs, latent]))
 
     def decoded(self, obs: Any) -> Any:
-        """Actions before the tanh, of latent numbers within their bounds."""
+        """Actions before the tanh, for latent numbers within their bounds."""
         clip = self.algorithm.latent_clip
         return self.unsquashed(obs, self.noise(len(obs), LATENT).clip(-clip, clip))
 
     def vae_loss(self, obs: Any, noise: Any) -> float:
-        """The likelihood's squares and the divergence from normals, number by number."""
+        """The squared errors of the likelihood and the divergence from normals, number by number."""
         encoded = linear(self.encoder, np.hstack([obs, SCALED]))
         total = 0.0
         for row in range(ROWS):
@@ -67,7 +67,7 @@ class ByHand:
         return total / ROWS
 
     def target(self, batch: Any, actions: Any) -> Any:
-        """(N) of next actions (N, number, A): the best by the mixture of smallest and largest target critic."""
+        """(N): targets of next actions (N, number, A), by the best mixture of smallest and largest target critic."""
         share, best = self.algorithm.minimum_weight, np.zeros(ROWS)
         for row, following in enumerate(numpy(batch[OBS2])):
             values = []
@@ -78,16 +78,16 @@ class ByHand:
         return numpy(batch[REW])[:, 0] + numpy(batch[DISCOUNT])[:, 0] * best
 
     def critic_errors(self, obs: Any, target: Any) -> list[Any]:
-        """(N) of each critic."""
+        """Errors (N) of each critic."""
         return [linear(critic, np.hstack([obs, SCALED]))[:, 0] - target for critic in self.critics]
 
     def critic_loss(self, obs: Any, target: Any, weight: Any) -> float:
-        """As of TD3 and SAC, half the squares; of all critics."""
+        """The loss of all critics: half the squares, as in TD3 and SAC."""
         return float(sum((weight * 0.5 * error**2).sum() for error in self.critic_errors(obs, target)))
 
 
 def check_gradients(gradients: Any, layers: dict[str, tuple[Any, Any]]) -> None:
-    """Gradients are those of the loss of each layer, and there are no others."""
+    """Assert that gradients are those of the loss of each layer, and that there are no others."""
     assert {name.partition(".head")[0] for name in gradients if ".head" in name} == set(layers)
     for name, (layer, loss) in layers.items():
         for parameter, kind in zip(layer, ("weight", "bias"), strict=True):

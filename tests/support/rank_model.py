@@ -1,4 +1,4 @@
-"""Priorities by rank, from sorted lists."""
+"""Reference priorities by rank, from sorted lists."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -29,5 +29,5 @@ def _rounded(rank: Fraction) -> Fraction:
     unit = 1
     while rank >= 4 * 2 * unit:
         unit *= 2
-    # Of halves and of numbers between them, up.
+    # Halves are rounded up.
     return (rank / unit + Fraction(1, 2)).__floor__() * Fraction(unit)

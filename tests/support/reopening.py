@@ -1,4 +1,4 @@
-"""A directory that a process left behind at some instant, and others that open it again and go back to a checkpoint."""
+"""Directories left by a process at some instant, and processes that reopen them and go back to a checkpoint."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,29 +15,29 @@ from tests.support.power_cut import KILLED, FileSystem
 
 FOLDER = Path("new") / "kept"
 _GOING_ON = 6
-"""Operations after a storage has gone back."""
+"""Number of operations after a rollback."""
 
 
 class Bounds(NamedTuple):
-    """What a storage has to hold: what it held after one of the operations ``safe`` to ``begun``."""
+    """Required content of a storage: that after one of the operations ``safe`` to ``begun``."""
 
     safe: int
     begun: int
     whole: bool
-    """Whether only ``begun`` counts."""
+    """Whether only the content after ``begun`` is correct."""
     known: int = 0
-    """Errors of transitions may be as of a later operation, up to this one."""
+    """Errors of transitions may be those of a later operation, up to this one."""
 
 
 @dataclass
 class Left:
-    """What a process left.
+    """A directory that a process left.
 
     Args:
-        file_system: what was done to it.
-        bounds: what has to be there; one of them.
-        saved: states that can be gone back to, and after which operation each was saved.
-        why: when the process ended, in words.
+        file_system: the file system with the changes of the process.
+        bounds: bounds of the content, of which one has to hold.
+        saved: loadable states, each with the number of operations before it.
+        why: a description of how the process ended.
     """
 
     file_system: FileSystem
@@ -46,7 +46,7 @@ class Left:
     why: str
 
     def put(self, root: Path) -> FileSystem:
-        """Make the directory; returns the file system with which it goes on there."""
+        """Write the directory; return the file system for further changes there."""
         file_system = deepcopy(self.file_system)
         file_system.restore(KILLED, root, np.random.default_rng(0))
         file_system.go_on_in(root)
@@ -55,23 +55,23 @@ class Left:
 
 @dataclass
 class Reopened:
-    """How far a process came that opened a directory again.
+    """The progress of a process that reopened a directory.
 
     Args:
-        bounds: what the directory has to hold, by what it was found to hold and what was done since.
-        seen: a digest of what was held once it was open; None before.
-        said: errors, in words.
-        closed: whether :meth:`close` said that everything is on disk.
+        bounds: bounds of the content, by the content found at the opening and the operations since.
+        seen: a digest of the content after the opening; None before.
+        messages: messages of errors.
+        closed: whether closing acknowledged that all data is on disk.
     """
 
     bounds: list[Bounds]
     seen: str | None = None
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     closed: bool = False
 
 
 def left_at(history: History, root: Path, count: int, random: np.random.Generator) -> list[Left]:
-    """What processes left that were killed at so many instants, or within a write, and one that closed its storage."""
+    """Directories left by processes that were killed at some instants, or within a write, and by one that closed."""
     root.mkdir()
     known = [(0, Lived())]
     with watched(root) as disk:
@@ -84,15 +84,15 @@ def left_at(history: History, root: Path, count: int, random: np.random.Generato
     found = []
     instants = sorted(random.choice(np.arange(6, len(disk.events)), count, replace=False).tolist())
     for number, at in enumerate([*instants, len(disk.events)]):
-        _, had_come = max((one for one in known if one[0] <= at), key=lambda one: (one[0], one[1].begun))
-        begun = min((one.begun for when, one in known if when > at), default=had_come.begun)
-        begun = max(begun, had_come.begun)
-        closed = had_come.closed and at == len(disk.events)
+        _, progress = max((one for one in known if one[0] <= at), key=lambda one: (one[0], one[1].begun))
+        begun = min((one.begun for when, one in known if when > at), default=progress.begun)
+        begun = max(begun, progress.begun)
+        closed = progress.closed and at == len(disk.events)
         found.append(
             Left(
                 _done(FileSystem(root), disk.events, at, torn=number % 2 == 1),
-                [Bounds(had_come.safe, begun, closed)],
-                had_come.saved,
+                [Bounds(progress.safe, begun, closed)],
+                progress.saved,
                 "closed" if closed else f"killed after {at} of {len(disk.events)} calls",
             )
         )
@@ -102,7 +102,7 @@ def left_at(history: History, root: Path, count: int, random: np.random.Generato
 def left_while_going_back(
     history: History, left: Left, root: Path, count: int, random: np.random.Generator
 ) -> list[Left]:
-    """What processes left that were killed while they went back to a state and on from there."""
+    """Directories left by processes that were killed during a rollback and the operations after it."""
     before = left.put(root)
     with watched(root) as disk:
         known = [(0, list(left.bounds))]
@@ -118,9 +118,9 @@ def left_while_going_back(
 
 
 def bounds_at(known: list[tuple[int, list[Bounds]]], at: int) -> list[Bounds]:
-    """What has to be there after so many calls: what had been done then, or what was being done."""
+    """Bounds after a number of calls: those of the completed operations, or of the one in progress."""
     done = [bounds for when, bounds in known if when <= at][-1]
-    # What was begun before the next thing was done may be there.
+    # The content may include the operation in progress.
     return done + next((bounds for when, bounds in known if when > at), [])
 
 
@@ -139,14 +139,14 @@ def reopen(
     back: bool = False,
     after: Callable[[Reopened], None] = lambda done: None,
 ) -> Reopened:
-    """Open a directory again, go back to the oldest state that is there and on from it where ``back``, and close.
+    """Reopen a directory, go back to the oldest state and continue from it if ``back``, and close.
 
     Args:
-        history: says what storage it is.
-        left: what the directory was left as.
-        root: where it is.
+        history: the history of the storage.
+        left: the state in which the directory was left.
+        root: where the directory is.
         back: whether to go back.
-        after: called as soon as something has been done.
+        after: called after each operation.
     """
     done = Reopened(list(left.bounds))
 
@@ -157,7 +157,7 @@ def reopen(
     try:
         storage = history.opened(root / FOLDER)
     except PersistenceError as error:
-        done.said.append(str(error))
+        done.messages.append(str(error))
         return done
     done.seen = history.seen(storage)
     after(done)
@@ -165,14 +165,14 @@ def reopen(
         if back:
             _go_back(history, storage, left.saved[0], done, note)
     except PersistenceError as error:
-        done.said.append(str(error))
+        done.messages.append(str(error))
     try:
         storage.close()
     except PersistenceError as error:
-        done.said.append(str(error))
+        done.messages.append(str(error))
     else:
         done.closed = True
-        if back and not done.said:
+        if back and not done.messages:
             end = done.bounds[0].begun
             note([Bounds(end, end, True)])
         after(done)
@@ -184,21 +184,21 @@ def _go_back(
 ) -> None:
     operation, state = saved
     before, latest = list(done.bounds), max(one.begun for one in done.bounds)
-    # From now on it may have gone back; a ring does so commit by commit.
+    # From now on, the rollback may have happened; a ring goes back commit by commit.
     between = Bounds(operation, latest if history.goes_back_by_commits else operation, False, latest)
     done.bounds = before = [*before, between]
     storage.load_state_dict(state)
     history.assert_holds(storage, operation, operation, True)
     first = history.operations.index("insert", operation)
     last = min(operation + _GOING_ON, len(history.operations))
-    # Until something is committed, it may still be what it was, and says so where it cannot be changed.
+    # Until the next commit, the directory may still have the earlier content.
     note(before)
     for number in range(operation, last):
         if history.operations[number] == "checkpoint":
             continue
         done.bounds = [*before, Bounds(operation, number + 1, False, latest)]
         history.apply(storage, number)
-        # Soon, too, when nothing else than that it went back has been written.
+        # Also flush soon, when only the rollback has been written.
         if number == first or history.operations[number] == "flush":
             note([*before, Bounds(operation, number + 1, False, latest)])
             storage.flush()
@@ -209,7 +209,7 @@ def _go_back(
 
 
 def holds_one_of(history: History, storage: Any, bounds: list[Bounds]) -> None:
-    """It holds what one of some bounds says."""
+    """Assert that the content satisfies one of some bounds."""
     wrong = []
     for one in bounds:
         try:
@@ -224,11 +224,11 @@ def holds_one_of(history: History, storage: Any, bounds: list[Bounds]) -> None:
 def assert_left(
     history: History, root: Path, bounds: list[Bounds], seen: str | None, saved: list[tuple[int, Any]]
 ) -> None:
-    """Open a directory without faults: it holds what it should, goes on, and goes back to what was saved."""
+    """Open a directory without faults: the content is correct, an insertion works, and saved states can be loaded."""
     storage = history.opened(root / FOLDER)
     try:
         if seen is not None:
-            assert history.seen(storage) == seen, "it holds something else than when it was opened before"
+            assert history.seen(storage) == seen, "the content differs from that at the earlier opening"
         holds_one_of(history, storage, bounds)
         steps = history.steps_in(storage)
         if steps < len(history.samples):

@@ -1,4 +1,4 @@
-"""Run folders for reports: some that were trained, and one whose every text would be markup."""
+"""Run folders for reports: trained ones, and one whose texts are all markup."""
 
 import base64
 import json
@@ -10,13 +10,13 @@ import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
 
 MARKUP = "</script><script>window.ran = true</script><img src=x onerror='window.ran = true'><b>bold"
-"""A text that runs code where it gets into a page as it is."""
+"""A text that runs code if a page contains it without escaping."""
 GIF = base64.b64decode("R0lGODlhAQABAIAAAP8AAP8AACwAAAAAAQABAAACAkQBADs=")
 """A picture of one red pixel."""
 
 
 def trained(folder: Path, seed: int = 0, *, prioritised: bool = False) -> Path:
-    """Train a second, with evaluations."""
+    """Train for a second, with evaluations."""
     storage = prl.PERBuffer.create_factory(size=150, alpha=0.6, epsilon=0.01) if prioritised else None
     learner = prl.Learner(dqn_scheme(seed, storage=storage), 400, folder, log_every=50)
     learner.run()
@@ -25,7 +25,7 @@ def trained(folder: Path, seed: int = 0, *, prioritised: bool = False) -> Path:
 
 
 def runs_of_all_kinds(folder: Path) -> Path:
-    """Two seeds of one composition, two of another, a run that failed, and one that would be markup."""
+    """Two seeds of each of two compositions, a failed run, a hostile run, and a damaged one."""
     for name in ("uniform", "prioritised"):
         run = trained(folder / name / "seed-1", seed=1, prioritised=name == "prioritised")
         of_another_seed(run, folder / name / "seed-2", seed=2)
@@ -42,7 +42,7 @@ def runs_of_all_kinds(folder: Path) -> Path:
 
 
 def of_another_seed(run: Path, folder: Path, seed: int) -> Path:
-    """Copy a run, as if it had had another seed and larger returns."""
+    """Copy a run, with another seed and larger returns."""
     shutil.copytree(run, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"seed": seed}))
@@ -54,7 +54,7 @@ def of_another_seed(run: Path, folder: Path, seed: int) -> Path:
 
 
 def hostile(run: Path, folder: Path) -> Path:
-    """Copy a run, with markup for every text that can be one."""
+    """Copy a run, with markup in every text."""
     shutil.copytree(run, folder)
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     config["algorithm"]["name"] = MARKUP

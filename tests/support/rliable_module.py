@@ -1,4 +1,4 @@
-"""The statistics of rliable, which ours are held to where it is installed."""
+"""The statistics of rliable, as a reference for those of this package, if it is installed."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ import pytest
 
 
 def rliable_module(name: str) -> Any:
-    """Import a module of rliable, else skip the test."""
+    """Import a module of rliable, or skip the test."""
     return pytest.importorskip(f"rliable.{name}", reason="rliable is not installed")

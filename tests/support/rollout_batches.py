@@ -1,4 +1,4 @@
-"""Batches of rollouts that an algorithm's own policy acted in, for tests of one update."""
+"""Batches of rollouts by the policy of an algorithm, for tests of one update."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.floa
 
 
 def rollout_batch(algorithm: PolicyGradient, size: int = 8, seed: int = 0) -> Batch:
-    """One step each of ``size`` environments, with advantages and returns at random."""
+    """One step of each of ``size`` environments, with random advantages and returns."""
     generator = np.random.default_rng(seed)
     obs = tensor(generator, size, OBSERVATION_SIZE)
     batch = acted(algorithm, obs, None, torch.zeros(size, 1), seed)
@@ -23,7 +23,7 @@ def rollout_batch(algorithm: PolicyGradient, size: int = 8, seed: int = 0) -> Ba
 
 
 def rollout_of_sequences(algorithm: PolicyGradient, steps: int = 6, envs: int = 3, seed: int = 0) -> Batch:
-    """``steps`` steps of ``envs`` environments, an episode ending in the first of them, as an actor with a memory."""
+    """Steps of environments by an actor with a memory; an episode of the first environment ends within them."""
     generator = np.random.default_rng(seed)
     obs = tensor(generator, steps, envs, OBSERVATION_SIZE)
     done = torch.zeros(steps, envs, 1)
@@ -38,22 +38,22 @@ def rollout_of_sequences(algorithm: PolicyGradient, steps: int = 6, envs: int = 
 
 
 def acted(algorithm: PolicyGradient, obs: Any, rhs: Any, done: torch.Tensor, seed: int) -> Batch:
-    """What a storage has of a step, and the memory after it, where there is one."""
+    """The stored fields of a step, and the memory after it if there is one."""
     exploration = Exploration(algorithm.codec, len(obs), "cpu", seed)
     step = algorithm.acting_step(obs, rhs, done, exploration)
     memory = {} if rhs is None else {"rhs": step.rhs.clone()}
     with torch.no_grad():
         view = algorithm.actor.view(obs, rhs, done)
-        asked_for = {field: algorithm.value_functions()[field](view) for field in algorithm.values_when_full}
+        values = {field: algorithm.value_functions()[field](view) for field in algorithm.values_when_full}
     stored = {key: field.clone() for key, field in step.fields.items()}
-    return {ACT: step.action.clone(), **stored, **asked_for, **memory}
+    return {ACT: step.action.clone(), **stored, **values, **memory}
 
 
 def outcomes(generator: np.random.Generator, *shape: int) -> Batch:
-    """Rewards, advantages and returns."""
+    """Random rewards, advantages and returns."""
     return {key: scale * tensor(generator, *shape) for key, scale in ((REW, 1.0), (ADV, 2.0), (RET, 1.0))}
 
 
 def tensor(generator: np.random.Generator, *shape: int) -> torch.Tensor:
-    """Of standard normals."""
+    """A tensor of standard normal numbers."""
     return torch.from_numpy(generator.normal(size=shape).astype(np.float32))

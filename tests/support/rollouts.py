@@ -1,4 +1,4 @@
-"""Rollouts whose values are known, and returns and advantages by their definitions, one transition at a time."""
+"""Rollouts with known values, and returns and advantages by their definitions, one transition at a time."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ GAMMA = 0.9
 
 
 class FakeActor:
-    """Values an observation at ten times its first number, and remembers what it was asked."""
+    """Values an observation at ten times its first number, and records the observations that it valued."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -28,7 +28,7 @@ class FakeActor:
 
 
 class SummingActor:
-    """Values what it sees and remembers at the sum of all its numbers: whatever comes from elsewhere shows."""
+    """Values observation and memory by the sum of their numbers, so that a wrong input changes the value."""
 
     def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
         assert not torch.is_grad_enabled()
@@ -37,7 +37,7 @@ class SummingActor:
 
 
 def summed(numbers: Sample) -> Any:
-    """(E, 1) float32: what :class:`SummingActor` makes of arrays (E, ...)."""
+    """(E, 1) float32: the values of :class:`SummingActor` for arrays (E, ...)."""
     parts = [leaf.reshape(len(leaf), -1).astype(np.float32).sum(1, keepdims=True) for leaf in all_leaves(numbers)]
     return 0.1 * np.sum(parts, axis=0, dtype=np.float32)
 
@@ -59,7 +59,7 @@ def buffer(
 
 
 def step(obs: Any, obs2: Any, reward: Any, *, terminated: Any = 0, truncated: Any = 0, done: Any = 0) -> Sample:
-    """A step of as many environments as the lists have numbers."""
+    """A step with one environment per number of the lists."""
     column = lambda value: np.atleast_1d(value).astype(np.float32)[:, None]  # noqa: E731
     flags = {DONE: done, DONE2: terminated, TRUNC2: truncated}
     envs = len(np.atleast_1d(obs))

@@ -1,4 +1,4 @@
-"""Run folders as learners leave them, without any training."""
+"""Run folders like those of learners, without training."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 
 def composition(algorithm: str = "DQN", seed: int = 0, env: Any = "CartPole-v1", **more: Any) -> dict[str, Any]:
-    """A run's configuration as far as curves and comparisons look at it."""
+    """The parts of a configuration that curves and comparisons read."""
     return {
         "algorithm": {"name": algorithm, "hyper_parameters": more.pop("settings", {})},
         "storage": {"name": more.pop("storage", "ReplayBuffer"), "hyper_parameters": more.pop("buffer", {})},
@@ -24,7 +24,7 @@ def composition(algorithm: str = "DQN", seed: int = 0, env: Any = "CartPole-v1",
 
 
 def recorded_run(folder: Path, records: Sequence[Mapping[str, float]], config: Mapping[str, Any] | None = None) -> Path:
-    """A run folder with some records; without a configuration one whose composition is not known."""
+    """A run folder with some records; without a configuration, its composition is unknown."""
     folder.mkdir(parents=True)
     file = MetricsFile(folder / "metrics.jsonl")
     for record in records:
@@ -35,6 +35,6 @@ def recorded_run(folder: Path, records: Sequence[Mapping[str, float]], config: M
 
 
 def evaluated_run(folder: Path, returns: Points, **settings: Any) -> Path:
-    """A run whose evaluations had some mean returns after some steps, each step of a tenth of a second."""
+    """A run with given mean returns of evaluations after given steps; each step takes a tenth of a second."""
     records = [{"steps": steps, "seconds": steps / 10, "test/return": value} for steps, value in returns]
     return recorded_run(folder, records, composition(**settings))

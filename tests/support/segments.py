@@ -1,4 +1,4 @@
-"""Batches of sequences with ends of all kinds, and what follows along them, step by step."""
+"""Batches of sequences with all kinds of ends, and their returns, computed step by step."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,10 +32,10 @@ DISCOUNT_FACTOR = 0.9
 
 
 def sequences_of(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]:
-    """(4, 3, ...): of an episode that goes on, of one that dies and one that is cut, and of one that is filled up."""
+    """(4, 3, ...): an unfinished episode; a terminated and a truncated one in one path; a padded path."""
     generator = np.random.default_rng(seed)
-    begins, died, cut, real = (np.zeros((STEPS, PATHS, 1), np.float32) for _ in range(4))
-    died[1, 1], begins[2, 1], cut[2, 1], begins[3, 1] = 1, 1, 1, 1
+    begins, terminated, truncated, real = (np.zeros((STEPS, PATHS, 1), np.float32) for _ in range(4))
+    terminated[1, 1], begins[2, 1], truncated[2, 1], begins[3, 1] = 1, 1, 1, 1
     real[:] = 1
     real[2:, 2] = 0
     size = (STEPS, PATHS)
@@ -45,14 +45,14 @@ def sequences_of(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]
         ACT: action.copy(),
         REW: generator.normal(size=(*size, 1)).astype(np.float32),
         DONE: begins,
-        DONE2: died,
-        TRUNC2: cut,
-        DISCOUNT: (DISCOUNT_FACTOR * (1 - died)).astype(np.float32),
+        DONE2: terminated,
+        TRUNC2: truncated,
+        DISCOUNT: (DISCOUNT_FACTOR * (1 - terminated)).astype(np.float32),
         MASK: real,
         WINDOW: np.ones((*size, 1), np.int64),
     }
     for field in (OBS, OBS2, ACT, REW):
-        # What fills up repeats the last real step.
+        # The padding repeats the last real step.
         fields[field][2:, 2] = fields[field][1, 2]
     fields |= {
         WEIGHTS: generator.uniform(0.5, 1.5, (PATHS, 1)).astype(np.float32),
@@ -62,14 +62,14 @@ def sequences_of(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]
 
 
 def weights_of(batch: dict[str, torch.Tensor]) -> NDArray[np.float64]:
-    """(T, B): what each step counts in a mean."""
+    """(T, B): the weight of each step in a mean."""
     mask = batch[MASK][..., 0].double().numpy()
     weights: NDArray[np.float64] = mask * batch[WEIGHTS].double().numpy()[:, 0] / mask.sum()
     return weights
 
 
 def continuing(batch: dict[str, torch.Tensor], t: int, b: int) -> bool:
-    """Whether the next step of a path is there and continues the episode."""
+    """Whether the next step of a path is real and continues the episode."""
     return bool(t + 1 < len(batch[DONE]) and batch[MASK][t + 1, b] == 1 and batch[DONE][t + 1, b] == 0)
 
 
@@ -85,7 +85,7 @@ def backwards(batch: dict[str, torch.Tensor]) -> Iterator[tuple[int, int]]:
 def returns_by_hand(
     batch: dict[str, torch.Tensor], taken: Any, value: Any, next_value: Any, trace: Any
 ) -> NDArray[np.float64]:
-    """(T, B): Retrace's targets by its recursion, of values (T, B) each."""
+    """(T, B): targets of Retrace by its recursion, from values (T, B)."""
     returns = np.zeros(batch[MASK].shape[:2])
     reward, discount = (batch[key][..., 0].double().numpy() for key in (REW, DISCOUNT))
     for t, b in backwards(batch):
@@ -97,7 +97,7 @@ def returns_by_hand(
 
 
 def packed(batch: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[tuple[int, int]]]:
-    """The real steps of a batch as packed episodes, in the order that is returned."""
+    """The real steps of a batch as packed episodes, and their order."""
     lengths = batch[MASK][..., 0].sum(0).long()
     order = torch.sort(lengths, descending=True, stable=True).indices
     places = [(t, int(b)) for t in range(int(lengths.max())) for b in order if t < lengths[b]]
@@ -109,7 +109,7 @@ def packed(batch: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], lis
 
 
 def linear(cls: Any, space: Any, **hyper_parameters: Any) -> Any:
-    """An algorithm whose networks are single layers, moved away from where they begin."""
+    """An algorithm whose networks are single layers with perturbed initial weights."""
     envs = envs_with(space)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(), initial_log_std=-0.3)("cpu", envs)
     algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)

@@ -1,4 +1,4 @@
-"""Shards for tests: filled ones in this process, and some that are slow or die where a test says so."""
+"""Shards in the process of the test that can be filled, fall silent and die on request."""
 
 import shutil
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def slice_of(random: np.random.Generator, steps: int, num_envs: int = 2, first: 
 
 
 def maker(factory: Factory[Any], directory: Path | None = None) -> Any:
-    """What makes a shard's storage, each time the same one."""
+    """A function that makes the storage of a shard, equal in each call."""
     given = factory.hyper_parameters | ({} if directory is None else {"directory": directory})
 
     def make() -> ReplayBuffer:
@@ -68,12 +68,12 @@ class _Answer:
 
 
 class FragileShards(LocalShards):
-    """Shards in this process that answer when they are asked for the answer, fall silent, die and are replaced.
+    """Shards in this process that work when an answer is requested, fall silent, die and are replaced.
 
     Args:
-        factory: of the storages.
-        count: how many there are.
-        folder: where they are kept; None for in memory.
+        factory: factory of the storages.
+        count: number of shards.
+        folder: where they are kept on disk; None for in memory.
     """
 
     def __init__(self, factory: Factory[Any], count: int, folder: Path | None = None) -> None:
@@ -82,11 +82,11 @@ class FragileShards(LocalShards):
         super().__init__([maker(factory, directory) for directory in self._directories])
         self.lives = [0] * count
         self.silent: set[int] = set()
-        """Shards whose answers do not come."""
+        """Shards that do not answer."""
         self.dead: list[ReplayShard] = []
 
     def kill(self, shard: int) -> None:
-        """What was asked and not answered is lost; a storage made of what is on disk takes the shard's place."""
+        """Lose unanswered requests, and replace the shard by a storage with the data on disk."""
         self.dead.append(self.shards[shard])
         directory = self._directories[shard]
         if directory is not None:
@@ -97,7 +97,7 @@ class FragileShards(LocalShards):
         self.shards[shard] = ReplayShard(maker(self._factory, directory))
 
     def close(self) -> None:
-        """Those that died, too: they hold their directories as long as this process lives."""
+        """Also close the dead shards, which hold their directories while this process lives."""
         super().close()
         for shard in self.dead:
             shard.storage.close()
@@ -105,7 +105,7 @@ class FragileShards(LocalShards):
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
         answer = _Answer(self, shard, lambda: getattr(self.shards[shard], method)(*arguments))
         if method == "call" and arguments[0] in ("__setattr__", "pin"):
-            # Nothing waits for these.
+            # The answers of these calls are never requested.
             answer.result()
         return answer
 

@@ -1,4 +1,4 @@
-"""A learner that goes through every sequence of a batch step by step, and the batches that it learns from."""
+"""A reference for learning from sequences: it processes each sequence of a batch step by step."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
     "episodes": (prl.Episodes(whole=False), 3),
     "pieces of episodes": (prl.Episodes(longest=7, whole=False), 3),
 }
-"""Kinds of sequences, and how many rewards they sum up."""
+"""Kinds of sequences, and the number of rewards that they sum up."""
 
 
 def off_policy_scheme(
@@ -34,14 +34,14 @@ def off_policy_scheme(
 
 
 def batch_of(scheme: prl.Scheme) -> Any:
-    """Six sequences after 120 transitions, in which the composition has learnt too."""
+    """A batch of six sequences from a storage of 120 collected transitions."""
     while scheme.steps < 120:
         scheme.collect(120)
     return next(iter(scheme.storage.generate_batches(1, 6)))
 
 
 def states_by_hand(body: Any, batch: Any, b: int, stored: bool) -> tuple[Any, list[Any]]:
-    """The features of every step of one sequence, and the memory after each; with the steps that lead out."""
+    """The features of each step of one sequence, and the memory after each step, including the lead-out steps."""
     with torch.no_grad():
         state = batch[RHS][b : b + 1] if stored else body.initial_state(1)
         if BURN_IN in batch:
@@ -64,7 +64,7 @@ def states_by_hand(body: Any, batch: Any, b: int, stored: bool) -> tuple[Any, li
 
 
 def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> Any:
-    """(1, size): the features of what followed a step, n steps later."""
+    """(1, size): the features of the observation n steps after a step."""
     state = states[t + int(batch[WINDOW][t, b]) - 1]
     with torch.no_grad():
         feature, _ = body(batch[OBS2][t, b : b + 1], state, torch.zeros(1, 1))
@@ -72,5 +72,5 @@ def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> A
 
 
 def valued(critic: Any, features: Any, action: Any) -> Any:
-    """(1, 1): what a critic makes of a step and an action."""
+    """(1, 1): the value of a critic for the features of a step and an action."""
     return critic.head(critic.joint(torch.cat([features, action], dim=1))).mean

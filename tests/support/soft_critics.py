@@ -1,4 +1,4 @@
-"""Soft actor-critics of bounded actions with few weights, and what numpy makes of their batches."""
+"""Soft actor-critics of bounded actions with few weights, and their losses in numpy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def made(cls: Any, actor: Mapping[str, Any] | None = None, **hyper_parameters: Any) -> Any:
-    """An algorithm with networks of one layer, whose targets differ from what they follow."""
+    """An algorithm with networks of one layer, whose target networks differ from the trained ones."""
     torch.manual_seed(0)
     envs = envs_with(SPACE)
     body = prl.OffPolicyActor.create_factory(**{"hidden_sizes": (), **(actor or {})})("cpu", envs)
@@ -31,21 +31,21 @@ def made(cls: Any, actor: Mapping[str, Any] | None = None, **hyper_parameters: A
 
 
 def n_step_batch() -> dict[str, torch.Tensor]:
-    """Windows of 1, 2 or 3 steps, one that ends with its episode, importance weights that differ."""
+    """Windows of 1, 2 or 3 steps, one of which ends with its episode, and different importance weights."""
     batch = replayed(ACTIONS)
     batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1]]) * (1 - batch[DONE2])
     return batch
 
 
 def drawn(generator: torch.Generator, draws: Sequence[Callable[[torch.Generator], torch.Tensor]]) -> list[Array]:
-    """What a generator is about to draw."""
+    """The next draws of a generator."""
     copied = torch.Generator()
     copied.set_state(generator.get_state())
     return [numpy(draw(copied)) for draw in draws]
 
 
 class ByHand:
-    """The losses of one batch, with the noise that the algorithm is about to draw; networks are one layer."""
+    """The losses of one batch, with the noise that the algorithm draws next; networks have one layer."""
 
     def __init__(self, algorithm: Any, batch: dict[str, torch.Tensor]) -> None:
         self.batch = {key: numpy(value) for key, value in batch.items()}
@@ -55,11 +55,11 @@ class ByHand:
         self.alpha = algorithm.alpha
         self.taken = (self.batch[ACT] + 1) / 2  # the Box is [-3, 1]: middle -1, half range 2
         self.prepare(algorithm)
-        # It does not depend on what is learnt: it is fixed before differentiating.
+        # The target does not depend on the trained networks: it is fixed before the differentiation.
         self.target = self.make_target()
 
     def prepare(self, algorithm: Any) -> None:
-        """Keep what else is needed."""
+        """Read further networks."""
         targets = getattr(algorithm, "target_critics", [])
         self.target_critics = [layer_of(critic.head) for critic in targets]
 
@@ -89,7 +89,7 @@ class ByHand:
         return self.batch[REW] + self.batch[DISCOUNT] * (value - self.alpha * log_prob)
 
     def errors(self) -> Any:
-        """Of each row."""
+        """The error of each row."""
         return np.abs(self.differences()).mean(0)
 
     def differences(self) -> Any:
@@ -107,10 +107,10 @@ class ByHand:
 
 
 def assert_gradients(algorithm: Any, batch: dict[str, torch.Tensor], by_hand: Any) -> dict[str, Any]:
-    """Losses, errors, and the gradients of policy and critics, are those by hand; returns all gradients."""
+    """Assert that losses, errors and gradients of policy and critics equal those in numpy; return all gradients."""
     expected = {f"policy.head.layer.{name}": part for name, part in of(by_hand.policy_loss, by_hand.policy)}
     for number, critic in enumerate(by_hand.critics):
-        # The policy's loss passes through the critics without leaving a gradient.
+        # The loss of the policy leaves no gradient in the critics.
         named = of(by_hand.critic_loss, critic)
         expected |= {f"critics.networks.{number}.head.layer.{name}": part for name, part in named}
     before = copies(batch)
@@ -129,6 +129,6 @@ def of(loss: Any, layer: Sequence[Any]) -> list[tuple[str, Array]]:
 
 
 def assert_close(gradients: Mapping[str, torch.Tensor], expected: Mapping[str, Array]) -> None:
-    """Gradients equal those by hand."""
+    """Assert that gradients equal those in numpy."""
     for name, gradient in expected.items():
         np.testing.assert_allclose(numpy(gradients[name]), gradient, rtol=2e-3, atol=1e-4, err_msg=name)

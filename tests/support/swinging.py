@@ -1,4 +1,4 @@
-"""Data of Pendulum by a controller whose noise differs between episodes."""
+"""Data of Pendulum from a controller with different noise in different episodes."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from storages.datasets import open_dataset, return_of
 
 
 def mixed_swings(path: Path, episodes: int = 50, seed: int = 1) -> tuple[Path, float]:
-    """A data set, and the mean return of its episodes: a fifth without noise, a fifth that hardly ever swings up."""
+    """A data set and its mean return: a fifth of the episodes is without noise, a fifth rarely swings up."""
     random = np.random.default_rng(seed)
 
     def act(observation: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Small environments whose every observation and reward a test can predict."""
+"""Small environments with predictable observations and rewards, and random ones."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 
 class Counter(gym.Env[Any, Any]):
-    """Observes the steps since its reset; ends after ``length`` of them, by termination or truncation."""
+    """Observes the number of steps since the reset; ends after ``length`` steps by termination or truncation."""
 
     def __init__(self, kind: str = "vector", length: int = 3, end: str = "terminated", actions: Any = None) -> None:
         self.observation_space = {
@@ -55,7 +55,7 @@ class Counter(gym.Env[Any, Any]):
 
 
 class Noise(gym.Env[Any, Any]):
-    """Observes and pays random numbers from its own generator; ends at random."""
+    """Random observations and rewards from its own generator; ends at random."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Training without a run folder, where a test looks at what is learnt and not at what is written."""
+"""Training without a run folder, for tests of the learnt state."""
 
 import io
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytorchrl as prl
 
 
 def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
-    """Collect up to a number of steps, and update when it is due."""
+    """Collect up to a number of steps, and do the updates that are due."""
     scheme.set_progress(scheme.steps, until)
     while scheme.steps < until:
         _, due = scheme.collect(until)
@@ -22,7 +22,7 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
 
 
 def saved_and_loaded(state: Any) -> Any:
-    """A state as it comes from a file."""
+    """A state that was saved to a file and loaded."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -30,7 +30,7 @@ def saved_and_loaded(state: Any) -> Any:
 
 
 def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run until so many steps are made, as far as a request to stop lets it; returns the run folder."""
+    """Run until a request to stop after a number of steps; return the run folder."""
     monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
     assert not learner.run()
     learner.close()

@@ -1,4 +1,4 @@
-"""A run that is to be killed: begins in a folder, or goes on there, and says on each line how far it is.
+"""A run to be killed: starts or resumes in a folder, and prints its number of transitions after each step.
 
 A script: ``python training_to_kill.py <case> <folder>``. It ends when its input does.
 """
@@ -16,16 +16,16 @@ TARGET_STEPS, CHECKPOINT_EVERY = 1_200, 100
 BEGINS = "begins"
 
 
-class SaysHowFar(prl.Learner):
-    """A learner that prints how many transitions it has collected."""
+class PrintsProgress(prl.Learner):
+    """A learner that prints the number of collected transitions."""
 
     def step(self) -> None:
         super().step()
         say(self.scheme.steps)
 
 
-def say(what: object) -> None:
-    print(what, flush=True)  # noqa: T201
+def say(line: object) -> None:
+    print(line, flush=True)  # noqa: T201
 
 
 def storage_of(folder: Path) -> Path:
@@ -50,9 +50,9 @@ def scheme(case: str, folder: Path) -> prl.Scheme:
     )
 
 
-# Full after half of the run: what is inserted later overwrites what came first.
+# Full after half of the run, so that later transitions overwrite the first ones.
 _steps = functools.partial(prl.PERBuffer.create_factory, size=TARGET_STEPS // 8)
-# More than fits memory: what batches are drawn from is exchanged.
+# More data than fits into memory, so that the episodes in memory are exchanged.
 _episodes = functools.partial(prl.PersistentEpisodicBuffer.create_factory, size=None, memory_bytes=20_000)
 _dqn = functools.partial(prl.DQN.create_factory, start_steps=40)
 _dqn_later = functools.partial(prl.DQN.create_factory, start_steps=300)
@@ -68,10 +68,10 @@ def main(case: str, folder: Path) -> None:
     torch.set_num_threads(1)
     say(BEGINS)
     if folder.exists():
-        learner = SaysHowFar.resume(folder)
+        learner = PrintsProgress.resume(folder)
         learner.run()
     else:
-        learner = SaysHowFar(scheme(case, folder), TARGET_STEPS, folder, log_every=50)
+        learner = PrintsProgress(scheme(case, folder), TARGET_STEPS, folder, log_every=50)
         learner.run(checkpoint_every=CHECKPOINT_EVERY)
     learner.close()
     say(TARGET_STEPS)

@@ -1,4 +1,4 @@
-"""A causal transformer over returns, states and actions by plain loops."""
+"""A reference causal transformer over returns, states and actions, in plain loops."""
 
 from math import erf, sqrt
 from typing import Any
@@ -12,13 +12,13 @@ Array = NDArray[np.float64]
 
 
 class Layers(dict[str, Array]):
-    """The parameters of a module by name, as numpy has them; may be moved."""
+    """The parameters of a module by name, as numpy arrays that may be changed."""
 
     def __init__(self, module: Any) -> None:
         super().__init__({name: numpy(parameter).copy() for name, parameter in module.named_parameters()})
 
     def within(self, prefix: str) -> dict[str, Array]:
-        """Those of a submodule, the same arrays."""
+        """The parameters of a submodule, as the same arrays."""
         return {name[len(prefix) :]: array for name, array in self.items() if name.startswith(prefix)}
 
 
@@ -32,7 +32,7 @@ def normalised(layers: dict[str, Array], name: str, row: Any) -> Any:
 
 
 def transformed(module: Any, tokens: Array, num_heads: int) -> Array:
-    """(L, size) to (L, size), of a module or of its :class:`Layers`."""
+    """The output (L, size) for tokens (L, size), by a module or its :class:`Layers`."""
     layers = module if isinstance(module, dict) else Layers(module)
     blocks = 1 + max(int(name.split(".")[1]) for name in layers if name.startswith("blocks."))
     for number in range(blocks):
@@ -69,7 +69,7 @@ def _widened(block: dict[str, Array], token: Array) -> Any:
 def features_of_states(
     layers: Layers, returns: Array, states: Array, actions: Array, first: int, num_heads: int
 ) -> list[Array]:
-    """What a network of trajectories says of each state of K steps, of their returns, states and actions."""
+    """The features of a trajectory network for each state of K steps, from their returns, states and actions."""
     tokens = []
     for step in range(len(returns)):
         time = layers["embed_timestep.weight"][min(first + step, len(layers["embed_timestep.weight"]) - 1)]

@@ -15,20 +15,20 @@ from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
 Array = NDArray[np.float64]
 
 GAMMA = 1.0
-"""Discounting would weigh states otherwise than they are visited."""
+"""With a discount, the weights of states would differ from their visits."""
 ENVS = SimpleNamespace(
     observation_space=spaces.Box(0, 1, (2,), np.float32), action_space=spaces.Discrete(2), num_envs=None
 )
 START = np.array([0.7, 0.3])
 FOLLOWING = np.array([[[0.5, 0.2], [0.1, 0.6]], [[0.3, 0.1], [0.2, 0.5]]])
-"""(state, action, next state): probabilities; with what is left, the episode terminates."""
+"""(state, action, next state): probabilities; with the remaining probability, the episode terminates."""
 REWARDS = np.array([[1.0, -0.5], [0.3, 2.0]])
 """(state, action)."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What is known of a policy.
+    """Exact quantities of a policy.
 
     Args:
         policy: (state, action), probabilities.
@@ -53,23 +53,23 @@ class Exact:
 
     @property
     def visits(self) -> Array:
-        """(state): expected steps of an episode there."""
+        """(state): expected number of steps of an episode in the state."""
         return np.linalg.solve(np.eye(2) - self._following.T, START)
 
     @property
     def share(self) -> Array:
-        """(state): of all steps."""
+        """(state): share of all steps."""
         return self.visits / self.visits.sum()
 
     @property
     def gradient_of_logits(self) -> Array:
-        """(state, action): of :attr:`worth`, by the policy gradient theorem, over the steps of an episode."""
+        """(state, action): gradient of :attr:`worth` by the policy gradient theorem, per step of an episode."""
         advantage = self.action_values - self.values[:, None]
         return self.share[:, None] * self.policy * advantage
 
     @property
     def gradient(self) -> Array:
-        """(6,): as :attr:`gradient_of_logits`, of the weights of :func:`weights_of`."""
+        """(6,): like :attr:`gradient_of_logits`, for the weights of :func:`weights_of`."""
         return OF_WEIGHTS.T @ self.gradient_of_logits.ravel()
 
     @property
@@ -100,7 +100,7 @@ OF_WEIGHTS = _of_weights()
 
 
 def exact(logits: Array) -> Exact:
-    """What is known of the policy of logits (state, action)."""
+    """Exact quantities of the policy of logits (state, action)."""
     powers = np.exp(logits)
     return Exact(powers / powers.sum(1, keepdims=True))
 
@@ -112,7 +112,7 @@ def weights_of(policy: Any) -> Array:
 
 
 def set_up(algorithm: Any) -> Exact:
-    """Give a linear policy some weights, and linear values of states or actions, if there are, what is exact."""
+    """Give a linear policy some weights, and linear values of states or actions, if any, the exact ones."""
     with torch.no_grad():
         layer = algorithm.pi.head.layer
         layer.weight.copy_(torch.tensor([[0.4, -0.3], [-0.2, 0.5]]))
@@ -130,13 +130,13 @@ def set_up(algorithm: Any) -> Exact:
 
 
 class Walk:
-    """Acts in many copies of the problem, which begin where steps are on average.
+    """Acts in many copies of the problem, which begin with the average distribution of states.
 
     Args:
-        algorithm: says how to act.
-        known: of its policy.
+        algorithm: the algorithm that acts.
+        known: the exact quantities of its policy.
         num_envs: E, the number of copies.
-        seed: of what happens, and of the actions.
+        seed: seed of the transitions and of the actions.
     """
 
     def __init__(self, algorithm: Any, known: Exact, num_envs: int, seed: int) -> None:
@@ -165,7 +165,7 @@ class Walk:
             DONE: self._done,
             ACT: step.action,
             REW: REWARDS[self._state, action].astype(np.float32)[:, None],
-            # What an episode ends with has no value.
+            # The last observation of an episode has no value.
             OBS2: _observed(np.minimum(following, 1)),
             DONE2: terminated[:, None],
             TRUNC2: np.zeros((self._num_envs, 1), np.bool_),

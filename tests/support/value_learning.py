@@ -1,4 +1,4 @@
-"""Value-based algorithms of discrete actions whose networks are one layer, and the update that numpy expects."""
+"""Value-based algorithms of discrete actions with networks of one layer, and their update in numpy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def linear_learner(cls: Any, scale: float = 1.0, **hyper_parameters: Any) -> Any:
-    """An algorithm whose online and target networks are different layers, of weights of a size."""
+    """An algorithm whose online and target networks are different layers with weights of a given scale."""
     envs = envs_with(spaces.Discrete(NUM_ACTIONS))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
     algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
@@ -30,7 +30,7 @@ def linear_learner(cls: Any, scale: float = 1.0, **hyper_parameters: Any) -> Any
 
 
 def batch_of_windows(seed: int = 0, size: int = 12) -> dict[str, Any]:
-    """Windows of 1 to 3 steps, cut short by both kinds of an episode's end, with weights that differ."""
+    """Windows of 1 to 3 steps, some shortened by both kinds of episode ends, with different weights."""
     random = np.random.default_rng(seed + 100)
     batch = replayed(random.integers(NUM_ACTIONS, size=(size, 1)), seed)
     terminated, truncated = (np.arange(size) % 4 == 1)[:, None], (np.arange(size) % 4 == 2)[:, None]
@@ -42,7 +42,7 @@ def batch_of_windows(seed: int = 0, size: int = 12) -> dict[str, Any]:
 
 
 class ByHand:
-    """What numpy reads of an algorithm and a batch: its layers, and each row."""
+    """The layers of an algorithm and the rows of a batch, in numpy."""
 
     def __init__(self, algorithm: Any, batch: dict[str, Any]) -> None:
         self.online, self.target = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
@@ -53,19 +53,19 @@ class ByHand:
         self.rows = range(len(self.action))
 
     def q(self, row: int) -> Floats:
-        """(actions * numbers,): the online network's, now."""
+        """(actions * numbers,): outputs of the online network for the observation."""
         return np.asarray(linear(self.online, self.obs[row]))
 
     def next_q(self, row: int) -> Floats:
-        """The online network's, next."""
+        """Outputs of the online network for the next observation."""
         return np.asarray(linear(self.online, self.obs2[row]))
 
     def target_q(self, row: int) -> Floats:
-        """The target network's, now."""
+        """Outputs of the target network for the observation."""
         return np.asarray(linear(self.target, self.obs[row]))
 
     def target_next_q(self, row: int) -> Floats:
-        """The target network's, next."""
+        """Outputs of the target network for the next observation."""
         return np.asarray(linear(self.target, self.obs2[row]))
 
     def bootstrapped(self, row: int, double: bool) -> float:
@@ -75,7 +75,7 @@ class ByHand:
 
 
 def huber(error: float, threshold: float | None = 1.0) -> float:
-    """Half the square, or beyond the threshold the line that continues it."""
+    """Half the square, continued by a line beyond the threshold."""
     if threshold is None or abs(error) <= threshold:
         return error**2 / 2
     return threshold * (abs(error) - threshold / 2)
@@ -84,7 +84,7 @@ def huber(error: float, threshold: float | None = 1.0) -> float:
 def check_scalar_update(
     algorithm: Any, batch: dict[str, Any], target: Callable[[ByHand, int], float], threshold: float | None = 1.0
 ) -> ByHand:
-    """Loss, errors and gradients are those of values of actions that are drawn to a target for each row."""
+    """Assert that loss, errors and gradients are those of a regression of action values on a target per row."""
     by_hand = ByHand(algorithm, batch)
     targets = [target(by_hand, row) for row in by_hand.rows]
 
@@ -104,7 +104,7 @@ def check_scalar_update(
 def check_update(
     algorithm: Any, batch: dict[str, Any], by_hand: ByHand, loss_of: Callable[[int], float], errors: Floats
 ) -> None:
-    """Loss, errors and gradients are those of a loss of each row of the online layer's numbers."""
+    """Assert that loss, errors and gradients are those of a loss per row of the outputs of the online layer."""
 
     def loss() -> float:
         return float(np.mean([by_hand.weight[row] * loss_of(row) for row in by_hand.rows]))
@@ -113,7 +113,7 @@ def check_update(
 
 
 def check_gradients(algorithm: Any, batch: dict[str, Any], loss: float, errors: Floats, expected: list[Floats]) -> None:
-    """Loss, errors and gradients are as expected, the batch stays as it was, and the target learns nothing."""
+    """Assert the expected loss, errors and gradients, an unchanged batch, and a target without gradients."""
     before = copies(batch)
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], loss, rtol=1e-4)

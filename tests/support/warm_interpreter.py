@@ -1,8 +1,8 @@
-"""Commands of Python, run by processes that begin with the toolkit imported.
+"""Runs commands of Python in processes in which the toolkit is already imported.
 
-An interpreter takes four seconds of processor time to import torch, numba and the toolkit, which is most of what a
-short example takes. One process imports them once, with warnings as errors, and is forked for every command: what a
-command sets, loads or breaks stays in its own process, and it imports by name what it uses, as in a new interpreter.
+An interpreter takes four seconds of processor time to import torch, numba and the toolkit, which is most of the time of
+a short example. One process imports them once, with warnings as errors, and is forked for every command: changes by a
+command stay in its own process, and it imports the modules that it uses by name, as in a new interpreter.
 """
 
 import atexit

@@ -1,6 +1,6 @@
-"""The process that `warm_interpreter` starts: imports the toolkit, and is forked for every command that it reads.
+"""The process that `warm_interpreter` starts: it imports the toolkit, and forks for every command that it reads.
 
-A fork leaves this script's loop, so that its interpreter ends as that of the command would.
+A fork leaves the loop of this script, so that its interpreter ends like one started for the command.
 """
 
 import gc
@@ -23,16 +23,16 @@ from matplotlib.backends import backend_agg  # noqa: F401
 
 import pytorchrl.__main__
 
-# What has been imported is executed once more by ``python -m pytorchrl``.
+# ``python -m pytorchrl`` executes this module again.
 del sys.modules[pytorchrl.__main__.__name__]
 
 
 def next_command() -> dict[str, Any]:
-    """Fork for each line of the input; the fork returns what it read, and this process ends with the input."""
-    assert threading.active_count() == 1, "a fork has no threads but the one that forks"
-    # What the collector visits is copied for each fork.
+    """Fork for each line of the input; the fork returns the command, and this process ends with the input."""
+    assert threading.active_count() == 1, "a fork has only the thread that forks"
+    # Memory that the garbage collector visits would be copied in each fork.
     gc.freeze()
-    # Answers have a file of their own, as commands print to the standard output.
+    # Answers use a file of their own, because commands print to the standard output.
     with os.fdopen(os.dup(1), "w") as answers:
         for line in sys.stdin:
             request: dict[str, Any] = json.loads(line)
@@ -47,7 +47,7 @@ def next_command() -> dict[str, Any]:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Make this process what an interpreter is that has just been started in the folder."""
+    """Make this process equal to an interpreter that was just started in the folder."""
     signal.alarm(request["timeout"])
     for name, number in (("stdout", 1), ("stderr", 2)):
         os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -85,7 +85,7 @@ def execute(arguments: list[str]) -> None:
         sys.path[0] = str(script.resolve().parent)
         main.__file__ = str(script)
         code = compile(script.read_bytes(), script, "exec")
-    exec(code, main.__dict__)  # what a test has given
+    exec(code, main.__dict__)  # the code of a test
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What batches of transitions, of sequences and of episodes must be, row by row, by the slow model."""
+"""The expected batches of transitions, sequences and episodes, row by row, from the reference model."""
 
 import math
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ from tests.support.model import GAMMA, Model
 
 @dataclass
 class Episodic:
-    """The slow model, and every episode that ever went into it: lists of steps, one after the other, of each."""
+    """The reference model, and the steps of all episodes that were inserted, by environment."""
 
     model: Model
     num_envs: int
@@ -46,7 +46,7 @@ class Episodic:
     def insert(self, sample: Any) -> None:
         self.runs = self.runs or [[] for _ in range(self.num_envs)]
         step = self.model.next_step
-        # Before the oldest step is gone: with a size of 1 it is the one that this one may continue.
+        # Read before the oldest step is removed: with a size of 1, the new step may continue it.
         before = self.model.steps.get(step - 1)
         self.model.insert(sample)
         for env, runs in enumerate(self.runs):
@@ -60,7 +60,7 @@ class Episodic:
         self.runs = []
 
     def drawn(self, episodes: Episodes) -> dict[int, list[int]]:
-        """The steps of each episode, or piece of one, that may be drawn, by the number of their first transition."""
+        """The steps of each episode or piece that can be drawn, by the number of their first transition."""
         found, running = {}, {}
         for env, runs in enumerate(self.runs):
             for run in runs:
@@ -92,7 +92,7 @@ def row(value: Any, *position: int) -> Any:
 
 
 def arrays(value: Any) -> Any:
-    """A batch of arrays instead of tensors, whose rows take a fraction of the time."""
+    """A batch with arrays instead of tensors, because their rows are read much faster."""
     if isinstance(value, dict):
         return {name: arrays(part) for name, part in value.items()}
     return value.numpy() if isinstance(value, torch.Tensor) else value
@@ -105,7 +105,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def goes_on(model: Model, step: int, env: int) -> bool:
-    """Whether the next step is there and begins where this one led to, in the same episode."""
+    """Whether the next step exists and continues this one in the same episode."""
     if step not in model.steps or step + 1 not in model.steps:
         return False
     return continues(model.steps[step], model.steps[step + 1], env)
@@ -121,7 +121,7 @@ def continues(now: Any, following: Any, env: int) -> bool:
 
 
 class Expected:
-    """What a sequence must be, step by step."""
+    """The expected steps of a sequence."""
 
     def __init__(self, model: Model, start: int, env: int, sequences: Sequences, lead_out: int) -> None:
         self.steps, self.real, self.anew = [start], [True], [False]
@@ -140,14 +140,14 @@ class Expected:
             self.real.insert(0, more)
             self.anew.insert(0, not more)
         if sequences.burn_in:
-            # The first real step after repetitions starts anew, the first of all does where it is a repetition.
+            # All repeated steps, and the first real step after them, are marked as starts.
             first_real = self.real.index(True)
             repeated = first_real > 0
             self.anew[: first_real + 1] = [True] * first_real + [repeated]
 
 
 def assert_windows(episodic: Episodic, batch: Any, kind: Sequences | Episodes | None, n_step: int) -> None:
-    """Every row of a batch is what the model says."""
+    """Assert that every row of a batch is as expected by the model."""
     batch = arrays(batch)
     if kind is None:
         assert_transitions(episodic.model, batch, episodic.num_envs, n_step)
@@ -194,7 +194,7 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
 
 
 def pieces(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> list[list[int]]:
-    """The steps of each row; of an episode with more than ``max_steps``, some of which they may be."""
+    """The steps of each row; for an episode with more than ``max_steps``, the matching part of it."""
     drawn, most = episodic.drawn(episodes), episodes.max_steps
     numbers = batch[INDICES][:, 0].tolist()
     assert set(numbers) <= set(drawn)
@@ -268,7 +268,7 @@ def assert_packed_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n
 
 
 def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, env: int, n_step: int) -> None:
-    """One row of a batch, but for what differs from kind to kind: DONE, and the memory of steps within sequences."""
+    """Assert that a row of a batch is as expected, except DONE and memories, which depend on the kind of batch."""
     window = [step]
     while len(window) < n_step and goes_on(model, window[-1], env):
         window.append(window[-1] + 1)

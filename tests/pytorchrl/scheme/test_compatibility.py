@@ -1,4 +1,4 @@
-"""Parts that do not go together are refused by name, and the way out that is named works."""
+"""Incompatible parts are refused by an error that names a remedy, and compatible ones are accepted."""
 
 from typing import Any, ClassVar
 
@@ -19,19 +19,19 @@ PACKED = prl.ReplayBuffer.create_factory(size=8, sequences=prl.Episodes(packed=T
 
 
 class Relearning(prl.PPO):
-    """Learns from a rollout, and from a replay where there is one."""
+    """Learns from a rollout, and from a replay buffer if there is one."""
 
     sources: ClassVar[Any] = {"main": Needs("rollout"), "old": Needs("replay", collected=False, optional=True)}
 
 
 class FromData(prl.DQN):
-    """Learns from data alone."""
+    """Learns only from a data set."""
 
     sources: ClassVar[Any] = {"main": Needs("replay", collected=False)}
 
 
 class OfSequences(prl.DQN):
-    """Learns from sequences, memory or not."""
+    """Learns from sequences, with or without a memory."""
 
     sources: ClassVar[Any] = {"main": Needs("replay", sequences=True)}
 
@@ -49,7 +49,7 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         prl.SAC, OFF, ROLLOUT, {},
         "SAC learns from replayed transitions, but GAEBuffer holds one rollout of the current policy; ReplayBuffer",
     ),
-    "rollout for anything": (
+    "rollout for behaviour cloning": (
         prl.BehaviourCloning, OFF, ROLLOUT, {},
         "BehaviourCloning learns from replayed transitions, but GAEBuffer holds one rollout",
     ),
@@ -109,7 +109,7 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_what_does_not_go_together_is_refused_with_a_way_out(name: str) -> None:
+def test_incompatible_parts_are_refused_with_a_remedy(name: str) -> None:
     algorithm, actor, storage, further, message = REFUSALS[name]
     with pytest.raises(prl.CompositionError, match=f"Scheme: {message}"):
         check(algorithm, actor, storage, **further)
@@ -133,18 +133,18 @@ def test_what_does_not_go_together_is_refused_with_a_way_out(name: str) -> None:
         *((algorithm, actor, SEQUENCES, {}) for algorithm in (prl.ACER, prl.PCL) for actor in (ON, RECURRENT)),
         (prl.UnifiedPCL, ON, PACKED, {}),
         (prl.REINFORCE, ON, prl.VanillaOnPolicyBuffer.create_factory(size=8), {}),
-        # The defaults of actors are no more than defaults.
+        # Actors differ only in their defaults.
         (prl.DQN, ON, REPLAY, {}),
         (prl.PPO, OFF, ROLLOUT, {}),
     ],
 )
-def test_what_goes_together_is_taken(algorithm: Any, actor: Any, storage: Any, further: dict[str, Any]) -> None:
+def test_compatible_parts_are_accepted(algorithm: Any, actor: Any, storage: Any, further: dict[str, Any]) -> None:
     check(algorithm, actor, storage, **further)
 
 
 @pytest.mark.parametrize("position", range(5))
 @pytest.mark.parametrize("wrong", [prl.DQN, "DQN", None, prl.VecEnv.create_factory("CartPole-v1"), REPLAY])
-def test_parts_in_the_wrong_place_are_named(position: int, wrong: Any) -> None:
+def test_parts_in_the_wrong_place_are_refused_by_name(position: int, wrong: Any) -> None:
     given: list[Any] = [prl.DQN.create_factory(), OFF, {"main": REPLAY, "expert": REPLAY}, ENVS, ENVS]
     check_roles(*given)
     names = ["algo_factory", "actor_factory", r"sources\['expert'\]", "train_envs_factory", "test_envs_factory"]
@@ -156,10 +156,10 @@ def test_parts_in_the_wrong_place_are_named(position: int, wrong: Any) -> None:
         check_roles(*given)
 
 
-def test_an_algorithm_of_a_script_says_what_it_needs() -> None:
+def test_a_custom_algorithm_declares_the_sources_that_it_needs() -> None:
     assert OffPolicyAlgorithm.sources["main"].kind == "replay"
     scheme = prl.Scheme(Relearning.create_factory(test_every=0), ON, ROLLOUT, ENVS, sources={"old": REPLAY})
     assert scheme.sources.keys() == {"main", "old"}
     scheme.collect(8)
-    assert len(scheme.sources["old"]) == 0, "the environments' steps go into the main source alone"
+    assert len(scheme.sources["old"]) == 0, "steps of the environments go only into the main source"
     scheme.close()

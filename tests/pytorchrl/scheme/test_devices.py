@@ -1,4 +1,4 @@
-"""Where a run computes is said by a name, and the run keeps what that came to."""
+"""The device of a run is given by a name, and the run saves the device that was chosen."""
 
 from pathlib import Path
 
@@ -8,19 +8,19 @@ import torch
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
 
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device that the test needs to lack")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the test needs a machine without a CUDA device")
 
 
 @no_gpu
 @pytest.mark.parametrize("device", ["cuda", "cuda:3", "gpu"])
-def test_a_device_that_is_not_here_is_refused_in_a_line(device: str) -> None:
+def test_a_missing_device_is_refused_in_one_line(device: str) -> None:
     with pytest.raises(ValueError, match=f"^device .*{device}") as error:
         dqn_scheme(device=device)
     assert "\n" not in str(error.value)
 
 
 @no_gpu
-def test_a_run_on_the_best_device_keeps_which_that_was(tmp_path: Path) -> None:
+def test_a_run_on_the_best_device_saves_the_chosen_device(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(device="auto"), 60, tmp_path / "run")
     assert learner.scheme.device == torch.device("cpu")
     learner.run()

@@ -1,4 +1,4 @@
-"""Training from storages that draw rows by ranks, or in passes."""
+"""Training from storages that draw rows by rank or in passes."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def trained(storage: prl.Factory[Any], folder: Path) -> prl.Scheme:
     return scheme
 
 
-def test_a_user_trains_by_ranks(tmp_path: Path) -> None:
+def test_dqn_trains_with_priorities_by_rank(tmp_path: Path) -> None:
     storage = prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.7, prioritization="rank", uniform_share=0.1)
     scheme = trained(storage, tmp_path)
     priorities = scheme.storage.priorities
@@ -26,6 +26,6 @@ def test_a_user_trains_by_ranks(tmp_path: Path) -> None:
     assert priorities.mean > 0
 
 
-def test_a_user_trains_in_passes(tmp_path: Path) -> None:
+def test_dqn_trains_with_draws_in_passes(tmp_path: Path) -> None:
     scheme = trained(prl.ReplayBuffer.create_factory(size=100, draws="passes"), tmp_path)
     assert scheme.storage.state_dict()["progress"][2] <= 60

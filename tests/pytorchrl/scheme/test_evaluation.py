@@ -1,4 +1,4 @@
-"""Evaluations play the environment's own episodes, whole ones, and end in a bounded time."""
+"""Evaluations play complete episodes of the original environment, and end in bounded time."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ CLOCKS = ("seconds", "speed/steps_per_second")
 
 
 class OneLifeAtATime(gym.Wrapper[Any, Any, Any, Any]):
-    """Ends an episode after every third step; the game goes on behind it until it is over."""
+    """Ends an episode after every third step, while the wrapped game continues until it is over."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -48,8 +48,8 @@ REWARDS = [
 
 
 @pytest.mark.parametrize("wrapper", REWARDS, ids=str)
-def test_returns_are_of_the_environments_own_rewards_and_whole_episodes(wrapper: Any, tmp_path: Path) -> None:
-    # Pays 1, 2, ... 8.
+def test_returns_are_sums_of_original_rewards_over_complete_episodes(wrapper: Any, tmp_path: Path) -> None:
+    # The rewards are 1, 2, ... 8.
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 8}, wrappers=[wrapper])
     learner = prl.Learner(dqn_scheme(envs=envs), 200, tmp_path / "run", log_every=50)
     assert learner.run()
@@ -62,19 +62,19 @@ def test_returns_are_of_the_environments_own_rewards_and_whole_episodes(wrapper:
         assert {record[f"{name}/episode_length"] for record in records if f"{name}/return" in record} == {8.0}
 
 
-def test_an_episode_that_never_ends_is_cut_at_the_longest_length_with_a_warning() -> None:
+def test_an_endless_episode_is_truncated_at_the_maximum_length_with_a_warning() -> None:
     scheme = dqn_scheme(
         envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9}), max_test_episode_steps=20
     )
     with pytest.warns(RuntimeWarning, match=r"was truncated after 20 steps: .*max_test_episode_steps="):
         evaluation = scheme.evaluate(3)
-    # The environment plays no more after the first.
+    # The environment plays no episode after the first one.
     assert evaluation.returns == (20 * 21 / 2,)
     assert evaluation.lengths == (20,)
     assert evaluation.metrics["test/episodes_cut"] == 1
 
 
-def test_environments_whose_episodes_end_play_their_share_beside_one_that_is_cut() -> None:
+def test_environments_play_their_share_of_episodes_beside_one_with_a_truncated_episode() -> None:
     lengths = iter([2, 10**9])
     envs = prl.VecEnv(lambda: Counter(length=next(lengths)), num_envs=2)
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
@@ -84,7 +84,7 @@ def test_environments_whose_episodes_end_play_their_share_beside_one_that_is_cut
     assert evaluation.episodes_cut == 1
 
 
-def test_an_episode_as_long_as_the_longest_is_whole() -> None:
+def test_an_episode_of_exactly_the_maximum_length_is_complete() -> None:
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 4}), max_test_episode_steps=4)
     evaluation = scheme.evaluate(2)
     assert evaluation.lengths == (4, 4)
@@ -92,12 +92,12 @@ def test_an_episode_as_long_as_the_longest_is_whole() -> None:
 
 
 @pytest.mark.parametrize("longest", [0, -1])
-def test_a_longest_episode_of_no_steps_is_refused(longest: int) -> None:
+def test_a_maximum_length_below_one_step_is_refused(longest: int) -> None:
     with pytest.raises(ValueError, match=f"Scheme: max_test_episode_steps must be an int from 1, got {longest}"):
         dqn_scheme(max_test_episode_steps=longest)
 
 
-def test_a_stopped_evaluation_leaves_no_trace() -> None:
+def test_a_stopped_evaluation_does_not_change_the_state() -> None:
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory("CartPole-v1", wrappers=["NormalizeReward"]))
     scheme.evaluate(2)
     before = scheme.state_dict()
@@ -108,7 +108,7 @@ def test_a_stopped_evaluation_leaves_no_trace() -> None:
 
 
 class Presses(gym.Wrapper[Any, Any, Any, Any]):
-    """A signal in a step of an evaluation."""
+    """Sends a signal in a step of an evaluation."""
 
     number: int | None = None
 
@@ -120,11 +120,11 @@ class Presses(gym.Wrapper[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", ["on the way", "at the end"])
-def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluation(
+@pytest.mark.parametrize("at", ["in the middle", "at the end"])
+def test_a_run_stopped_by_a_signal_in_an_evaluation_repeats_the_evaluation_when_resumed(
     number: int, at: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = 260 if at == "on the way" else 200
+    target = 260 if at == "in the middle" else 200
 
     def scheme() -> prl.Scheme:
         train = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
@@ -133,7 +133,7 @@ def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluatio
             test_envs_factory=prl.VecEnv.create_factory("CartPole-v1", wrappers=["NormalizeReward", Presses]),
         )
 
-    def came_to(learner: prl.Learner) -> Any:
+    def final_state(learner: prl.Learner) -> Any:
         state = learner.scheme.state_dict()
         learner.close()
         records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
@@ -148,12 +148,12 @@ def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluatio
     assert learner.run() == (at == "at the end")
     learner.close()
     printed = capsys.readouterr().out
-    stopped = "Stopped at 200 of 260 steps" if at == "on the way" else "Stopped in the last evaluation"
+    stopped = "Stopped at 200 of 260 steps" if at == "in the middle" else "Stopped in the last evaluation"
     assert f"{stopped}; continue with\n  {learner.resume_command}\n" in printed
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
     assert resumed.scheme.steps == 200
     assert resumed.run()
-    assert_equal(came_to(resumed), came_to(whole))
+    assert_equal(final_state(resumed), final_state(whole))
 
 
 def test_a_run_whose_episodes_never_end_reaches_its_target(tmp_path: Path) -> None:
@@ -162,6 +162,6 @@ def test_a_run_whose_episodes_never_end_reaches_its_target(tmp_path: Path) -> No
     with pytest.warns(RuntimeWarning, match="was truncated after"):
         assert learner.run()
     learner.close()
-    # Kept with the run.
+    # The metrics are saved with the run.
     resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(envs=envs, max_test_episode_steps=30))
     assert resumed.get_metrics()["test/episode_length"] == 30

@@ -1,4 +1,4 @@
-"""What environments report of a step reaches the storage that asks for it, and hindsight."""
+"""Infos of environments reach a storage that asks for them, and hindsight."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.support.training import saved_and_loaded, train
 
 
 class Walk(gym.Env[Any, Any]):
-    """Walks on a line to a goal, at a cost that only the info tells."""
+    """Walks on a line to a goal, at a cost that only the info contains."""
 
     def __init__(self, reports: bool = True) -> None:
         box = gym.spaces.Box(-50, 50, (1,), np.float32)
@@ -24,7 +24,7 @@ class Walk(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         self.at, self.goal, self.steps = 0, int(self.np_random.integers(2, 6)), 0
-        # Of a reset, which must not take the place of the last step's.
+        # Infos of a reset, which must not replace those of the last step.
         return self._seen(), {"cost": -1.0, "position": np.full(2, -1.0)} if self.reports else {}
 
     def step(self, action: Any) -> Any:
@@ -60,7 +60,7 @@ def walking(mode: str = "sync", reports: bool = True) -> prl.Scheme:
 
 
 @pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])
-def test_each_step_has_the_infos_of_its_own_step(mode: str) -> None:
+def test_each_transition_has_the_infos_of_its_own_step(mode: str) -> None:
     scheme = train(walking(mode), 100)
     data = scheme.storage.get_all_buffer_data()
     info = data[INFO]
@@ -71,7 +71,7 @@ def test_each_step_has_the_infos_of_its_own_step(mode: str) -> None:
     scheme.close()
 
 
-def test_a_run_with_infos_that_is_resumed_is_the_run_that_was_not_stopped() -> None:
+def test_a_resumed_run_with_infos_equals_the_uninterrupted_run() -> None:
     whole, first, second = walking(), walking(), walking()
     train(whole, 80)
     train(first, 40)

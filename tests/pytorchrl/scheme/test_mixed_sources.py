@@ -40,7 +40,7 @@ def errors_of(scheme: prl.Scheme) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(("algorithm", "memory"), [(prl.DQN, None), (prl.DQN, "gru"), (prl.SARSA, None)])
-def test_a_run_with_demonstrations_that_is_resumed_is_the_run_that_was_not_stopped(
+def test_a_resumed_run_with_demonstrations_equals_the_uninterrupted_run(
     data: Path, algorithm: Any, memory: Any
 ) -> None:
     whole, first, second = (learning(data, algorithm, memory) for _ in range(3))
@@ -58,7 +58,7 @@ def test_a_run_with_demonstrations_that_is_resumed_is_the_run_that_was_not_stopp
         scheme.close()
 
 
-def test_half_of_each_batch_is_of_each_storage_whose_priorities_follow(data: Path) -> None:
+def test_each_storage_gives_half_of_a_batch_and_receives_its_priorities(data: Path) -> None:
     scheme = train(learning(data, prl.SARSA), 40)
     batch = next(scheme.algorithm.batches(scheme.sources["main"]))
     assert batch[SOURCE_SIZES].tolist() == [5, 5]
@@ -87,7 +87,7 @@ def test_a_run_without_environments_mixes_data_sets(data: Path) -> None:
     scheme.close()
 
 
-def test_a_run_of_storages_on_disk_is_made_of_its_folder(data: Path, tmp_path: Path) -> None:
+def test_a_run_with_storages_on_disk_resumes_from_its_folder_alone(data: Path, tmp_path: Path) -> None:
     on_disk = prl.PERBuffer.create_factory(**PRIORITIES, directory=tmp_path / "demonstrations")
     learning(data, sources={"demonstrations": prl.from_dataset(on_disk, data)}).close()
     learner = prl.Learner(learning(data, sources={"demonstrations": on_disk}), 40, tmp_path / "run")
@@ -127,7 +127,7 @@ def test_a_mix_that_an_algorithm_cannot_learn_from_is_refused(data: Path, change
         learning(data, **changes)
 
 
-def test_rollouts_and_newest_steps_are_not_mixed(data: Path) -> None:
+def test_mixing_rollouts_or_newest_steps_is_refused(data: Path) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1")
     with pytest.raises(prl.CompositionError, match="PPO learns from a rollout of its policy, which cannot be mixed"):
         prl.Scheme(

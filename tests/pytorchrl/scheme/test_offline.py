@@ -1,4 +1,4 @@
-"""Schemes without environments learn from data; steps are then updates wherever they are counted."""
+"""Schemes without environments learn from data; all counts of steps are then counts of updates."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(dat
     assert learner.curve_file.is_file()
 
 
-def test_progress_is_told_in_updates(
+def test_progress_is_reported_in_updates(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(cloning(data), 30, tmp_path / "run")
@@ -59,7 +59,7 @@ def test_progress_is_told_in_updates(
     assert "12 of 30 updates" in printed.splitlines()[-1]
 
 
-def test_a_run_of_a_data_set_cannot_be_made_of_its_folder_alone(data: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_data_set_cannot_be_resumed_from_its_folder_alone(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     with pytest.raises(prl.CompositionError, match=r"learns from the data set .*data\.npz; make the scheme in a scri"):
         prl.Learner.resume(tmp_path / "run")
@@ -68,13 +68,13 @@ def test_a_run_of_a_data_set_cannot_be_made_of_its_folder_alone(data: Path, tmp_
 STORAGES: dict[str, Callable[[], Any]] = {
     "uniform": lambda: prl.ReplayBuffer.create_factory(size=100),
     "priorities": lambda: prl.PERBuffer.create_factory(size=100, alpha=0.7, beta=0.4),
-    "hindsight of steps that others took": lambda: prl.EREBuffer.create_factory(size=100, cmin=20, eta=0.9),
-    "batches ahead": lambda: prl.NStepReplayBuffer.create_factory(size=100, n_step=3, prefetch=2),
+    "recency": lambda: prl.EREBuffer.create_factory(size=100, cmin=20, eta=0.9),
+    "prefetched batches": lambda: prl.NStepReplayBuffer.create_factory(size=100, n_step=3, prefetch=2),
 }
 
 
 @pytest.mark.parametrize("name", STORAGES)
-def test_a_resumed_run_is_the_run_that_was_not_stopped(
+def test_a_resumed_run_equals_the_uninterrupted_run(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
-def test_observations_are_normalised_by_those_of_the_data(
+def test_observations_are_normalised_with_the_statistics_of_the_data(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -110,7 +110,7 @@ def test_observations_are_normalised_by_those_of_the_data(
     assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
-def test_runs_of_data_at_different_places_are_plotted_as_runs_of_one_composition(data: Path, tmp_path: Path) -> None:
+def test_runs_of_the_same_data_at_different_paths_are_grouped_as_one_composition(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "copy.npz"
     other.write_bytes(data.read_bytes())
     for number, (file, size) in enumerate([(data, 100), (other, 100), (data, 90)]):
@@ -121,7 +121,7 @@ def test_runs_of_data_at_different_places_are_plotted_as_runs_of_one_composition
     assert [len(group.runs) for group in grouped(runs)] == [2, 1]
 
 
-def test_a_run_without_environments_acts_only_where_it_is_told(data: Path, tmp_path: Path) -> None:
+def test_the_policy_of_a_run_without_environments_acts_only_in_given_ones(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 2, tmp_path / "run").run()
     with pytest.raises(prl.CompositionError, match="had no environments; give the ones to act in"):
         collect_demonstrations(tmp_path / "run", path=tmp_path / "played.npz", episodes=1)
@@ -137,7 +137,7 @@ def test_a_checkpoint_holds_no_copy_of_the_data(data: Path) -> None:
     assert not any(isinstance(value, torch.Tensor) and value.numel() > 10 for value in state.values())
 
 
-def test_data_that_was_changed_is_refused_when_the_run_goes_on(data: Path, tmp_path: Path) -> None:
+def test_changed_data_is_refused_when_a_run_is_resumed(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     data.unlink()
     recorded(data, seed=1)
@@ -145,7 +145,7 @@ def test_data_that_was_changed_is_refused_when_the_run_goes_on(data: Path, tmp_p
         prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
 
 
-def test_data_that_was_moved_is_the_same_data(data: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_with_its_data_at_another_path(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     moved = data.rename(tmp_path / "moved.npz")
     learner = prl.Learner.resume(tmp_path / "run", scheme=cloning(moved), target_steps=8)
@@ -154,13 +154,13 @@ def test_data_that_was_moved_is_the_same_data(data: Path, tmp_path: Path) -> Non
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_what_a_data_set_holds_is_not_looked_for_in_the_checkpoint(data: Path, tmp_path: Path) -> None:
+def test_inspecting_a_storage_filled_from_a_data_set_is_refused_by_name(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     with pytest.raises(prl.CheckpointError, match=r"filled from the data set .*data\.npz"):
         inspect_storage(tmp_path / "run")
 
 
-def test_a_data_set_is_taken_as_it_is_whatever_the_number_of_test_environments(data: Path) -> None:
+def test_a_data_set_is_stored_unchanged_for_any_number_of_test_environments(data: Path) -> None:
     storage = cloning(data, test_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=7)).storage
     assert storage.num_envs == 1
     held = storage.get_all_buffer_data()
@@ -172,7 +172,7 @@ def test_a_data_set_is_taken_as_it_is_whatever_the_number_of_test_environments(d
 
 
 @pytest.mark.parametrize("kind", ["npz", "minari-hdf5", "directory", "episodes"])
-def test_data_is_read_of_every_kind_of_data_set(kind: str, data: Path, tmp_path: Path) -> None:
+def test_data_sets_of_every_kind_are_learnt_from_and_left_unchanged(kind: str, data: Path, tmp_path: Path) -> None:
     if kind == "minari-hdf5":
         pytest.importorskip("h5py")
         data = tmp_path / "minari" / "cartpole-v0"
@@ -191,7 +191,7 @@ def test_data_is_read_of_every_kind_of_data_set(kind: str, data: Path, tmp_path:
     assert before is None or content(data) == before
 
 
-def test_a_storage_in_a_directory_is_a_source_when_it_is_made_again(data: Path, tmp_path: Path) -> None:
+def test_a_reopened_storage_directory_is_a_source_of_data(data: Path, tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         return prl.Scheme(
             prl.BehaviourCloning.create_factory(mini_batch_size=8, test_every=0),
@@ -206,7 +206,7 @@ def test_a_storage_in_a_directory_is_a_source_when_it_is_made_again(data: Path, 
     collected.close()
     envs.close()
     whole = prl.Learner(scheme(), 6, tmp_path / "run")
-    # It says itself of how many environments its steps are.
+    # The directory records the number of environments.
     assert whole.scheme.storage.num_envs == 3
     assert whole.run()
     whole.close()
@@ -216,7 +216,7 @@ def test_a_storage_in_a_directory_is_a_source_when_it_is_made_again(data: Path, 
     resumed.close()
 
 
-def test_a_storage_that_was_filled_by_hand_is_kept_whole_in_checkpoints(data: Path, tmp_path: Path) -> None:
+def test_a_manually_filled_storage_is_saved_completely_in_checkpoints(data: Path, tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         return prl.Scheme(
             prl.BehaviourCloning.create_factory(mini_batch_size=8, test_every=0),
@@ -237,7 +237,7 @@ def test_a_storage_that_was_filled_by_hand_is_kept_whole_in_checkpoints(data: Pa
     assert resumed.run()
 
 
-def test_a_directory_is_filled_from_a_data_set_once(data: Path, tmp_path: Path) -> None:
+def test_a_directory_is_filled_from_a_data_set_only_once(data: Path, tmp_path: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=100, directory=tmp_path / "kept")
     cloning(data, storage).close()
     scheme = cloning(data, storage)
@@ -246,7 +246,7 @@ def test_a_directory_is_filled_from_a_data_set_once(data: Path, tmp_path: Path) 
     scheme.close()
 
 
-def test_a_directory_that_was_filled_in_part_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_partly_filled_directory_is_refused(data: Path, tmp_path: Path) -> None:
     factory = prl.ReplayBuffer.create_factory(size=100, directory=tmp_path / "kept")
     storage = factory("cpu", None, None, None)
     fill(storage, list(open_dataset(data))[:1])
@@ -267,7 +267,7 @@ def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None
         cloning(data, prl.ReplayBuffer.create_factory(size=59))
 
 
-def test_collected_steps_join_the_data_that_a_storage_was_filled_with(data: Path, tmp_path: Path) -> None:
+def test_collected_steps_are_added_to_the_data_of_a_filled_storage(data: Path, tmp_path: Path) -> None:
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=4, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -278,11 +278,11 @@ def test_collected_steps_join_the_data_that_a_storage_was_filled_with(data: Path
     learner = prl.Learner(scheme, 10, tmp_path / "run")
     assert learner.run()
     assert len(scheme.storage) == 70
-    # What was collected is nowhere else.
+    # Collected steps are in no file, so the checkpoint contains the storage.
     assert "ring" in scheme.state_dict()["storage"]
 
 
-def test_spaces_are_those_of_the_data_where_there_are_no_environments(data: Path) -> None:
+def test_without_environments_the_spaces_are_those_of_the_data(data: Path) -> None:
     scheme = cloning(data)
     assert scheme.actor.observation_space.shape == (4,)
     assert scheme.actor.action_space == spaces.Discrete(2)
@@ -291,7 +291,7 @@ def test_spaces_are_those_of_the_data_where_there_are_no_environments(data: Path
         scheme.evaluate(1)
 
 
-def test_a_data_set_that_does_not_say_its_spaces_is_refused_without_environments(tmp_path: Path) -> None:
+def test_a_data_set_without_spaces_is_refused_without_environments(tmp_path: Path) -> None:
     file = tmp_path / "flat.npz"
     np.savez(
         file,
@@ -322,8 +322,8 @@ GAIL = {
     "train_envs_factory": CARTPOLE,
 }
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
-    "nothing says the spaces": ({}, "the spaces of observations and actions are not known; give it test_envs_factory"),
-    "a source that is not known": (
+    "unknown spaces": ({}, "the spaces of observations and actions are not known; give it test_envs_factory"),
+    "an unknown source": (
         {"sources": {"expert": REPLAY}, "test_envs_factory": CARTPOLE},
         "BehaviourCloning knows no source 'expert'; it learns from 'main'",
     ),
@@ -340,7 +340,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
         GAIL | {"sources": {"expert": REPLAY}, "train_envs_factory": None, "test_envs_factory": CARTPOLE},
         "GAIL learns from steps of its own policy; give the scheme train_envs_factory",
     ),
-    "its own steps beside the data": (
+    "collected steps beside the data": (
         {"train_envs_factory": CARTPOLE},
         "BehaviourCloning learns from a data set.*leave out train_envs_factory",
     ),
@@ -349,7 +349,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISFITS)
-def test_what_does_not_fit_is_refused_by_name(name: str) -> None:
+def test_incompatible_parts_are_refused_by_name(name: str) -> None:
     changes, message = MISFITS[name]
     with pytest.raises(prl.CompositionError, match=message):
         prl.Scheme(**parts(**changes))
@@ -361,7 +361,7 @@ def test_data_of_other_observations_is_refused_by_name(data: Path) -> None:
         cloning(data, test_envs_factory=pendulum)
 
 
-def test_rewards_of_the_data_reach_an_algorithm_as_they_were_recorded(data: Path) -> None:
+def test_rewards_of_the_data_are_stored_as_recorded(data: Path) -> None:
     assert (cloning(data).storage.get_all_buffer_data()[REW] == 1).all()
 
 
@@ -369,7 +369,7 @@ def returns_in(storage: Any) -> list[float]:
     return [float(one.fields[REW].sum()) for one in episodes_of(storage)]
 
 
-def test_a_run_learns_from_the_episodes_that_are_selected(tmp_path: Path) -> None:
+def test_a_storage_is_filled_with_the_selected_episodes(tmp_path: Path) -> None:
     data = tmp_path / "lengths.npz"
     collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=20)
     returns = [return_of(one) for one in open_dataset(data)]
@@ -405,7 +405,7 @@ def test_returns_to_go_are_a_field_of_batches(tmp_path: Path) -> None:
         prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data, returns_to_go=2)
 
 
-def test_a_run_of_other_episodes_of_the_data_is_another_run(data: Path, tmp_path: Path) -> None:
+def test_a_run_cannot_be_resumed_with_other_episodes_of_the_data(data: Path, tmp_path: Path) -> None:
     def scheme(**arguments: Any) -> prl.Scheme:
         select = prl.SelectEpisodes(part="train", **arguments)
         return cloning(data, prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data, select=select))
@@ -442,7 +442,7 @@ def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) ->
     np.testing.assert_allclose(np.asarray(mean), np.concatenate(seen).mean(0), rtol=1e-5)
 
 
-def test_data_larger_than_memory_is_learnt_from_on_disk_and_filled_once(tmp_path: Path) -> None:
+def test_data_larger_than_memory_is_learnt_from_on_disk_and_copied_only_once(tmp_path: Path) -> None:
     data = tmp_path / "many.npz"
     collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=300)
     stored = prl.PersistentEpisodicBuffer.create_factory(size=None, directory=tmp_path / "on-disk", memory_bytes=20_000)

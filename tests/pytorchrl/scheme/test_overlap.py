@@ -28,7 +28,7 @@ Make = Callable[..., prl.Scheme]
 
 
 def normalised_dqn(**changes: Any) -> prl.Scheme:
-    """Everything that counts what it sees on its way into the storage, and envs that report what is kept."""
+    """Running statistics of observations and rewards, and a wrapper that truncates episodes."""
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
@@ -49,7 +49,7 @@ def recurrent_ppo(**changes: Any) -> prl.Scheme:
     )
 
 
-def goals_in_frames(**changes: Any) -> prl.Scheme:
+def hindsight_dqn(**changes: Any) -> prl.Scheme:
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=24, update_every=4, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -59,8 +59,8 @@ def goals_in_frames(**changes: Any) -> prl.Scheme:
     )
 
 
-def ppo_in_part(**changes: Any) -> prl.Scheme:
-    """Environments that make no transition in the step after an episode's end."""
+def ppo_with_skipped_steps(**changes: Any) -> prl.Scheme:
+    """Environments that make no transition in the step after the end of an episode."""
     return prl.Scheme(
         prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
@@ -71,7 +71,7 @@ def ppo_in_part(**changes: Any) -> prl.Scheme:
     )
 
 
-def dqn_in_part(**changes: Any) -> prl.Scheme:
+def dqn_with_skipped_steps(**changes: Any) -> prl.Scheme:
     """A replay storage of environments that make no transition in the step after the end of an episode."""
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
@@ -87,7 +87,7 @@ TARGET = 160
 
 
 def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
-    """As a learner with a target of 160 steps, up to a step on the way."""
+    """Train like a learner with a target of 160 steps, but only up to a number of steps."""
     if not scheme.steps:
         scheme.set_progress(0, TARGET)
     while scheme.steps < until:
@@ -100,9 +100,19 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
 
 
 @pytest.mark.parametrize(
-    "make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, ppo_in_part, dqn_in_part]
+    "make",
+    [
+        dqn_scheme,
+        sac_scheme,
+        ppo_scheme,
+        normalised_dqn,
+        recurrent_ppo,
+        hindsight_dqn,
+        ppo_with_skipped_steps,
+        dqn_with_skipped_steps,
+    ],
 )
-def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
+def test_without_a_lag_a_run_equals_that_of_one_process(make: Make) -> None:
     alone, other = train(make(), TARGET), train(make(collection=prl.Overlapped(0)), TARGET)
     ours, theirs = alone.state_dict(), other.state_dict()
     for part in ("algorithm", "storage"):
@@ -114,8 +124,8 @@ def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, dqn_in_part])
-def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: Make, processes: int) -> None:
+@pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, hindsight_dqn, dqn_with_skipped_steps])
+def test_saved_and_resumed_runs_equal_the_uninterrupted_run(make: Make, processes: int) -> None:
     collection = prl.Overlapped(4, processes)
     whole = train(make(collection=collection), TARGET)
     saved = train(make(collection=collection), 96)
@@ -123,7 +133,7 @@ def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: M
     train(saved, TARGET)
     resumed = make(collection=collection)
     resumed.load_state_dict(state)
-    # A state that was loaded is whole before the next step, too.
+    # A loaded state is also complete before the next step.
     again = make(collection=collection)
     again.load_state_dict(saved_and_loaded(resumed.state_dict()))
     for scheme in (resumed, again):
@@ -135,13 +145,13 @@ def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: M
     whole.close()
 
 
-def test_a_run_in_environments_that_skip_steps_goes_on_where_it_was_saved() -> None:
-    saved = train(ppo_in_part(collection=prl.Overlapped(1)), 96)
-    assert saved.steps % 3, "steps of three environments, without those that were skipped"
-    resumed = ppo_in_part(collection=prl.Overlapped(1))
+def test_a_run_with_skipped_steps_resumes_at_the_saved_step() -> None:
+    saved = train(ppo_with_skipped_steps(collection=prl.Overlapped(1)), 96)
+    assert saved.steps % 3, "steps of three environments without the skipped ones"
+    resumed = ppo_with_skipped_steps(collection=prl.Overlapped(1))
     resumed.load_state_dict(saved_and_loaded(saved.state_dict()))
     assert resumed.steps == saved.steps
-    # These environments cannot say where they were: their running episodes end.
+    # These environments cannot save their state: their running episodes end.
     before, after = (scheme.state_dict()["collector"]["episodes"] for scheme in (saved, resumed))
     assert before <= after <= before + 3
     resumed.set_progress(resumed.steps, TARGET)
@@ -152,7 +162,7 @@ def test_a_run_in_environments_that_skip_steps_goes_on_where_it_was_saved() -> N
 
 
 @pytest.mark.parametrize("lag", [1, 3])
-def test_rollouts_are_of_weights_that_are_as_many_phases_older_as_was_said(lag: int) -> None:
+def test_rollouts_use_weights_that_are_older_by_the_given_number_of_update_phases(lag: int) -> None:
     scheme = ppo_scheme(collection=prl.Overlapped(lag))
     weights = [scheme.algorithm.get_weights()]
     older = ppo_scheme()
@@ -172,9 +182,9 @@ def test_rollouts_are_of_weights_that_are_as_many_phases_older_as_was_said(lag: 
 
 
 def test_processes_collect_ahead_as_far_as_the_lag_allows_and_not_beyond_the_target() -> None:
-    scheme = dqn_scheme(collection=prl.Overlapped(6, processes=2))  # an update in 4 transitions, of 2 environments
+    scheme = dqn_scheme(collection=prl.Overlapped(6, processes=2))  # an update every 4 transitions, 2 environments
     scheme.set_progress(0, 60)
-    # Steps that were inserted, and those that may be made: that of the insertion and 12 more.
+    # Inserted steps, and steps that may be collected: the inserted one and 12 more.
     for inserted, made in ((1, 13), (11, 23), (20, 30), (29, 30)):
         while scheme.steps < 2 * inserted:
             _, due = scheme.collect(2 * inserted)
@@ -184,8 +194,8 @@ def test_processes_collect_ahead_as_far_as_the_lag_allows_and_not_beyond_the_tar
         deadline = time.monotonic() + 30
         while any(process.position < made for process in processes):
             assert time.monotonic() < deadline
-        told = scheme.state_dict()["collector"]["ahead"]["processes"]
-        assert [state["position"] for state in told] == [made, made]
+        saved_states = scheme.state_dict()["collector"]["ahead"]["processes"]
+        assert [state["position"] for state in saved_states] == [made, made]
     scheme.close()
 
 
@@ -200,7 +210,7 @@ class Breaks(Counter):
         return super().step(action)
 
 
-def test_what_an_environment_raises_is_raised_after_the_steps_before_and_the_run_goes_on_once_it_is_mended(
+def test_an_exception_of_an_environment_is_raised_after_earlier_steps_and_the_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scheme() -> prl.Scheme:
@@ -226,7 +236,7 @@ def test_what_an_environment_raises_is_raised_after_the_steps_before_and_the_run
     again.close()
 
 
-def test_a_process_that_is_killed_is_named_and_the_run_goes_on_with_all_that_was_stored(tmp_path: Path) -> None:
+def test_a_killed_process_is_named_and_the_run_resumes_with_all_stored_transitions(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1", 3, env_kwargs={"max_episode_steps": 7})
     learner = prl.Learner(dqn_scheme(envs=envs, collection=prl.Overlapped(6, processes=2)), 90, tmp_path / "run")
     while learner.scheme.steps < 45:
@@ -252,8 +262,8 @@ def test_a_process_that_is_killed_is_named_and_the_run_goes_on_with_all_that_was
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_process_leaves_it_to_the_one_that_learns_to_heed_a_signal_that_reaches_both(mode: str) -> None:
-    # As in a process that has made no environments before.
+def test_collector_processes_leave_signals_to_the_process_of_the_learner(mode: str) -> None:
+    # As in a process that has not created environments before.
     worker_signals.cache_clear()
     envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=mode)
     scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
@@ -269,7 +279,7 @@ def child_processes(scheme: prl.Scheme) -> list[Any]:
     return [process._process for process in scheme._collector.envs.processes]  # type: ignore[union-attr]
 
 
-def test_a_transition_that_the_storage_refuses_ends_the_run_before_it() -> None:
+def test_a_transition_that_the_storage_refuses_ends_the_run_before_its_step() -> None:
     class BreaksDown(Counter):
         def _observation(self) -> Any:
             return super()._observation() * (float("nan") if self.count == 5 else 1)
@@ -285,7 +295,7 @@ def test_a_transition_that_the_storage_refuses_ends_the_run_before_it() -> None:
     scheme.close()
 
 
-def test_what_making_environments_raises_is_raised_here() -> None:
+def test_an_exception_while_environments_are_created_is_raised_in_the_learner() -> None:
     def missing() -> gym.Env[Any, Any]:
         raise FileNotFoundError("no map of the maze")
 
@@ -294,7 +304,7 @@ def test_what_making_environments_raises_is_raised_here() -> None:
     assert "In collector process" in caught.value.__notes__[0]
 
 
-def test_a_run_is_continued_from_its_folder_alone_and_not_as_another(tmp_path: Path) -> None:
+def test_a_run_resumes_from_its_folder_alone_but_not_without_overlapped_collection(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60, tmp_path / "run")
     assert learner.run()
     assert 0 < learner.get_metrics()["train/policy_lag"] <= 4
@@ -308,7 +318,7 @@ def test_a_run_is_continued_from_its_folder_alone_and_not_as_another(tmp_path: P
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_neither_closing_nor_forgetting_a_scheme_leaves_a_process(is_closed: bool) -> None:
+def test_no_process_remains_after_a_scheme_is_closed_or_garbage_collected(is_closed: bool) -> None:
     scheme = train(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60)
     pids = [process.pid for process in child_processes(scheme)]
     if is_closed:
@@ -326,16 +336,16 @@ import sys
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
 
-class TellsIds(prl.Callback):
+class PrintsIds(prl.Callback):
     def on_update(self, learner, info):
         if learner.scheme.algorithm.updates == 5:
             print(*[process._process.pid for process in learner.scheme.envs.processes], flush=True)
-        if learner.scheme.algorithm.updates == 7 and sys.argv[3] == "left":
+        if learner.scheme.algorithm.updates == 7 and sys.argv[3] == "exited":
             sys.exit()
 
 envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=sys.argv[2])
 scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
-learner = prl.Learner(scheme, 10_000_000, sys.argv[1], callbacks=[TellsIds()])
+learner = prl.Learner(scheme, 10_000_000, sys.argv[1], callbacks=[PrintsIds()])
 learner.run()
 learner.close()
 """
@@ -344,8 +354,8 @@ SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": sign
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("ending", [*SIGNALS, "left"])
-def test_no_process_stays_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [*SIGNALS, "exited"])
+def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, ending]
     with subprocess.Popen(
@@ -356,7 +366,7 @@ def test_no_process_stays_however_the_learner_ends(mode: str, ending: str, tmp_p
         if ending == "killed":
             process.kill()
         elif ending in SIGNALS:
-            # As a terminal sends it: to the processes that collect, too.
+            # Like a terminal, which sends the signal to the collector processes, too.
             os.killpg(process.pid, SIGNALS[ending])
         rest = process.stdout.read()
         assert process.wait(60) == (-signal.SIGKILL if ending == "killed" else 0)
@@ -382,7 +392,7 @@ def is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # One that has ended waits for a process that asks for its exit code.
+    # A zombie has ended, and only its exit code has not been read yet.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
@@ -397,13 +407,13 @@ def is_running(pid: int) -> bool:
         ),
     ],
 )
-def test_what_cannot_overlap_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_compositions_that_cannot_overlap_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1", 8)
     with pytest.raises(prl.CompositionError, match=message):
         dqn_scheme(envs=envs, **({"collection": prl.Overlapped(8)} | changes))
 
 
-def test_a_scheme_that_collects_nothing_has_nothing_to_overlap(tmp_path: Path) -> None:
+def test_overlapped_collection_is_refused_without_training_environments(tmp_path: Path) -> None:
     data = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), recorded(tmp_path / "data.npz"))
     with pytest.raises(prl.CompositionError, match=r"leave out Overlapped\(max_policy_lag=1"):
         prl.Scheme(

@@ -1,4 +1,4 @@
-"""Batches ahead of the learner, and observations on its device, are a matter of speed alone."""
+"""Prefetched batches, and observations kept on the device, change only the speed of a run."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ STEPS = 240
 
 
 def trained(**hyper_parameters: Any) -> tuple[int, dict[str, Any]]:
-    """How many updates a run had, and what is left of it."""
+    """The number of updates of a run, and its final state."""
     scheme = sac_scheme(storage=prl.NStepReplayBuffer.create_factory(150, n_step=3, **hyper_parameters))
     updates = 0
     while scheme.steps < STEPS:
@@ -26,7 +26,9 @@ def trained(**hyper_parameters: Any) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     "hyper_parameters", [{"prefetch": 2}, {"keep_on_device": True}, {"prefetch": 1, "keep_on_device": True}]
 )
-def test_a_run_is_the_same_run(hyper_parameters: dict[str, Any]) -> None:
+def test_a_run_is_the_same_with_prefetched_batches_and_observations_on_the_device(
+    hyper_parameters: dict[str, Any],
+) -> None:
     (updates, one), (_, other) = trained(), trained(**hyper_parameters)
     assert updates > 100
     assert_equal(one, other)

@@ -1,4 +1,4 @@
-"""A storage's rate limit says when a scheme updates."""
+"""The rate limit of a storage determines when a scheme updates."""
 
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ def limited(ratio: float, min_size: int = 30, tolerance: float = 0.0, **changes:
 
 @pytest.mark.parametrize(("ratio", "updates"), [(4.0, 21), (0.5, 3), (32.0, 161)])
 @pytest.mark.parametrize("tolerance", [0.0, 100.0])
-def test_so_many_rows_are_drawn_for_each_transition(ratio: float, updates: int, tolerance: float) -> None:
-    # Batches of 16 rows; 80 transitions after the first 30, and no more phases in the last step.
+def test_the_given_number_of_rows_is_drawn_per_transition(ratio: float, updates: int, tolerance: float) -> None:
+    # Batches of 16 rows; 80 transitions after the first 30, and no further phases in the last step.
     scheme = train(limited(ratio, tolerance=tolerance), 112)
     assert scheme.algorithm.updates == pytest.approx(updates, abs=1)
     scheme.close()
 
 
-def test_a_run_that_is_resumed_updates_as_the_run_that_was_not_stopped() -> None:
+def test_a_resumed_run_equals_the_uninterrupted_run() -> None:
     whole, first, second = limited(6.0), limited(6.0), limited(6.0)
     train(whole, 90)
     train(first, 50)
@@ -37,7 +37,7 @@ def test_a_run_that_is_resumed_updates_as_the_run_that_was_not_stopped() -> None
         scheme.close()
 
 
-def test_a_run_with_a_limit_is_made_of_its_folder(tmp_path: Path) -> None:
+def test_a_run_with_a_rate_limit_resumes_from_its_folder_alone(tmp_path: Path) -> None:
     learner = prl.Learner(limited(2.0), 60, tmp_path / "run")
     assert learner.run()
     updates = learner.scheme.algorithm.updates
@@ -49,7 +49,7 @@ def test_a_run_with_a_limit_is_made_of_its_folder(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_limit_of_what_is_not_collected_is_refused(tmp_path: Path) -> None:
+def test_a_rate_limit_is_refused_for_data_sets_and_for_acer(tmp_path: Path) -> None:
     factory = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))
     data = prl.from_dataset(factory, recorded(tmp_path / "data.npz"))
     with pytest.raises(
@@ -67,7 +67,7 @@ class Idle(prl.DQN):
         yield from ()
 
 
-def test_an_algorithm_that_draws_nothing_is_not_waited_for() -> None:
+def test_an_algorithm_that_draws_no_batch_raises_an_error_under_a_rate_limit() -> None:
     scheme = prl.Scheme(
         Idle.create_factory(),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),

@@ -1,4 +1,4 @@
-"""Actors with memory train with every storage that makes sequences, and nothing else is composed with them."""
+"""Actors with memory train with every storage that makes sequences; other compositions are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def scheme_of(algorithm: Any, memory: Any, storage: Any, seed: int = 0) -> prl.S
 @pytest.mark.parametrize("memory", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", [prl.DQN, pytest.param(prl.SAC, marks=pytest.mark.long), prl.PPO])
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_run_stopped_and_resumed_ends_where_its_state_says(
+def test_a_resumed_run_has_the_saved_state_and_reaches_its_target(
     algorithm: Any, memory: Any, storage: str, tmp_path: Path
 ) -> None:
     factory: Any = STORAGES[storage]
@@ -80,12 +80,12 @@ def test_memory_without_sequences_and_sequences_without_memory_are_refused(
         scheme_of(prl.DQN, memory, prl.ReplayBuffer.create_factory(size=50, sequences=sequences))
 
 
-def test_sequences_that_do_not_divide_a_rollout_are_refused_when_the_factory_is_made() -> None:
+def test_sequences_that_do_not_divide_a_rollout_are_refused_when_the_factory_is_created() -> None:
     with pytest.raises(ValueError, match="GAEBuffer: sequence_length must divide size=16, got 5"):
         prl.GAEBuffer.create_factory(size=16, sequence_length=5)
 
 
-def test_more_batches_than_there_are_sequences_are_refused_with_the_way_out() -> None:
+def test_more_batches_than_sequences_are_refused() -> None:
     scheme = scheme_of(prl.PPO, "gru", prl.GAEBuffer.create_factory(size=16))
     scheme.collect(10**6)
     scheme.storage.before_gradients()

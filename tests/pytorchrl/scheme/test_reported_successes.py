@@ -1,4 +1,4 @@
-"""What environments report at the ends of episodes, in logs, evaluations and callbacks."""
+"""Values that environments report at the ends of episodes, in logs, evaluations and callbacks."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from tests.support.compositions import dqn_scheme
 
 
 class Reporting(gym.Wrapper[Any, Any, Any, Any]):
-    """CartPole that reports whether an episode had an even number of steps, and other things."""
+    """CartPole that reports whether an episode had an even number of steps, and other values."""
 
     def __init__(self) -> None:
         super().__init__(gym.make("CartPole-v1", max_episode_steps=15))
@@ -38,7 +38,7 @@ def envs(mode: Literal["sync", "async"] = "sync") -> prl.Factory[prl.VecEnv]:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_an_episode_has_what_its_last_step_reported(mode: Literal["sync", "async"]) -> None:
+def test_a_finished_episode_has_the_values_that_its_last_step_reported(mode: Literal["sync", "async"]) -> None:
     vector, random, seen = envs(mode)(), np.random.default_rng(1), []
     vector.reset(1)
     for _ in range(60):
@@ -51,7 +51,7 @@ def test_an_episode_has_what_its_last_step_reported(mode: Literal["sync", "async
         assert record.reported == expected | ({"rare": 7.0} if record.length == 12 else {})
 
 
-def test_means_are_logged_for_training_and_evaluation_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
+def test_means_are_logged_for_training_and_evaluation_also_by_a_resumed_run(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(envs=envs()), 200, tmp_path / "run", log_every=100)
     while learner.scheme.steps < 130:
         learner.step()

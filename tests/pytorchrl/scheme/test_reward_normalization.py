@@ -26,7 +26,7 @@ def some_steps(seed: int, steps: int, num_envs: int, scale: float = 1.0, shift: 
 
 
 def slow(kind: str, gamma: float, clip: float, rewards: Any, ended: Any) -> NDArray[np.float32]:
-    """The same from all values so far, at each step anew."""
+    """A slow reference: the deviation is computed again from all values at each step."""
     returns, seen, normalised = np.zeros(rewards.shape[1:]), [], []
     for reward, end in zip(rewards.astype(np.float64), ended, strict=True):
         returns = gamma * returns + reward
@@ -58,7 +58,7 @@ def test_rewards_are_divided_by_the_standard_deviation_of_all_values_so_far(
 
 
 class Endless(gym.Env[Any, Any]):
-    """Pays given rewards."""
+    """An endless episode with given rewards."""
 
     observation_space = gym.spaces.Discrete(2)
     action_space = gym.spaces.Discrete(2)
@@ -70,7 +70,7 @@ class Endless(gym.Env[Any, Any]):
         return 0, self.rewards.pop(0), False, False, {}
 
 
-def test_returns_are_normalised_as_gymnasium_does_once_its_assumed_variance_no_longer_counts() -> None:
+def test_returns_are_normalised_as_by_gymnasium_once_its_initial_variance_is_negligible() -> None:
     rewards, _ = some_steps(0, 2000, 1, 20.0, 3.0)
     env = NormalizeReward(Endless(rewards), gamma=0.9)
     normalization, never = RewardNormalization("returns", 0.9, 1), np.zeros((1, 1), np.bool_)
@@ -91,7 +91,7 @@ def test_normalised_returns_have_a_standard_deviation_of_one() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_the_unit_of_rewards_makes_no_difference(scale: float) -> None:
+def test_scaling_the_rewards_does_not_change_the_normalised_rewards(scale: float) -> None:
     rewards, ended = some_steps(2, 50, 3)
     one, other = (RewardNormalization("returns", 0.99, 3) for _ in range(2))
     for reward, end in zip(rewards, ended, strict=True):
@@ -100,14 +100,14 @@ def test_the_unit_of_rewards_makes_no_difference(scale: float) -> None:
 
 @pytest.mark.parametrize("kind", ["rewards", "returns"])
 @pytest.mark.parametrize("reward", [0.0, 0.1, -1e-7, 7.0, 1e7])
-def test_equal_rewards_are_clipped_alone(kind: Literal["rewards", "returns"], reward: float) -> None:
+def test_equal_rewards_are_clipped_but_not_scaled(kind: Literal["rewards", "returns"], reward: float) -> None:
     normalization = RewardNormalization(kind, 0.0, 3)
     rewards, ended = np.full((3, 1), reward, np.float32), np.zeros((3, 1), np.bool_)
     for _ in range(200):
         np.testing.assert_array_equal(normalization(rewards, ended), np.clip(rewards, -10, 10))
 
 
-def test_the_environments_rewards_stay_as_they_are() -> None:
+def test_the_given_rewards_are_not_changed() -> None:
     rewards, ended = some_steps(3, 5, 2)
     before = rewards.copy()
     rewards.flags.writeable = ended.flags.writeable = False
@@ -118,7 +118,7 @@ def test_the_environments_rewards_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["rewards", "returns"])
-def test_a_saved_normalisation_goes_on_as_the_one_that_went_on(kind: Literal["rewards", "returns"]) -> None:
+def test_a_loaded_normalisation_continues_as_the_saved_one(kind: Literal["rewards", "returns"]) -> None:
     rewards, ended = some_steps(4, 40, 3)
     one = RewardNormalization(kind, 0.9, 3)
     for step in zip(rewards[:20], ended[:20], strict=True):
@@ -134,17 +134,17 @@ def test_a_saved_normalisation_goes_on_as_the_one_that_went_on(kind: Literal["re
     assert all(isinstance(value, int | torch.Tensor) for value in state.values())
 
 
-def test_episodes_that_are_lost_leave_no_return_to_the_next() -> None:
+def test_the_returns_of_lost_episodes_do_not_count_in_the_next_episodes() -> None:
     rewards, ended = some_steps(6, 30, 2)
     ended[10], ended[20] = True, [[True], [False]]
-    told, untold = RewardNormalization("returns", 0.9, 2), RewardNormalization("returns", 0.9, 2)
+    with_ends, without_ends = RewardNormalization("returns", 0.9, 2), RewardNormalization("returns", 0.9, 2)
     for number, (reward, end) in enumerate(zip(rewards, ended, strict=True)):
-        expected = told(reward, end)
-        found = untold(reward, np.zeros_like(end) if number in (10, 20) else end)
+        expected = with_ends(reward, end)
+        found = without_ends(reward, np.zeros_like(end) if number in (10, 20) else end)
         np.testing.assert_array_equal(found, expected)
         if number in (10, 20):
-            untold.begin_episodes(end)
-    assert_equal(untold.state_dict(), told.state_dict())
+            without_ends.begin_episodes(end)
+    assert_equal(without_ends.state_dict(), with_ends.state_dict())
 
 
 def test_a_state_of_another_number_of_environments_is_refused() -> None:
@@ -154,7 +154,7 @@ def test_a_state_of_another_number_of_environments_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_reward_that_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
+def test_a_non_finite_reward_is_refused_and_changes_nothing(value: float) -> None:
     rewards, ended = some_steps(5, 3, 2)
     normalization = RewardNormalization("returns", 0.9, 2)
     normalization(rewards[0], ended[0])

@@ -1,4 +1,4 @@
-"""Algorithms learn from rollouts with lambda returns and average-reward advantages, and go on after a resume."""
+"""Algorithms learn from rollouts with lambda returns and average-reward advantages, and resume exactly."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ COMPOSITIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("name", COMPOSITIONS)
-def test_a_run_that_is_resumed_is_the_run_that_was_not_stopped(name: str, memory: Any) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_run(name: str, memory: Any) -> None:
     algorithm, settings, storage, own = COMPOSITIONS[name]
 
     def made() -> prl.Scheme:

@@ -1,4 +1,4 @@
-"""A scheme wires what goes together, refuses what does not, and keeps training and evaluation apart."""
+"""A scheme connects compatible parts, refuses others, and keeps training and evaluation apart."""
 
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,7 @@ PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
         (prl.DQN, prl.OffPolicyActor, prl.ReplayBuffer, PENDULUM, "DQN needs a Discrete action space"),
     ],
 )
-def test_parts_that_do_not_go_together_are_refused(
-    algorithm: Any, actor: Any, storage: Any, envs: Any, message: str
-) -> None:
+def test_incompatible_parts_are_refused(algorithm: Any, actor: Any, storage: Any, envs: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         prl.Scheme(algorithm.create_factory(), actor.create_factory(), storage.create_factory(size=8), envs)
 
@@ -58,7 +56,7 @@ def test_sources_that_an_algorithm_cannot_learn_from_are_refused(
         )
 
 
-def test_the_actors_are_presets_that_every_algorithm_takes() -> None:
+def test_the_preset_of_on_policy_actors_works_with_an_off_policy_algorithm() -> None:
     dqn = prl.DQN.create_factory(start_steps=20, update_every=1, mini_batch_size=8)
     scheme = prl.Scheme(dqn, prl.OnPolicyActor.create_factory(), prl.ReplayBuffer.create_factory(size=40), CARTPOLE)
     scheme.collect(30)
@@ -81,7 +79,7 @@ def counting_scheme(**env: Any) -> prl.Scheme:
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
-def test_the_collector_stores_what_happened_and_never_joins_two_episodes(end: str) -> None:
+def test_the_collector_stores_each_step_and_does_not_join_episodes(end: str) -> None:
     scheme = counting_scheme(end=end)
     episodes, _ = scheme.collect(24)
     assert {(episode.episode_return, episode.length) for episode in episodes} == {(6.0, 3)}
@@ -96,7 +94,7 @@ def test_the_collector_stores_what_happened_and_never_joins_two_episodes(end: st
     assert stored[ACT].dtype == torch.int64
 
 
-def test_updates_wait_for_the_first_episode_where_only_whole_ones_are_learnt_from(tmp_path: Path) -> None:
+def test_updates_wait_for_the_first_episode_if_only_whole_episodes_are_learnt_from(tmp_path: Path) -> None:
     scheme = dqn_scheme(
         envs=prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 30}),
         algorithm={"start_steps": 10, "update_every": 2},
@@ -113,7 +111,9 @@ def test_updates_wait_for_the_first_episode_where_only_whole_ones_are_learnt_fro
 
 
 @pytest.mark.parametrize(("num_envs", "update_every", "expected"), [(1, 4, 15), (4, 1, 60), (3, 7, 8), (8, 8, 7)])
-def test_update_phases_come_as_often_as_update_every_says(num_envs: int, update_every: int, expected: int) -> None:
+def test_update_every_sets_the_number_of_steps_per_update_phase(
+    num_envs: int, update_every: int, expected: int
+) -> None:
     scheme = dqn_scheme(
         envs=prl.VecEnv.create_factory("CartPole-v1", num_envs=num_envs), algorithm={"update_every": update_every}
     )
@@ -134,7 +134,7 @@ def test_an_on_policy_phase_begins_when_the_rollout_is_full_and_empties_it() -> 
     assert len(scheme.storage) == 0
 
 
-def test_an_update_phase_ends_when_the_algorithm_says_so() -> None:
+def test_an_update_phase_ends_early_at_the_target_kl() -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(lr=1.0, num_epochs=50, target_kl=1e-4),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -151,7 +151,7 @@ def training_of(scheme: prl.Scheme) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_evaluation_leaves_training_as_it_was(name: str) -> None:
+def test_evaluation_does_not_change_the_state_of_training(name: str) -> None:
     scheme = SCHEMES[name]()
     scheme.collect(60)
     before = training_of(scheme)
@@ -173,7 +173,7 @@ def test_an_evaluation_does_not_favour_short_episodes() -> None:
     assert sorted(evaluation.lengths) == [1, 1, 1, 10, 10, 10]
 
 
-def test_nothing_of_the_run_depends_on_global_random_state() -> None:
+def test_a_run_does_not_depend_on_the_global_random_state() -> None:
     torch.manual_seed(1)
     one = dqn_scheme()
     torch.manual_seed(2)
@@ -184,13 +184,13 @@ def test_nothing_of_the_run_depends_on_global_random_state() -> None:
     assert_equal(one.state_dict(), two.state_dict())
 
 
-def test_making_a_scheme_leaves_the_global_generator_where_it_was() -> None:
+def test_creating_a_scheme_does_not_change_the_global_generator() -> None:
     state = torch.get_rng_state()
     dqn_scheme()
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_another_seed_is_another_run() -> None:
+def test_different_seeds_give_different_runs() -> None:
     one, two = dqn_scheme(seed=0), dqn_scheme(seed=1)
     assert not torch.equal(*(next(scheme.algorithm.q.head.parameters()) for scheme in (one, two)))
     one.collect(20)
@@ -198,7 +198,7 @@ def test_another_seed_is_another_run() -> None:
     assert not torch.equal(one.storage.get_all_buffer_data()[OBS], two.storage.get_all_buffer_data()[OBS])
 
 
-def test_test_environments_can_be_others_than_those_of_training() -> None:
+def test_test_environments_can_differ_from_training_environments() -> None:
     scheme = prl.Scheme(
         prl.DQN.create_factory(),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -212,7 +212,7 @@ def test_test_environments_can_be_others_than_those_of_training() -> None:
 
 @pytest.mark.parametrize("kind", ["image", "discrete", "dict"])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_every_kind_of_observation_trains(kind: str, algorithm: str) -> None:
+def test_training_works_with_every_kind_of_observation(kind: str, algorithm: str) -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": kind})
     off_policy = algorithm == "dqn"
     scheme = prl.Scheme(
@@ -234,7 +234,7 @@ def test_every_kind_of_observation_trains(kind: str, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])
-def test_replay_by_priority_and_recency_trains_and_reports_what_it_does(algorithm: str, tmp_path: Path) -> None:
+def test_replay_by_priority_and_recency_trains_and_logs_its_metrics(algorithm: str, tmp_path: Path) -> None:
     scheme = SCHEMES[algorithm]
     storage = prl.EREBuffer.create_factory(
         size=150, n_step=3, alpha=prl.LinearSchedule(0.6, 0.2), beta=0.4, eta=0.99, cmin=20, adapt_eta=True

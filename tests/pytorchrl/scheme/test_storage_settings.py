@@ -1,4 +1,4 @@
-"""Whole runs of storages that grow, that are bounded in bytes, and whose batches are transformed."""
+"""Runs with storages that grow, that are limited in bytes, and whose batches are transformed."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 
 
-def larger(tensor: Any, generator: Any) -> Any:
+def with_noise(tensor: Any, generator: Any) -> Any:
     """Observations with a little noise."""
     return tensor + 0.01 * tensor.new_empty(tensor.shape).normal_(generator=generator)
 
@@ -19,12 +19,12 @@ def larger(tensor: Any, generator: Any) -> Any:
 STORAGES: dict[str, dict[str, Any]] = {
     "growing": {"size": None},
     "growing up to a number of bytes": {"size": None, "max_bytes": 8_000},
-    "transformed": {"size": 100, "transforms": {OBS: larger}},
+    "transformed": {"size": 100, "transforms": {OBS: with_noise}},
 }
 
 
 @pytest.mark.parametrize("name", STORAGES)
-def test_a_run_is_resumed_as_if_it_had_not_been_stopped(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_run(name: str, tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         return dqn_scheme(storage=prl.PERBuffer.create_factory(n_step=2, alpha=0.6, beta=0.4, **STORAGES[name]))
 

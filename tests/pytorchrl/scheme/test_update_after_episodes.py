@@ -1,4 +1,4 @@
-"""Updates after a number of episodes, whatever the collecting is divided into, and however it is resumed."""
+"""Updates after a number of episodes, independent of how collecting is divided and resumed."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.training import saved_and_loaded, train
 
 
 def scheme_of(lengths: tuple[int, ...], episodes: int, size: int = 100, wrappers: Any = (), **actor: Any) -> prl.Scheme:
-    """Environments whose episodes have these lengths."""
+    """A scheme whose environments have episodes of these lengths."""
     made = iter([*lengths, *lengths])
     return prl.Scheme(
         prl.REINFORCE.create_factory(episodes_per_update=episodes, test_every=0),
@@ -23,7 +23,7 @@ def scheme_of(lengths: tuple[int, ...], episodes: int, size: int = 100, wrappers
 
 
 def phases(scheme: prl.Scheme, until: int) -> list[int]:
-    """After how many steps of all environments updates were due."""
+    """The numbers of steps per environment after which updates were due."""
     steps = []
     while scheme.steps < until:
         _, due = scheme.collect(until)
@@ -34,27 +34,27 @@ def phases(scheme: prl.Scheme, until: int) -> list[int]:
     return steps
 
 
-def test_an_update_follows_every_few_episodes() -> None:
+def test_an_update_follows_the_given_number_of_episodes() -> None:
     assert phases(scheme_of((5,), 3), 50) == [15, 30, 45]
 
 
-def test_episodes_of_all_environments_count_and_none_is_left_over_for_the_next_update() -> None:
-    # Ends after 3, 6, 9, 12, ... and after 4, 8, 12, ... steps.
+def test_episodes_of_all_environments_count_and_an_update_resets_the_count() -> None:
+    # Episodes end after 3, 6, 9, 12, ... and after 4, 8, 12, ... steps.
     assert phases(scheme_of((3, 4), 2), 48) == [4, 8, 12, 16, 20, 24]
-    # Two that end together are one update.
+    # Two episodes that end together cause one update.
     assert phases(scheme_of((4, 4), 1), 24) == [4, 8, 12]
 
 
-def test_a_full_rollout_is_learnt_from_before_enough_episodes_ended_and_they_count_anew() -> None:
-    # Full after 8 with one episode; then ends at 10 and 15.
+def test_a_full_rollout_causes_an_earlier_update_and_resets_the_count_of_episodes() -> None:
+    # The rollout is full after 8 steps and one episode; the next two episodes end at 10 and 15.
     assert phases(scheme_of((5,), 2, size=8), 30) == [8, 15, 23, 30]
 
 
-def test_one_step_may_fill_the_rollout_and_end_the_episodes() -> None:
+def test_a_step_that_fills_the_rollout_and_ends_an_episode_causes_one_update() -> None:
     assert phases(scheme_of((4,), 2, size=8), 24) == [8, 16, 24]
 
 
-def test_episodes_count_where_a_wrapper_ends_them_too() -> None:
+def test_episodes_that_a_wrapper_ends_count() -> None:
     def first_two_steps(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         return gym.wrappers.TimeLimit(env, 2)
 
@@ -62,7 +62,7 @@ def test_episodes_count_where_a_wrapper_ends_them_too() -> None:
 
 
 @pytest.mark.parametrize("parts", [[3, 7, 20, 21, 47], list(range(1, 60))])
-def test_updates_do_not_depend_on_the_parts_that_collecting_is_divided_into(parts: list[int]) -> None:
+def test_updates_do_not_depend_on_how_collecting_is_divided(parts: list[int]) -> None:
     whole, divided = scheme_of((5,), 3), scheme_of((5,), 3)
     steps = []
     for until in [*parts, 60]:
@@ -72,7 +72,7 @@ def test_updates_do_not_depend_on_the_parts_that_collecting_is_divided_into(part
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("at", [4, 8, 11, 26])
-def test_a_run_resumed_between_the_episodes_of_an_update_is_the_run_that_was_not_stopped(
+def test_a_run_resumed_between_the_episodes_of_an_update_equals_the_uninterrupted_run(
     at: int, memory: str | None
 ) -> None:
     def scheme() -> prl.Scheme:

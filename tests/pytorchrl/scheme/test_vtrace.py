@@ -1,4 +1,4 @@
-"""PPO learns from V-trace rollouts as from any other."""
+"""PPO learns from V-trace rollouts as from other rollouts."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def test_ppo_learns_cartpole_from_v_trace(memory: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 @pytest.mark.parametrize("shared_body", [False, True])
-def test_before_the_first_update_its_returns_are_those_of_gae(env: str, memory: Any, shared_body: bool) -> None:
+def test_before_the_first_update_v_trace_returns_equal_those_of_gae(env: str, memory: Any, shared_body: bool) -> None:
     torch.set_num_threads(1)
     rollouts = []
     for storage in (

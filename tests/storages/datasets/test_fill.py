@@ -1,4 +1,4 @@
-"""A storage holds the episodes that it was filled with, and gives back those that it holds."""
+"""A storage holds the episodes that it was filled with, and returns the episodes that it holds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.support.profiles import examples
 
 
 def transitions_of(episodes: list[Episode]) -> set[tuple[Any, ...]]:
-    """Every transition on its own, with what followed and whether it was the last."""
+    """Every transition with its next observation and its flags of an end."""
     return {
         (
             one.observations[step].tobytes(),
@@ -57,7 +57,7 @@ def stored_in(storage: Any) -> list[tuple[Any, ...]]:
     lengths=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=9),
     num_envs=st.integers(1, 4),
 )
-def test_every_transition_is_inserted_once_and_fewer_than_a_step_are_left_out(
+def test_every_transition_is_inserted_once_and_less_than_one_step_is_left_out(
     lengths: list[tuple[int, bool, bool]], num_envs: int
 ) -> None:
     episodes = [
@@ -70,14 +70,14 @@ def test_every_transition_is_inserted_once_and_fewer_than_a_step_are_left_out(
     assert len(set(stored)) == len(stored) == filled.transitions
     assert set(stored) <= expected
     assert filled.left_out == len(expected) - len(stored) < num_envs
-    # What is stored of an episode is in one piece, but for those that were divided.
+    # An episode is stored in one piece, unless it was divided.
     pieces = list(episodes_of(storage))
     assert filled.episodes <= len(pieces) <= filled.episodes + filled.divided
     assert transitions_of(pieces) == set(stored)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-def test_an_environment_plays_its_episodes_one_after_the_other(num_envs: int) -> None:
+def test_each_environment_receives_its_episodes_one_after_another(num_envs: int) -> None:
     episodes = [episode(6, seed=seed) for seed in range(2 * num_envs)]
     storage = replay_buffer(100)
     assert fill(storage, episodes, num_envs=num_envs) == Filled(len(episodes), 12 * num_envs, divided=0, left_out=0)
@@ -87,15 +87,15 @@ def test_an_environment_plays_its_episodes_one_after_the_other(num_envs: int) ->
     assert_same(episodes_of(storage), rewards)
 
 
-def test_what_no_other_episode_is_there_for_is_divided_among_the_environments() -> None:
+def test_episodes_are_divided_if_there_are_fewer_episodes_than_environments() -> None:
     storage = replay_buffer(100)
     filled = fill(storage, [episode(2, seed=1), episode(11, seed=2)], num_envs=3)
-    # The third environment would have nothing to do: 13 transitions are divided by 3.
+    # The third environment would have no episode: 13 transitions are divided by 3.
     assert filled == Filled(episodes=2, transitions=12, divided=2, left_out=1)
     assert storage.get_all_buffer_data()[DONE][0].flatten().tolist() == [1, 1, 1]
 
 
-def test_a_divided_episode_bootstraps_where_it_breaks_off() -> None:
+def test_a_divided_episode_bootstraps_where_it_is_divided() -> None:
     storage = replay_buffer(100)
     fill(storage, [episode(8)], num_envs=2)
     pieces = list(episodes_of(storage))
@@ -105,7 +105,7 @@ def test_a_divided_episode_bootstraps_where_it_breaks_off() -> None:
     ]
 
 
-def test_what_comes_after_episodes_that_have_not_ended_does_not_continue_them() -> None:
+def test_later_episodes_do_not_continue_unfinished_ones() -> None:
     storage = replay_buffer(100)
     one, two = episode(3, seed=1, terminated=False), episode(2, seed=2, terminated=False)
     fill(storage, [one])
@@ -164,7 +164,7 @@ def test_an_episode_that_lacks_rows_is_refused(broken: Any, message: str) -> Non
         fill(replay_buffer(100), [broken(episode(5))])
 
 
-def test_episodes_that_do_not_go_side_by_side_are_refused() -> None:
+def test_episodes_with_different_fields_or_shapes_are_refused() -> None:
     with pytest.raises(DatasetError, match=r"episodes have different fields: .*LogProbability"):
         fill(replay_buffer(100), [episode(5), episode(5, further=True)], num_envs=2)
     with pytest.raises(DatasetError, match="Observation has different shapes in different episodes"):
@@ -174,7 +174,7 @@ def test_episodes_that_do_not_go_side_by_side_are_refused() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_storage_of_replay_can_be_filled_and_sampled(way: str) -> None:
+def test_every_replay_storage_can_be_filled_and_sampled(way: str) -> None:
     storage = made(way, None, size=40)
     fields = {RHS: np.zeros((9, 4), np.float32), RHS2: np.zeros((9, 4), np.float32)} if way == "sequences" else {}
     fill(storage, [replace(one, fields=one.fields | fields) for one in (episode(9, seed=seed) for seed in range(5))])
@@ -186,7 +186,7 @@ def test_every_storage_of_replay_can_be_filled_and_sampled(way: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("steps", [7, 40])
-def test_the_episodes_of_a_storage_hold_what_was_inserted(kind: str, num_envs: int, steps: int) -> None:
+def test_the_episodes_of_a_storage_equal_the_inserted_steps(kind: str, num_envs: int, steps: int) -> None:
     storage, model = replay_buffer(15, envs=environments(kind, num_envs)), Model(15)
     stream = Stream(num_envs, kind, True, np.random.default_rng(steps))
     for _ in range(steps):
@@ -205,7 +205,7 @@ def test_the_episodes_of_a_storage_hold_what_was_inserted(kind: str, num_envs: i
 
 
 def _episodes_of(live: list[dict[str, Any]], env: int) -> Iterator[Episode]:
-    """By the definition, one transition at a time."""
+    """Episodes according to their definition, found one transition at a time."""
     steps = [map_leaves(sample, lambda leaf: leaf[env]) for sample in live]
     while steps:
         length = next(
@@ -242,7 +242,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_taken_from_a_storage_fills_another_with_the_same(kind: str) -> None:
+def test_the_episodes_of_a_storage_fill_another_storage_equally(kind: str) -> None:
     storage = replay_buffer(30, envs=environments(kind, 1))
     stream = Stream(1, kind, True, np.random.default_rng(0))
     for _ in range(30):
@@ -252,7 +252,7 @@ def test_what_was_taken_from_a_storage_fills_another_with_the_same(kind: str) ->
     assert_same(episodes_of(other), episodes_of(storage))
 
 
-def test_an_empty_storage_has_no_episodes_and_nothing_fills_nothing() -> None:
+def test_an_empty_storage_has_no_episodes_and_stays_empty_without_data() -> None:
     storage = replay_buffer(10)
     assert list(episodes_of(storage)) == []
     assert fill(storage, []) == Filled(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Flat arrays of others: where episodes end, and what becomes of last steps of which nobody knows what followed."""
+"""Flat arrays of other libraries: the ends of episodes, and last steps without a next observation."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ TIMEOUTS = np.array([0, 0, 0, 0, 0, 1, 0, 0], bool)
 
 
 def steps(**further: Any) -> dict[str, Any]:
-    """Step k sees k, and then k + 1."""
+    """Arrays in which step k observes k, and then k + 1."""
     seen = np.arange(COUNT, dtype=np.float32)[:, None] * [1, 10]
     return {"observations": seen, "actions": -seen, "rewards": np.arange(COUNT) / 2, **further}
 
@@ -43,7 +43,7 @@ def seen(one: Episode) -> list[float]:
 
 
 @pytest.mark.parametrize("write", [d4rl, npz])
-def test_with_next_observations_every_step_counts(write: Any, tmp_path: Path) -> None:
+def test_with_next_observations_every_step_is_read(write: Any, tmp_path: Path) -> None:
     following = steps()["observations"] + np.array([1, 10], np.float32)
     arrays = steps(terminals=TERMINALS, timeouts=TIMEOUTS, next_observations=following)
     dataset = open_dataset(write(tmp_path, arrays))
@@ -56,7 +56,7 @@ def test_with_next_observations_every_step_counts(write: Any, tmp_path: Path) ->
     assert episodes[0].facts == {"number": 0}
 
 
-def test_where_next_observations_do_not_continue_an_episode_ends(tmp_path: Path) -> None:
+def test_an_episode_ends_where_its_next_observation_does_not_match(tmp_path: Path) -> None:
     following = steps()["observations"] + np.array([1, 10], np.float32)
     following[4] = 99
     arrays = steps(terminals=TERMINALS, next_observations=following)
@@ -66,10 +66,12 @@ def test_where_next_observations_do_not_continue_an_episode_ends(tmp_path: Path)
 
 
 @pytest.mark.parametrize("write", [d4rl, npz])
-def test_without_them_the_last_step_of_what_did_not_terminate_is_left_out(write: Any, tmp_path: Path) -> None:
+def test_without_next_observations_the_last_step_of_unterminated_episodes_is_left_out(
+    write: Any, tmp_path: Path
+) -> None:
     dataset = open_dataset(write(tmp_path, steps(terminals=TERMINALS, timeouts=TIMEOUTS)))
     episodes = list(dataset)
-    # What follows a terminal state has no value: the one before stands in for it, and it is said.
+    # The observation after a terminal step does not matter: the last one replaces it, and a fact records this.
     assert [seen(one) for one in episodes] == [[0, 1, 2, 2], [3, 4, 5], [6, 7]]
     assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, True), (False, False)]
     assert episodes[0].facts == {"number": 0, "last_observation": "not recorded"}
@@ -85,7 +87,7 @@ def test_without_them_the_last_step_of_what_did_not_terminate_is_left_out(write:
         ("terminated", [[0, 1, 1], [2, 3, 4, 5, 5], [6, 6], [7, 7]], (True, False)),
     ],
 )
-def test_expert_data_of_stable_baselines3_is_read_as_it_is_said_to_have_ended(
+def test_expert_data_of_stable_baselines3_is_read_with_the_given_kind_of_end(
     ends: Any, expected: Any, flags: Any, tmp_path: Path
 ) -> None:
     arrays = steps(episode_starts=np.isin(np.arange(COUNT), [0, 2, 6, 7]), episode_returns=np.zeros(4))
@@ -98,14 +100,14 @@ def test_expert_data_of_stable_baselines3_is_read_as_it_is_said_to_have_ended(
 
 
 @pytest.mark.parametrize("write", [d4rl, npz])
-def test_names_can_be_told(write: Any, tmp_path: Path) -> None:
+def test_the_names_of_arrays_can_be_given(write: Any, tmp_path: Path) -> None:
     named = {"s": steps()["observations"], "a": np.arange(COUNT, dtype=np.int32), "r": np.ones(COUNT), "d": TERMINALS}
     path = write(tmp_path, named)
     with pytest.raises(DatasetError, match=r"has arrays of unknown names, .*; specify their meaning: names=FlatNames"):
         open_dataset(path)
     names = FlatNames(observations="s", actions="a", rewards="r", terminals="d")
     first, _ = open_dataset(path, names=names)
-    # Numbers of actions are a column, as storages have them.
+    # Discrete actions become a column, as in storages.
     assert first.fields[ACT].tolist() == [[0], [1], [2]]
     assert first.fields[ACT].dtype == np.int64
     with pytest.raises(DatasetError, match=r"lacks t; it has (s, a, r, d|a, d, r, s)"):
@@ -125,20 +127,20 @@ def test_a_replay_buffer_is_filled_from_flat_arrays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [d4rl, npz])
-def test_arrays_that_do_not_belong_together_are_refused(write: Any, tmp_path: Path) -> None:
+def test_arrays_of_different_lengths_are_refused(write: Any, tmp_path: Path) -> None:
     path = write(tmp_path, steps(terminals=TERMINALS[:-1]))
     with pytest.raises(DatasetError, match=r"holds arrays of different lengths: .*'terminals': 7"):
         open_dataset(path)
 
 
 class Bomb:
-    """Says that it ran, if anybody unpickles it."""
+    """Creates the file ``ran`` when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("ran"),))
 
 
-def test_objects_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_objects_and_text_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bombs = np.array([Bomb() for _ in range(COUNT)], object)
     path = tmp_path / "some.npz"
@@ -159,7 +161,7 @@ def test_objects_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
-def test_a_file_of_something_else_is_named(suffix: str, tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_refused_by_name(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"some{suffix}"
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(DatasetError, match=rf"some\{suffix} cannot be read as"):

@@ -1,4 +1,4 @@
-"""Data sets are found, written whole or not at all, merged and chosen from; a storage's directory is one as well."""
+"""Data sets are found, written completely or not at all, merged and filtered; a storage directory is one, too."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ DISCRETE: Space = {"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp_path: Path) -> None:
+def test_the_directory_of_a_storage_is_a_data_set_of_its_episodes(way: str, tmp_path: Path) -> None:
     with small_segments():
         storage = made(way, tmp_path / "kept", size=20, commit_every=3)
         stream = Stream(2, "dict", True, np.random.default_rng(0))
@@ -46,7 +46,7 @@ def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp
             storage.insert_transition(stream.step())
         storage.flush()
         expected = list(episodes_of(storage))
-        # While it is in use, too.
+        # Also while the storage is in use.
         assert_same(open_dataset(tmp_path / "kept"), expected)
         storage.close()
     before = {path: path.read_bytes() for path in (tmp_path / "kept").iterdir() if path.name != "lock"}
@@ -54,7 +54,7 @@ def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp
     assert (len(dataset), dataset.steps, dataset.format) == (len(expected), 40, "storage")
     assert_same(dataset, expected)
     assert {path: path.read_bytes() for path in before} == before
-    # And a storage of others becomes a data set that fills this one again.
+    # A copy of the data set can fill another storage.
     write_dataset(tmp_path / "written.npz", dataset)
     other = made("plain", None, size=20)
     fill(other, open_dataset(tmp_path / "written.npz"), num_envs=2)
@@ -63,13 +63,13 @@ def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("size", [25, 1000])
-def test_the_directory_of_a_buffer_of_whole_episodes_is_a_data_set_of_them(
+def test_the_directory_of_an_episodic_buffer_is_a_data_set_of_its_episodes(
     size: int, closed: bool, tmp_path: Path
 ) -> None:
     storage, stream = buffer(tmp_path / "kept", "dict", size=size), Stream(2, "dict", True, np.random.default_rng(0))
     for _ in range(100):
         storage.insert_transition(stream.step())
-    # While it is in use, too, when the newest episodes are in the write-ahead log alone.
+    # Also while the buffer is in use, and the newest episodes are only in the write-ahead log.
     storage.close() if closed else storage.flush()
     expected = list(storage.episodes())
     dataset = open_dataset(tmp_path / "kept")
@@ -92,7 +92,7 @@ def test_a_damaged_episode_of_a_buffer_is_named(tmp_path: Path) -> None:
         list(open_dataset(tmp_path / "kept"))
 
 
-def test_a_damaged_storage_is_no_data_set(tmp_path: Path) -> None:
+def test_a_damaged_storage_is_refused_as_a_data_set(tmp_path: Path) -> None:
     storage = made("plain", tmp_path / "kept", size=20)
     fill(storage, some())
     storage.close()
@@ -113,7 +113,7 @@ def test_an_empty_storage_is_an_empty_data_set(tmp_path: Path) -> None:
     assert (len(dataset), dataset.steps, list(dataset)) == (0, 0, [])
 
 
-def test_data_sets_are_found_wherever_they_are(tmp_path: Path) -> None:
+def test_nested_data_sets_are_found_but_hidden_files_and_links_are_skipped(tmp_path: Path) -> None:
     write_dataset(tmp_path / "b.npz", some())
     write_dataset(tmp_path / "a" / "deep" / "c.npz", some())
     storage = made("plain", tmp_path / "kept", size=20)
@@ -128,7 +128,7 @@ def test_data_sets_are_found_wherever_they_are(tmp_path: Path) -> None:
         find_datasets(tmp_path / "elsewhere")
 
 
-def test_what_is_no_data_set_is_named(tmp_path: Path) -> None:
+def test_a_path_without_a_data_set_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"elsewhere\.npz does not exist"):
         open_dataset(tmp_path / "elsewhere.npz")
     with pytest.raises(
@@ -143,7 +143,7 @@ def interrupted() -> Iterator[Episode]:
 
 
 @pytest.mark.parametrize("name", ["written.npz", "written"])
-def test_an_interrupted_data_set_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_no_files(name: str, tmp_path: Path) -> None:
     if name == "written":
         pytest.importorskip("h5py")
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +151,7 @@ def test_an_interrupted_data_set_leaves_nothing(name: str, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "written.npz"
     write_dataset(path, some())
     content = path.read_bytes()
@@ -169,7 +169,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other.npz", "written.npz"]
 
 
-def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) -> None:
+def test_an_unsuitable_format_is_refused_before_episodes_are_read(tmp_path: Path) -> None:
     def never() -> Iterator[Episode]:
         raise AssertionError
         yield
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) 
     assert STABLE_BASELINES3.observations == "obs"
 
 
-def test_episodes_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+def test_episodes_of_different_layouts_and_incomplete_episodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"episode 1 differs from the first one: .*LogProbability"):
         write_dataset(tmp_path / "written.npz", [episode(2), episode(2, further=True)])
     with pytest.raises(DatasetError, match="there is no episode to write"):
@@ -199,7 +199,7 @@ def test_episodes_that_are_not_alike_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_data_set_says_of_itself_and_of_its_episodes_is_kept(tmp_path: Path) -> None:
+def test_the_metadata_of_a_data_set_and_the_facts_of_its_episodes_are_kept(tmp_path: Path) -> None:
     about = About(
         "some/thing-v1", None, DISCRETE, "{}", "SAC", ("A",), ("a@b",), "words", ("p-v0", "q-v0"), {"code": 3}
     )
@@ -210,7 +210,7 @@ def test_what_a_data_set_says_of_itself_and_of_its_episodes_is_kept(tmp_path: Pa
     assert repr(dataset) == f"NpzDataset({str(tmp_path / 'written.npz')!r}, 4 episodes, 13 steps)"
 
 
-def test_a_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
+def test_a_damaged_npz_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "written.npz"
     write_dataset(path, some())
     with np.load(path) as file:
@@ -229,7 +229,7 @@ def test_a_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_whatever_is_done_to_a_file_an_error_names_it_or_numbers_are_read(format_: str, tmp_path: Path) -> None:
+def test_a_randomly_changed_file_is_refused_by_name_or_read_as_numbers(format_: str, tmp_path: Path) -> None:
     if format_ != "npz":
         pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
     path, random = tmp_path / ("some.npz" if format_ == "npz" else "some"), np.random.default_rng(0)
@@ -243,15 +243,15 @@ def test_whatever_is_done_to_a_file_an_error_names_it_or_numbers_are_read(format
         for place in random.integers(len(content), size=3) if content else ():
             content[place] = random.integers(256)
         file.write_bytes(content)
-        said = what_is_said_of(path)
-        refused += said is not None
-        assert said is None or str(path) in said
+        message = error_of_reading(path)
+        refused += message is not None
+        assert message is None or str(path) in message
         file.write_bytes(whole)
     assert refused > 20
     assert_same(open_dataset(path), some())
 
 
-def test_every_bit_that_flips_in_a_compressed_archive_is_named_or_numbers_are_read(tmp_path: Path) -> None:
+def test_an_archive_with_a_flipped_bit_is_refused_by_name_or_read_as_numbers(tmp_path: Path) -> None:
     path = tmp_path / "some.npz"
     rows = np.random.default_rng(0).integers(0, 9, 30)
     np.savez_compressed(path, observations=rows[:, None], actions=rows, rewards=rows, terminals=rows == 5)
@@ -261,14 +261,14 @@ def test_every_bit_that_flips_in_a_compressed_archive_is_named_or_numbers_are_re
         content = bytearray(whole)
         content[place] ^= 1 << place % 8
         path.write_bytes(content)
-        said = what_is_said_of(path)
-        refused += said is not None
-        assert said is None or str(path) in said
+        message = error_of_reading(path)
+        refused += message is not None
+        assert message is None or str(path) in message
     assert refused > len(whole) // 9
 
 
-def what_is_said_of(path: Path) -> str | None:
-    """The error that reading it ends with, if it does."""
+def error_of_reading(path: Path) -> str | None:
+    """The error of reading a data set; None if there is none."""
     try:
         for one in open_dataset(path):
             assert one.fields[REW].dtype.kind in "biuf"
@@ -277,17 +277,17 @@ def what_is_said_of(path: Path) -> str | None:
     return None
 
 
-def of(path: Path, episodes: list[Episode], **about: object) -> Dataset:
+def dataset_at(path: Path, episodes: list[Episode], **about: object) -> Dataset:
     write_dataset(path, episodes, about=About(**about))  # type: ignore[arg-type]
     return open_dataset(path)
 
 
-def test_merged_data_sets_follow_one_another_and_say_what_they_say_together(tmp_path: Path) -> None:
-    one = of(
+def test_merged_data_sets_are_concatenated_and_their_metadata_is_combined(tmp_path: Path) -> None:
+    one = dataset_at(
         tmp_path / "one.npz", some(), action_space=DISCRETE, author=("A", "B"), algorithm_name="SAC", dataset_id="a-v0"
     )
     wider = {**DISCRETE, "n": 6}
-    two = of(tmp_path / "two.npz", some()[::-1], action_space=wider, author=("B", "C"), algorithm_name="PPO")
+    two = dataset_at(tmp_path / "two.npz", some()[::-1], action_space=wider, author=("B", "C"), algorithm_name="PPO")
     assert_same(merged([one, two]), some() + some()[::-1])
     assert [each.facts["source"] for each in merged([one, two])] == [str(one.path)] * 4 + [str(two.path)] * 4
     assert about_merged([one, two]) == About(
@@ -295,14 +295,14 @@ def test_merged_data_sets_follow_one_another_and_say_what_they_say_together(tmp_
     )
 
 
-def test_spaces_are_united_where_that_makes_sense(tmp_path: Path) -> None:
+def test_compatible_spaces_are_united_and_others_are_refused(tmp_path: Path) -> None:
     def box(low: float, high: float, kind: str = "float32") -> Space:
         return {"type": "Box", "dtype": kind, "shape": [3], "low": [low] * 3, "high": [high] * 3}
 
     def both(left: Space, right: Space) -> Space | None:
         number = len(list(tmp_path.iterdir()))
-        one = of(tmp_path / f"{number}.npz", some(), observation_space=left)
-        two = of(tmp_path / f"{number + 1}.npz", some(), observation_space=right)
+        one = dataset_at(tmp_path / f"{number}.npz", some(), observation_space=left)
+        two = dataset_at(tmp_path / f"{number + 1}.npz", some(), observation_space=right)
         return about_merged([one, two]).observation_space
 
     assert both(box(-1, 1), box(0, 2)) == box(-1, 2)
@@ -315,8 +315,8 @@ def test_spaces_are_united_where_that_makes_sense(tmp_path: Path) -> None:
         both(DISCRETE, {**DISCRETE, "start": 1})
 
 
-def test_data_sets_that_do_not_go_together_are_not_merged(tmp_path: Path) -> None:
-    one, two = of(tmp_path / "one.npz", some()), of(tmp_path / "two.npz", some("double", further=True))
+def test_incompatible_data_sets_are_not_merged(tmp_path: Path) -> None:
+    one, two = dataset_at(tmp_path / "one.npz", some()), dataset_at(tmp_path / "two.npz", some("double", further=True))
     with pytest.raises(
         DatasetError,
         match=r"one\.npz and .*two\.npz are incompatible: Observation float32\(3,\) beside float64\(2, 2\); Log",

@@ -1,4 +1,4 @@
-"""What is written here is what the package ``minari`` reads, and what it writes is what is read here."""
+"""The package ``minari`` reads data sets written here, and data sets written by it are read here."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ BOX = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
 def buffers(episodes: list[Episode], space: Any, start: int = 0) -> list[Any]:
-    """The episodes as Minari's collector would have them."""
+    """The episodes as Minari's collector would record them."""
     made = []
     for one in episodes:
         length, actions = len(one), one.fields[ACT]
@@ -43,7 +43,7 @@ def buffers(episodes: list[Episode], space: Any, start: int = 0) -> list[Any]:
 
 
 def nested(space: Any, observations: Any, name: str = "") -> Any:
-    """Observations laid out as a space has them."""
+    """Observations in the layout of a space."""
     join = f"{name}/" if name else ""
     if isinstance(space, spaces.Dict):
         return {key: nested(part, observations, f"{join}{key}") for key, part in space.spaces.items()}
@@ -81,7 +81,7 @@ SPACES = {
 
 
 def observed(space: Any, rows: int, random: np.random.Generator, name: str = "") -> Any:
-    """Values of a space, as an episode has them."""
+    """Values of a space in the layout of an episode."""
     join = f"{name}/" if name else ""
     parts: dict[str, Any] = {}
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -100,7 +100,7 @@ def observed(space: Any, rows: int, random: np.random.Generator, name: str = "")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("continuous", [True, False])
-def test_what_minari_writes_is_read(layout: str, kind: str, continuous: bool, tmp_path: Path) -> None:
+def test_data_sets_written_by_minari_are_read(layout: str, kind: str, continuous: bool, tmp_path: Path) -> None:
     space, random = SPACES[kind], np.random.default_rng(0)
     episodes = [
         Episode(observed(space, len(one) + 1, random), one.fields, one.terminated, one.truncated, one.facts)
@@ -115,7 +115,7 @@ def test_what_minari_writes_is_read(layout: str, kind: str, continuous: bool, tm
     assert (dataset.about.dataset_id, dataset.about.author) == ("some/thing-v3", ("A. Body",))
     again = open_dataset(tmp_path / "of minari" / "data")
     assert_same(again, episodes)
-    # And written again, Minari finds what it wrote, in the spaces that it wrote.
+    # Written again, the data set has the same values and spaces for Minari.
     write_dataset(tmp_path / "back", dataset, format=f"minari-{layout}", about=dataset.about)
     one, two = of_minari(tmp_path / "of minari"), of_minari(tmp_path / "back")
     assert (one.observation_space, one.action_space) == (two.observation_space, two.action_space)
@@ -128,7 +128,7 @@ def test_what_minari_writes_is_read(layout: str, kind: str, continuous: bool, tm
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_minari_opens_what_is_written(layout: str, kind: str, tmp_path: Path) -> None:
+def test_minari_opens_written_data_sets(layout: str, kind: str, tmp_path: Path) -> None:
     episodes = some(kind, continuous=kind == "double")
     about = About(
         "pendulum/expert-v0", author=("A. Body", "N. Body"), algorithm_name="SAC", further={"ref_max_score": 9}
@@ -175,20 +175,22 @@ def assert_equal(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("continuous", [True, False])
-def test_what_is_written_is_what_is_read(format_: str, kind: str, continuous: bool, tmp_path: Path) -> None:
+def test_written_episodes_are_read_unchanged(format_: str, kind: str, continuous: bool, tmp_path: Path) -> None:
     episodes = some(kind, continuous=continuous, further=True)
     path = tmp_path / ("written.npz" if format_ == "npz" else "written")
     written = write_dataset(path, iter(episodes), format=format_)
     assert (written.path, written.format, written.episodes, written.steps) == (path, format_, 4, 13)
     dataset = open_dataset(path)
     assert_same(dataset, episodes)
-    # From the first one again, each time.
+    # Each iteration starts with the first episode.
     assert_same(dataset, episodes)
     assert next(iter(dataset)).fields[LOGP].shape == (5, 1)
     assert (len(dataset), dataset.steps) == (4, 13)
 
 
-def test_minari_finds_a_data_set_that_lies_under_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minari_finds_a_data_set_in_a_folder_named_after_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     write_dataset(tmp_path / "counting-v2", some())
     assert minari.load_dataset("counting-v2").total_steps == 13
@@ -196,7 +198,7 @@ def test_minari_finds_a_data_set_that_lies_under_its_id(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_pictures_that_minari_made_jpegs_of_are_read(layout: str, tmp_path: Path) -> None:
+def test_images_that_minari_stored_as_jpeg_are_read(layout: str, tmp_path: Path) -> None:
     space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
     gradient = np.broadcast_to(np.arange(36, dtype=np.uint8)[:, None, None] * 5, (36, 40, 3))
     noise = np.random.default_rng(0).integers(0, 255, (36, 40, 3), np.uint8)
@@ -209,7 +211,7 @@ def test_pictures_that_minari_made_jpegs_of_are_read(layout: str, tmp_path: Path
         assert abs(read.observations[0].astype(int) - gradient).max() < 8
 
 
-def test_what_is_not_made_of_numbers_is_refused(tmp_path: Path) -> None:
+def test_text_spaces_and_nested_action_spaces_are_refused(tmp_path: Path) -> None:
     path = written_by_minari(
         tmp_path / "texts", "hdf5", spaces.Text(5), spaces.Discrete(4), buffers([episode(2, "vector")], spaces.Text(5))
     )
@@ -217,15 +219,15 @@ def test_what_is_not_made_of_numbers_is_refused(tmp_path: Path) -> None:
         list(open_dataset(path))
     actions = spaces.Dict({"a": spaces.Discrete(4)})
     metadata = path / "data" / "metadata.json"
-    said = json.loads(metadata.read_text())
-    said["observation_space"] = minari.serialization.serialize_space(BOX)
-    metadata.write_text(json.dumps(said | {"action_space": minari.serialization.serialize_space(actions)}))
+    saved = json.loads(metadata.read_text())
+    saved["observation_space"] = minari.serialization.serialize_space(BOX)
+    metadata.write_text(json.dumps(saved | {"action_space": minari.serialization.serialize_space(actions)}))
     with pytest.raises(DatasetError, match="the action space must be a single array, not a Dict or Tuple of"):
         list(open_dataset(path))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_objects_in_the_place_of_numbers_are_refused(layout: str, tmp_path: Path) -> None:
+def test_values_that_do_not_match_the_space_are_refused_when_read(layout: str, tmp_path: Path) -> None:
     made = buffers([episode(2)], BOX)
     made[0] = minari.data_collector.EpisodeBuffer(
         **{**vars(made[0]), "observations": ["a", "b", "c"] if layout == "hdf5" else made[0].observations}
@@ -233,32 +235,32 @@ def test_objects_in_the_place_of_numbers_are_refused(layout: str, tmp_path: Path
     path = written_by_minari(tmp_path / "odd", layout, BOX, spaces.Discrete(4), made)
     if layout != "hdf5":
         metadata = path / "data" / "metadata.json"
-        said = json.loads(metadata.read_text())
+        saved = json.loads(metadata.read_text())
         wide = spaces.Box(-1, 1, (4,), np.float32)
-        metadata.write_text(json.dumps(said | {"observation_space": minari.serialization.serialize_space(wide)}))
+        metadata.write_text(json.dumps(saved | {"observation_space": minari.serialization.serialize_space(wide)}))
     message = "only numbers are read" if layout == "hdf5" else "the space says shape"
     with pytest.raises(DatasetError, match=f"{path}.*{message}"):
         list(open_dataset(path))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_missing_is_named(layout: str, tmp_path: Path) -> None:
+def test_missing_or_invalid_metadata_is_named(layout: str, tmp_path: Path) -> None:
     path = tmp_path / "written"
     write_dataset(path, some(), format=f"minari-{layout}")
     metadata = path / "data" / "metadata.json"
-    said = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps(said | {"total_episodes": 5}))
+    saved = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps(saved | {"total_episodes": 5}))
     with pytest.raises(DatasetError, match="the metadata claim 5 episodes, but there are 4"):
         list(open_dataset(path))
-    other = {"type": "Dict", "subspaces": {"a": json.loads(said["observation_space"])}}
-    metadata.write_text(json.dumps(said | {"observation_space": json.dumps(other)}))
+    other = {"type": "Dict", "subspaces": {"a": json.loads(saved["observation_space"])}}
+    metadata.write_text(json.dumps(saved | {"observation_space": json.dumps(other)}))
     with pytest.raises(DatasetError, match=f"{path}.* lacks observations/a"):
         list(open_dataset(path))
-    del said["observation_space"]
-    metadata.write_text(json.dumps(said))
+    del saved["observation_space"]
+    metadata.write_text(json.dumps(saved))
     with pytest.raises(DatasetError, match="has no spaces"):
         list(open_dataset(path))
-    metadata.write_text(json.dumps(said | {"data_format": "clay"}))
+    metadata.write_text(json.dumps(saved | {"data_format": "clay"}))
     with pytest.raises(DatasetError, match="in Minari's format 'clay'; hdf5, arrow, parquet are read"):
         open_dataset(path)
     metadata.write_text("{")
@@ -280,7 +282,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     assert [path.name for path in tmp_path.iterdir()] == ["written"]
 
 
-def test_values_that_are_not_of_the_space_are_refused(tmp_path: Path) -> None:
+def test_values_that_do_not_match_the_space_are_not_written(tmp_path: Path) -> None:
     wide = {"type": "Box", "dtype": "float32", "shape": [4], "low": [0.0] * 4, "high": [1.0] * 4}
     with pytest.raises(DatasetError, match=r"written was not written: values of shape \(3,\) are not of the space"):
         write_dataset(tmp_path / "written", some(), about=About(observation_space=wide))

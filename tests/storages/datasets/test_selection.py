@@ -1,4 +1,4 @@
-"""Which episodes of a data set are chosen, and what was earned from each step on."""
+"""The selection of episodes of a data set, and returns-to-go."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ def episode(rewards: Sequence[float], **facts: Any) -> Episode:
     return Episode(np.arange(steps + 1, dtype=np.float32)[:, None], fields, True, False, facts)
 
 
-def chosen(returns: Sequence[float], told: Sequence[bool | None] | None = None, **arguments: Any) -> list[float]:
-    numbers = SelectEpisodes(**arguments).numbers(returns, told or [None] * len(returns))
+def chosen(returns: Sequence[float], successful: Sequence[bool | None] | None = None, **arguments: Any) -> list[float]:
+    numbers = SelectEpisodes(**arguments).numbers(returns, successful or [None] * len(returns))
     return [returns[number] for number in numbers]
 
 
@@ -52,7 +52,7 @@ def test_episodes_are_chosen_by_their_returns_and_keep_their_order(
     assert chosen([4, 1, 7, 2, 9, 3], **arguments) == expected
 
 
-def test_successes_alone_are_kept_where_episodes_say_whether_they_are_such() -> None:
+def test_only_successful_episodes_are_chosen_if_all_episodes_record_success() -> None:
     assert chosen([1, 2, 3], [True, False, True], successes=True) == [1, 3]
     with pytest.raises(
         DatasetError, match=r"record whether they succeeded, as a fact success or is_success, and not all do"
@@ -65,7 +65,7 @@ def test_successes_alone_are_kept_where_episodes_say_whether_they_are_such() -> 
     share=st.floats(0.01, 0.99),
     seed=st.integers(0, 5),
 )
-def test_the_two_parts_have_no_episode_in_common_and_lack_none(count: int, share: float, seed: int) -> None:
+def test_the_training_and_validation_parts_are_disjoint_and_complete(count: int, share: float, seed: int) -> None:
     returns = list(range(count))
     train, validation = (
         chosen(returns, part=part, validation_share=share, seed=seed) for part in ("train", "validation")
@@ -77,7 +77,7 @@ def test_the_two_parts_have_no_episode_in_common_and_lack_none(count: int, share
     assert chosen(returns, part="train", validation_share=share, seed=seed) == train
 
 
-def test_a_filter_moves_no_episode_from_one_part_to_the_other() -> None:
+def test_a_filter_does_not_move_episodes_between_parts() -> None:
     returns = list(range(50))
     validation = set(chosen(returns, part="validation"))
     assert set(chosen(returns, part="validation", min_return=25)) == {value for value in validation if value >= 25}
@@ -92,12 +92,12 @@ def test_a_filter_moves_no_episode_from_one_part_to_the_other() -> None:
         ({"min_return": 2.0, "max_return": 1.0}, "min_return must not be above max_return, got 2 and 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"SelectEpisodes: {message}"):
         SelectEpisodes(**arguments)
 
 
-def test_a_selected_data_set_counts_what_is_left_and_says_if_nothing_is(tmp_path: Path) -> None:
+def test_a_selected_data_set_counts_its_episodes_and_an_empty_selection_is_refused(tmp_path: Path) -> None:
     write_dataset(tmp_path / "some.npz", [episode([1.0] * steps) for steps in (1, 2, 3, 4)])
     dataset = open_dataset(tmp_path / "some.npz")
     some = SelectedDataset(dataset, SelectEpisodes(min_return=3))
@@ -125,7 +125,7 @@ def test_returns_to_go_are_the_discounted_rewards_to_the_end() -> None:
     np.testing.assert_array_equal(one.fields[RTG][:, 0], [7, 6, 4])
 
 
-def test_the_first_transitions_end_within_an_episode_that_is_neither_terminated_nor_truncated() -> None:
+def test_an_episode_cut_by_first_transitions_is_neither_terminated_nor_truncated() -> None:
     kept = list(first_transitions([episode([1, 1]), episode([1, 1, 1]), episode([1])], 4))
     assert [len(one) for one in kept] == [2, 2]
     assert (kept[1].terminated, kept[1].truncated) == (False, False)

@@ -1,4 +1,4 @@
-"""Blocks and the files they are in: what was written is read, to the bit, or is told apart from it."""
+"""Records and their files: a record is read exactly as it was written, or is reported as corrupt."""
 
 import os
 from pathlib import Path
@@ -26,10 +26,10 @@ def block(commit: int, size: int = 3) -> Record:
     return Record(commit, 10 * commit, 10 * commit + 5, FACTS, arrays)
 
 
-def written(path: Path, *what: Record) -> list[int]:
-    """Write blocks into a file; returns their checksums."""
+def written(path: Path, *given: Record) -> list[int]:
+    """Write records to a file; return their checksums."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    checksums = [blocks.write(file, one)[1] for one in what]
+    checksums = [blocks.write(file, one)[1] for one in given]
     os.close(file)
     return checksums
 
@@ -52,7 +52,7 @@ def assert_equal(found: Any, expected: Record) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 200_000])
-def test_what_is_written_is_read(size: int, tmp_path: Path) -> None:
+def test_records_are_read_as_they_were_written(size: int, tmp_path: Path) -> None:
     checksums = written(tmp_path / "file", block(1, size), block(2, size))
     found = list(blocks.read(tmp_path / "file"))
     for number, one in enumerate(found):
@@ -61,13 +61,13 @@ def test_what_is_written_is_read(size: int, tmp_path: Path) -> None:
     assert [one.end for one in found][-1] == (tmp_path / "file").stat().st_size
 
 
-def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert list(blocks.read(tmp_path / "file")) == []
 
 
 @pytest.mark.parametrize("junk", [b"x" * 3, b"x" * 500, b"\x89records" + b"x" * 100, bytes(4096)])
-def test_blocks_are_found_behind_anything_else(junk: bytes, tmp_path: Path) -> None:
+def test_records_behind_corrupt_bytes_are_found(junk: bytes, tmp_path: Path) -> None:
     written(tmp_path / "one", block(1))
     one = (tmp_path / "one").read_bytes()
     (tmp_path / "file").write_bytes(one + junk + one)
@@ -78,7 +78,7 @@ def test_blocks_are_found_behind_anything_else(junk: bytes, tmp_path: Path) -> N
     assert (flaw.begin, flaw.end, flaw.cut) == (len(one), len(one) + len(junk), False)
 
 
-def test_wherever_a_file_ends_what_is_whole_is_read_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
+def test_complete_records_of_a_truncated_file_are_read_and_the_rest_is_reported_as_cut(tmp_path: Path) -> None:
     written(tmp_path / "file", block(1), block(2))
     data = (tmp_path / "file").read_bytes()
     half = len(data) // 2
@@ -92,7 +92,7 @@ def test_wherever_a_file_ends_what_is_whole_is_read_and_the_rest_is_said_to_be_c
 
 
 @pytest.mark.parametrize("synced", [0, 64, 100, 300])
-def test_a_last_block_whose_end_was_never_filled_is_said_to_be_cut(synced: int, tmp_path: Path) -> None:
+def test_a_last_record_that_ends_in_zeros_is_reported_as_cut(synced: int, tmp_path: Path) -> None:
     written(tmp_path / "file", block(1), block(2))
     data = (tmp_path / "file").read_bytes()
     half = len(data) // 2
@@ -105,7 +105,7 @@ def test_a_last_block_whose_end_was_never_filled_is_said_to_be_cut(synced: int, 
 # Files
 
 
-def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
+def test_a_log_continues_in_new_files_and_deletes_old_ones(tmp_path: Path) -> None:
     log = LogFiles(tmp_path, "steps", durable=False)
     for commit in range(1, 7):
         log.append(block(commit), new_file=commit in (3, 5))
@@ -124,7 +124,7 @@ def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_reopened_log_continues_after_its_last_complete_record(tmp_path: Path) -> None:
     log = LogFiles(tmp_path, "steps", durable=False)
     log.append(block(1), new_file=False)
     log.close()
@@ -138,7 +138,7 @@ def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> No
     assert [found.record.commit for found, _ in again.read()] == [1, 2]
 
 
-def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_log_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = LogFiles(tmp_path, "steps", durable=False)
     log.append(block(1), new_file=False)
     write = os.write
@@ -147,11 +147,11 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch
         write(file, data[:50])
         raise OSError(28, "No space left on device")
 
-    for anew in (False, True):
+    for in_new_file in (False, True):
         with monkeypatch.context() as patched:
             patched.setattr(blocks.os, "write", fails)
             with pytest.raises(OSError, match="No space"):
-                log.append(block(2), new_file=anew)
+                log.append(block(2), new_file=in_new_file)
         assert log.numbers() == [1]
         assert [found.record.commit for found, _ in log.read()] == [1]
     log.append(block(2), new_file=False)
@@ -159,7 +159,7 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch
     log.close()
 
 
-def test_damage_is_told_with_the_steps_between_which_it_is(tmp_path: Path) -> None:
+def test_a_damage_error_names_the_steps_around_the_damage(tmp_path: Path) -> None:
     log = LogFiles(tmp_path, "steps", durable=False)
     for commit in (1, 2, 3):
         log.append(block(commit), new_file=False)

@@ -1,4 +1,4 @@
-"""What a closed storage of episodes leaves on disk: each episode once, compressed or, while it runs, in the log."""
+"""Files of a closed storage of episodes: each episode is stored once, compressed or, if unfinished, in the log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.model import Stream
 
 
 @pytest.mark.parametrize("kind", ["vector", "frames"])
-def test_when_it_is_closed_the_log_holds_nothing_but_the_episodes_that_run(kind: str, tmp_path: Path) -> None:
+def test_after_closing_the_log_has_only_the_steps_of_unfinished_episodes(kind: str, tmp_path: Path) -> None:
     model, stream = EpisodesModel(5_000), Stream(2, kind, False, np.random.default_rng(0))
     storage = buffer(tmp_path, kind, size=5_000)
     for _ in range(2):

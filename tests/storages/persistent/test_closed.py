@@ -1,4 +1,4 @@
-"""What was there when a storage was closed is there when it is made again, or is said to be missing."""
+"""Reopening a closed storage: its content is complete, or an error names the files with missing content."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def emptied(path: Path) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Pair:
-    """A storage of several files, closed; its directory of some commits before is beside it."""
+    """A closed storage of several files; ``older`` beside it is a copy of its directory from some commits earlier."""
     with small_segments(1_500):
         pair = Pair("priority", tmp_path / "kept", commit_every=4)
         pair.insert(20)
@@ -44,7 +44,7 @@ def last(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("change", [truncated, emptied, Path.unlink])
-def test_what_is_missing_at_the_end_is_named(closed: Pair, change: Callable[[Path], None]) -> None:
+def test_a_truncated_or_missing_last_file_is_named(closed: Pair, change: Callable[[Path], None]) -> None:
     path = last(closed.directory)
     change(path)
     with pytest.raises(DamageError, match=path.name):
@@ -56,7 +56,7 @@ def test_what_is_missing_at_the_end_is_named(closed: Pair, change: Callable[[Pat
     made("priority", closed.directory).close()
 
 
-def test_an_older_version_of_the_last_file_is_noticed(closed: Pair) -> None:
+def test_an_older_version_of_the_last_file_is_detected(closed: Pair) -> None:
     path = last(closed.directory)
     older = closed.directory.parent / "older" / path.name
     if older.exists():
@@ -67,7 +67,7 @@ def test_an_older_version_of_the_last_file_is_noticed(closed: Pair) -> None:
         closed.open()
 
 
-def test_an_older_version_of_all_files_but_the_note_is_noticed(closed: Pair) -> None:
+def test_older_versions_of_all_files_but_the_closing_note_are_detected(closed: Pair) -> None:
     for path in (closed.directory.parent / "older").iterdir():
         shutil.copy(path, closed.directory / path.name)
     for path in closed.directory.glob("*.steps"):
@@ -77,7 +77,7 @@ def test_an_older_version_of_all_files_but_the_note_is_noticed(closed: Pair) -> 
         closed.open()
 
 
-def test_the_first_file_that_only_a_checkpoint_needs_is_missed(closed: Pair) -> None:
+def test_a_missing_first_file_that_only_a_checkpoint_needs_is_reported(closed: Pair) -> None:
     path = min(closed.directory.glob("*.steps"))
     path.unlink()
     with pytest.raises(DamageError, match=f"{path.name} is missing|is missing"):
@@ -85,7 +85,7 @@ def test_the_first_file_that_only_a_checkpoint_needs_is_missed(closed: Pair) -> 
     assert repair(closed.directory).dropped
 
 
-def test_a_note_that_is_damaged_is_named_and_made_anew(closed: Pair) -> None:
+def test_a_damaged_closing_note_is_named_and_replaced(closed: Pair) -> None:
     note = closed.directory / "closed.json"
     note.write_bytes(note.read_bytes().replace(b"commit", b"comnit", 1))
     with pytest.raises(DamageError, match=r"closed\.json is damaged"):
@@ -98,7 +98,7 @@ def test_a_note_that_is_damaged_is_named_and_made_anew(closed: Pair) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"files": {"../other": 1}}, {"files": 7}, {"errors": "none"}, {"commit": "one"}])
-def test_a_crafted_note_is_named_and_made_anew(closed: Pair, changed: dict[str, Any]) -> None:
+def test_a_crafted_closing_note_is_refused_and_replaced_by_a_repair(closed: Pair, changed: dict[str, Any]) -> None:
     note = closed.directory / "closed.json"
     write_verified(note, read_verified(note) | changed, durable=False)
     with pytest.raises(DamageError, match=str(closed.directory)):
@@ -107,7 +107,7 @@ def test_a_crafted_note_is_named_and_made_anew(closed: Pair, changed: dict[str, 
     closed.open().close()
 
 
-def test_a_process_that_is_killed_after_it_went_back_is_not_said_to_miss_anything(tmp_path: Path) -> None:
+def test_no_damage_is_reported_if_the_process_is_killed_after_a_rollback(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path / "kept", commit_every=4)
     pair.insert(9)
     states = pair.kept.state_dict(), pair.twin.state_dict()
@@ -122,7 +122,7 @@ def test_a_process_that_is_killed_after_it_went_back_is_not_said_to_miss_anythin
     pair.close()
 
 
-def test_a_note_that_cannot_be_removed_leaves_everything_as_it_was(
+def test_loading_a_state_changes_nothing_if_the_closing_note_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
@@ -143,7 +143,7 @@ def test_a_note_that_cannot_be_removed_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize("names", [("steps", "note"), ("manifest", "steps"), ("note", "manifest")])
-def test_files_that_took_each_others_place_are_named_and_dropped(closed: Pair, names: tuple[str, str]) -> None:
+def test_swapped_files_are_named_and_dropped_by_a_repair(closed: Pair, names: tuple[str, str]) -> None:
     folder = closed.directory
     files = {"note": folder / "closed.json", "manifest": folder / "storage.json", "steps": last(folder)}
     one, other = (files[name] for name in names)

@@ -1,4 +1,4 @@
-"""Commits happen beside the training loop: what is on its way is not touched, and not more than was promised."""
+"""Commits in a background thread: later insertions do not alter them, and uncommitted steps stay within the limit."""
 
 import copy
 import os
@@ -22,8 +22,8 @@ from tests.support.model import contents
 
 
 @pytest.fixture
-def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Large commits get no further until this is set, and all are."""
+def writes_may_proceed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Commits wait in the background thread until this is set; all commits count as large."""
     monkeypatch.setattr(blocks, "SMALL_RECORD_BYTES", -1)
     go_on, append = threading.Event(), LogFiles.append
 
@@ -38,22 +38,22 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 @pytest.mark.parametrize("kind", ["vector", "image", "frames", "dict of frames"])
 @pytest.mark.parametrize("way", ["plain", "recency"])
-def test_what_is_inserted_while_a_commit_is_on_its_way_does_not_reach_into_it(
-    way: str, kind: str, tmp_path: Path, held_up: threading.Event
+def test_insertions_during_a_commit_do_not_alter_the_commit(
+    way: str, kind: str, tmp_path: Path, writes_may_proceed: threading.Event
 ) -> None:
     pair = Pair(way, tmp_path, kind, commit_every=12)
     pair.kept._log.wal.wait()
-    held_up.set()
+    writes_may_proceed.set()
     pair.insert(5)
     for _ in range(5):
         pair.insert(4)
         pair.kept._log.wal.wait()
-        held_up.clear()
-        # This begins a commit, three more overwrite the oldest; the next one would wait.
+        writes_may_proceed.clear()
+        # This insertion starts a commit, and three more overwrite the oldest steps; a further one would wait.
         pair.insert(1)
         committed = pair.twin.ring.steps - 1
         pair.insert(3)
-        held_up.set()
+        writes_may_proceed.set()
         pair.kept._log.wal.wait()
         assert pair.kept._log.wal.written == committed
     pair.reopen()
@@ -62,14 +62,14 @@ def test_what_is_inserted_while_a_commit_is_on_its_way_does_not_reach_into_it(
 
 
 @pytest.mark.parametrize(("commit_every", "size"), [(4, 12), (1000, 12), (1000, 30)])
-def test_an_insertion_waits_for_the_disk_rather_than_break_the_promise(
-    commit_every: int, size: int, tmp_path: Path, held_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+def test_an_insertion_waits_for_the_disk_if_too_many_steps_are_uncommitted(
+    commit_every: int, size: int, tmp_path: Path, writes_may_proceed: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=commit_every, size=size)
     pair.insert(1)
-    held_up.set()
+    writes_may_proceed.set()
     pair.kept.flush()
-    held_up.clear()
+    writes_may_proceed.clear()
     waiting, wait = threading.Event(), WriteAheadLog._wait
 
     def waits(wal: WriteAheadLog) -> None:
@@ -82,7 +82,7 @@ def test_an_insertion_waits_for_the_disk_rather_than_break_the_promise(
     inserting.start()
     waiting.wait()
     missing = pair.kept.ring.steps - pair.kept._log.wal.written
-    held_up.set()
+    writes_may_proceed.set()
     inserting.join()
     assert min(commit_every, size) // 2 <= missing <= min(commit_every, size)
     pair.reopen()
@@ -105,7 +105,7 @@ def commits(size: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str, tmp_path: Path) -> None:
+def test_the_error_of_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str, tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     with commits(size):
         pair.insert(2)
@@ -128,7 +128,7 @@ def test_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str
     pair.close()
 
 
-def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_the_next_one(
+def test_the_error_of_a_commit_that_fails_within_an_insertion_is_raised_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
@@ -156,7 +156,7 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
 
 
 @pytest.mark.parametrize("way", ["plain", "recency"])
-def test_an_interruption_in_the_middle_of_a_commit_takes_nothing_from_the_next(
+def test_an_interrupted_commit_is_completed_by_the_next_one(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair(way, tmp_path)
@@ -183,18 +183,18 @@ def test_an_interruption_in_the_middle_of_a_commit_takes_nothing_from_the_next(
     pair.close()
 
 
-def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
-    tmp_path: Path, held_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_wait_does_not_cancel_the_commit_of_the_thread(
+    tmp_path: Path, writes_may_proceed: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(2)
-    on_its_way = pair.kept._log.wal._writing
+    pending = pair.kept._log.wal._writing
     with monkeypatch.context() as patched:
         patched.setattr(write_ahead_log, "wait", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pair.kept.flush()
-    assert pair.kept._log.wal._writing is on_its_way
-    held_up.set()
+    assert pair.kept._log.wal._writing is pending
+    writes_may_proceed.set()
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -215,7 +215,7 @@ def _interrupted(_: Any) -> None:
         (CommitLog, "append"),
     ],
 )
-def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
+def test_a_small_commit_interrupted_at_any_call_is_stored_once(
     owner: Any, name: str, done: bool, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair(way, tmp_path, commit_every=6)
@@ -248,7 +248,7 @@ def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Path) -> None:
+def test_deleted_files_of_small_commits_are_reported(way: str, tmp_path: Path) -> None:
     pair = Pair(way, tmp_path, commit_every=4)
     pair.insert(6)
     pair.kept._log.wal.wait()
@@ -260,7 +260,7 @@ def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Pat
         pair.kept.close()
 
 
-def test_a_forked_process_leaves_the_log_to_its_parent(tmp_path: Path) -> None:
+def test_closing_in_a_forked_process_does_not_alter_the_log_of_the_parent(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(11)
     child = os.fork()
@@ -277,7 +277,7 @@ def test_a_forked_process_leaves_the_log_to_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_errors_that_are_told_anew_make_room_although_few_steps_are_inserted(
+def test_repeated_updates_of_errors_do_not_grow_the_log_if_few_steps_are_inserted(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_ahead_log, "LONGEST_LOG_BYTES", 3_000)
@@ -294,7 +294,7 @@ def test_errors_that_are_told_anew_make_room_although_few_steps_are_inserted(
     pair.close()
 
 
-def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
+def test_a_storage_with_a_directory_cannot_be_copied(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(2)
     with pytest.raises(PersistenceError, match="cannot be copied or sent, because one process writes there at a time"):
@@ -304,7 +304,7 @@ def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
 
 
 class Disk:
-    """What a power cut would leave of files: as much as was synced last, under names that were synced."""
+    """Files as a power cut would leave them: data up to the last sync, under synced names."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._directory = directory
@@ -327,7 +327,7 @@ class Disk:
         monkeypatch.setattr(segments.os, "fsync", names_are_safe)
 
     def after_a_power_cut(self, copy: Path, zeros: bool) -> Path:
-        """Unsynced bytes are zeros, or not there."""
+        """Copy the files; unsynced bytes become zeros or are missing."""
         copy.mkdir()
         for path in self._directory.iterdir():
             inode, data = path.stat().st_ino, path.read_bytes()
@@ -338,7 +338,7 @@ class Disk:
 
 
 @pytest.mark.parametrize("way", ["plain", "recency"])
-def test_what_was_committed_survives_a_power_cut_where_that_was_asked_for(
+def test_commits_of_a_durable_storage_survive_a_power_cut(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kept").mkdir()

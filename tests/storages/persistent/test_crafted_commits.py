@@ -1,4 +1,4 @@
-"""Commits whose checksums are right and that were written by something else than this package."""
+"""Commits with correct checksums that were not written by this package."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -25,7 +25,7 @@ MOST_BYTES = 100 << 20
 
 
 def rewritten(path: Path, change: Callable[[Record], Record]) -> None:
-    """Change the last block of a file that is not of nothing."""
+    """Change the last record of a file that has rows."""
     found = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
     held = [len(next(iter(one.arrays.values()))[0]) for one in copies]
@@ -49,8 +49,8 @@ def facts(**changed: Any) -> Callable[[Record], Record]:
     return lambda block: replace(block, facts=block.facts | changed)
 
 
-def aside_of_one_row(block: Record) -> Record:
-    """As many as are said to stand aside, all but one of which are missing."""
+def one_final_observation(block: Record) -> Record:
+    """Flag several final observations and store only one of them."""
     block = array("has final", lambda a: a | True)(block)
     taken = next(int(a[0].sum()) for name, a in block.arrays.items() if name.role == "has final")
     assert taken > 1
@@ -58,21 +58,21 @@ def aside_of_one_row(block: Record) -> Record:
 
 
 STEPS: dict[str, Callable[[Record], Record]] = {
-    "one row aside for many": aside_of_one_row,
-    "nothing aside, of other bytes": array("final", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
+    "one final observation for several": one_final_observation,
+    "final observations of another size": array("final", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
     "a row too few": array("rows", lambda a: a[:-1]),
     "rows of one environment": array("rows", lambda a: a[:, :1]),
     "rows of another dtype": array("rows", lambda a: a.astype(np.float16)),
     "rows of objects": array("rows", lambda a: a.astype("S3")),
-    "flags that are neither": array("ended", lambda a: np.full(a.shape, 7, np.uint8).view(np.bool_)),
+    "flags that are neither true nor false": array("ended", lambda a: np.full(a.shape, 7, np.uint8).view(np.bool_)),
     "ends of one environment": array("ended", lambda a: a[:1]),
-    "what follows in one environment": array("following", lambda a: a[:1]),
-    "told of too many rows": array("has final", lambda a: np.concatenate([a, a, a])),
-    "more frames before than a stack has": array("before", lambda a: np.full_like(a, 200)),
-    "frames before of one row": array("before", lambda a: a[:1]),
-    "another way to fill up stacks": array("padding", lambda a: np.full_like(a, -7)),
-    "frames to fill up with that are not there": array("padding", lambda a: np.full_like(a, 5)),
-    "frames to fill up with of other bytes": array("padding frames", lambda a: np.zeros((3, 5), a.dtype)),
+    "following observations of one environment": array("following", lambda a: a[:1]),
+    "final flags of too many rows": array("has final", lambda a: np.concatenate([a, a, a])),
+    "more preceding frames than a stack has": array("before", lambda a: np.full_like(a, 200)),
+    "preceding frames of one row": array("before", lambda a: a[:1]),
+    "an unknown padding of stacks": array("padding", lambda a: np.full_like(a, -7)),
+    "missing padding frames": array("padding", lambda a: np.full_like(a, 5)),
+    "padding frames of another size": array("padding frames", lambda a: np.zeros((3, 5), a.dtype)),
     "a newest stack of one frame": array("newest", lambda a: a[:, :1]),
     "errors of one environment": array("errors", lambda a: a[:, :1]),
     "infinite errors": array("errors", lambda a: np.full_like(a, np.inf)),
@@ -80,40 +80,40 @@ STEPS: dict[str, Callable[[Record], Record]] = {
     "changed errors of another dtype": array("changed errors", lambda a: a.astype(np.int64)),
     "infinite changed errors": array("changed errors", lambda a: np.full_like(a, -np.inf)),
     "too few changed errors": array("changed errors", lambda a: a[:-1]),
-    "changed errors of no transitions": array("offsets", lambda a: a + 10**6),
+    "changed errors of missing transitions": array("offsets", lambda a: a + 10**6),
     "transitions of another dtype": array("offsets", lambda a: a.astype(np.int64)),
-    "an oldest transition that is not there": facts(start=10**6),
-    "an oldest transition that is a word": facts(start="one"),
+    "an oldest transition that does not exist": facts(start=10**6),
+    "an oldest transition that is a string": facts(start="one"),
     "another array": lambda block: replace(block, arrays=block.arrays | {ArrayKey("more"): (np.zeros(3),)}),
     "no array": lambda block: replace(block, arrays={}),
     "no facts": lambda block: replace(block, facts={"begins": False}),
-    "no beginning": facts(begins=1),
-    "a first step after its own": facts(since=10**9),
-    "a first step of less than none": facts(since=-1),
-    "a needed step that is a word": facts(needed="one"),
-    "pins that are words": facts(pinned=["one", "two"]),
+    "a begins flag that is a number": facts(begins=1),
+    "a first step after the steps of the commit": facts(since=10**9),
+    "a negative first step": facts(since=-1),
+    "a needed step that is a string": facts(needed="one"),
+    "pins that are strings": facts(pinned=["one", "two"]),
     "no state": facts(state=None),
-    "a checksum that is a word": facts(after="one"),
-    "steps of another number": lambda block: replace(block, first=block.first + 3, steps=block.steps + 3),
-    "more steps than fit": lambda block: replace(block, steps=block.first + 10**15),
-    "steps beyond any number": lambda block: replace(block, first=2**64 - 9, steps=2**64 - 4),
+    "a checksum that is a string": facts(after="one"),
+    "shifted step numbers": lambda block: replace(block, first=block.first + 3, steps=block.steps + 3),
+    "more steps than a storage can have": lambda block: replace(block, steps=block.first + 10**15),
+    "step numbers that overflow": lambda block: replace(block, first=2**64 - 9, steps=2**64 - 4),
 }
 OF_FRAMES = {name for name in STEPS if "frame" in name or "stack" in name}
 
 
-def there(directory: Path) -> dict[str, bytes]:
+def contents_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "lock"}
 
 
 def assert_named_and_dropped(path: Path, kind: str, samples: list[Any]) -> None:
     directory, envs = path.parent, environments(kind, 2)
     (directory / "closed.json").unlink(missing_ok=True)
-    crafted = there(directory)
+    crafted = contents_of(directory)
     with pytest.raises(DamageError, match=path.name):
         made("priority", directory, envs, size=SIZE)
     with pytest.raises(DamageError, match=path.name):
         read_state(directory)
-    assert there(directory) == crafted
+    assert contents_of(directory) == crafted
     assert any(path.name in one for one in repair(directory).dropped)
     storage = made("priority", directory, envs, size=SIZE)
     rewards = rows_of(storage)[REW][..., 0] if storage.ring.live_steps else np.zeros((0, 2))
@@ -123,49 +123,49 @@ def assert_named_and_dropped(path: Path, kind: str, samples: list[Any]) -> None:
     storage.close()
 
 
-@pytest.mark.parametrize("what", STEPS)
-def test_a_crafted_commit_is_named_before_anything_is_changed_and_dropped_by_a_repair(
-    what: str, tmp_path: Path
-) -> None:
-    kind = "frames" if what in OF_FRAMES else "vector"
+@pytest.mark.parametrize("defect", STEPS)
+def test_a_crafted_commit_is_refused_without_changes_and_dropped_by_a_repair(defect: str, tmp_path: Path) -> None:
+    kind = "frames" if defect in OF_FRAMES else "vector"
     samples = filled("priority", tmp_path, kind)
     path = max(tmp_path.glob("*.steps"))
-    rewritten(path, STEPS[what])
+    rewritten(path, STEPS[defect])
     assert_named_and_dropped(path, kind, samples)
 
 
 STATES: dict[str, Any] = {
-    "a state of nothing": {},
-    "counters that are words": {"generator": 7},
-    "no priorities": {"generator": {"bit_generator": "PCG64"}},
+    "an empty state": {},
+    "a generator that is a number": {"generator": 7},
+    "an incomplete generator": {"generator": {"bit_generator": "PCG64"}},
 }
 
 
-@pytest.mark.parametrize("what", STATES)
-def test_a_crafted_state_beside_steps_is_refused_in_words(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("defect", STATES)
+def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_directory(
+    defect: str, tmp_path: Path
+) -> None:
     filled("priority", tmp_path, "vector")
     (tmp_path / "closed.json").unlink()
-    rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[what] | {"priorities": {"largest_error": 1.0}}))
+    rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[defect] | {"priorities": {"largest_error": 1.0}}))
     with pytest.raises(DamageError, match=str(tmp_path)):
         made("priority", tmp_path, environments("vector", 2), size=SIZE)
 
 
-# Memory that the files do not justify
+# Memory in proportion to the files
 
 
-def say(directory: Path, **changed: Any) -> None:
-    """Change what is said to be kept."""
+def change_manifest(directory: Path, **changed: Any) -> None:
+    """Change fields of the manifest."""
     path = directory / "storage.json"
     write_verified(path, read_verified(path) | changed, durable=False)
 
 
-def test_a_large_size_takes_no_memory_that_the_files_do_not_justify(tmp_path: Path) -> None:
+def test_a_large_declared_size_allocates_little_memory(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path)
     pair.insert(5)
     pair.update()
     pair.close()
     expected = read_state(tmp_path)
-    say(tmp_path, size=10**9)
+    change_manifest(tmp_path, size=10**9)
     tracemalloc.start()
     try:
         state = read_state(tmp_path)
@@ -179,7 +179,7 @@ def test_a_large_size_takes_no_memory_that_the_files_do_not_justify(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "said",
+    "declared",
     [
         {"size": 10**12},
         {"num_envs": 10**9},
@@ -190,9 +190,9 @@ def test_a_large_size_takes_no_memory_that_the_files_do_not_justify(tmp_path: Pa
     ],
     ids=str,
 )
-def test_what_no_storage_can_be_is_refused_by_name_before_memory_is_taken(said: dict[str, Any], tmp_path: Path) -> None:
+def test_an_impossible_manifest_is_refused_before_memory_is_allocated(declared: dict[str, Any], tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
-    say(tmp_path, **said)
+    change_manifest(tmp_path, **declared)
     tracemalloc.start()
     try:
         for opened in (read_state, lambda folder: made("priority", folder, None, size=SIZE)):
@@ -205,15 +205,15 @@ def test_what_no_storage_can_be_is_refused_by_name_before_memory_is_taken(said: 
         tracemalloc.stop()
 
 
-def test_what_no_storage_can_be_is_made_anew_of_what_the_files_of_steps_say(tmp_path: Path) -> None:
+def test_a_repair_restores_an_impossible_manifest_from_the_files_of_steps(tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     intact = read_state(tmp_path)
-    say(tmp_path, size=10**15)
+    change_manifest(tmp_path, size=10**15)
     assert any("storage.json" in one for one in repair(tmp_path).dropped)
     assert repr(read_state(tmp_path)) == repr(intact)
 
 
-def test_a_repair_of_whole_episodes_drops_what_ran_where_that_was_crafted(tmp_path: Path) -> None:
+def test_a_repair_of_crafted_steps_keeps_whole_episodes(tmp_path: Path) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     storage = buffer(tmp_path)
     for _ in range(60):
@@ -223,7 +223,7 @@ def test_a_repair_of_whole_episodes_drops_what_ran_where_that_was_crafted(tmp_pa
     storage.close()
     path = max((tmp_path / "wal").glob("*.steps"))
     (tmp_path / "wal" / "closed.json").unlink()
-    rewritten(path, aside_of_one_row)
+    rewritten(path, one_final_observation)
     with pytest.raises(DamageError, match=path.name):
         buffer(tmp_path)
     assert any(path.name in one for one in repair(tmp_path).dropped)

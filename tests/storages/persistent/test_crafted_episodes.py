@@ -1,4 +1,4 @@
-"""Directories of episodes whose checksums are right and that were written by something else than this package."""
+"""Directories of episodes with correct checksums that were not written by this package."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -54,21 +54,21 @@ def with_array(role: str, value: Callable[[Any], Any]) -> Callable[[Record], Rec
 CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "more rows than there are chunks": ("vector", with_array("lengths", lambda array: array * 0 + (1 << 30))),
     "an episode of no steps": ("vector", with_array("lengths", lambda array: array * 0)),
-    "an episode of less than no steps": ("vector", with_array("lengths", lambda array: array * 0 - 5)),
-    "rows before the first that are not there": ("vector", with_array("leading", lambda array: array * 0 - 1)),
-    "chunks that are not there": ("vector", with_array("checksums", lambda array: np.tile(array, 100))),
+    "an episode of negative length": ("vector", with_array("lengths", lambda array: array * 0 - 5)),
+    "a negative number of leading rows": ("vector", with_array("leading", lambda array: array * 0 - 1)),
+    "checksums of missing chunks": ("vector", with_array("checksums", lambda array: np.tile(array, 100))),
     "no leading rows": ("vector", with_array("leading", lambda array: array[:0])),
     "a row between two segments": ("vector", lambda block: replace(block, facts=block.facts | {"row": 1})),
-    "a row that is a word": ("vector", lambda block: replace(block, facts=block.facts | {"row": "one"})),
+    "a row that is a string": ("vector", lambda block: replace(block, facts=block.facts | {"row": "one"})),
     "no live transition": ("vector", lambda block: replace(block, facts=block.facts | {"needed": None})),
-    "another way to fill up stacks": ("frames", with_array("paddings", lambda array: array * 0 + 7)),
-    "frames that are not there": ("frames", with_array("paddings", lambda array: array * 0)),
+    "an unknown padding of stacks": ("frames", with_array("paddings", lambda array: array * 0 + 7)),
+    "missing padding frames": ("frames", with_array("paddings", lambda array: array * 0)),
 }
 
 
-@pytest.mark.parametrize("what", CRAFTED)
-def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, tmp_path: Path) -> None:
-    kind, change = CRAFTED[what]
+@pytest.mark.parametrize("defect", CRAFTED)
+def test_a_crafted_record_is_refused_before_memory_is_allocated(defect: str, tmp_path: Path) -> None:
+    kind, change = CRAFTED[defect]
     filled(tmp_path, kind)
     rewritten(tmp_path, change)
     tracemalloc.start()
@@ -76,7 +76,7 @@ def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, 
         for read_only in (False, True):
             with pytest.raises(PersistenceError, match=str(tmp_path)):
                 buffer(tmp_path, kind, read_only=read_only)
-        # Where it cannot say what was meant, it is named again.
+        # A repair that cannot interpret the record refuses the directory, too.
         with suppress(PersistenceError):
             assert repair(tmp_path).dropped
         assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
@@ -85,26 +85,28 @@ def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, 
 
 
 STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "a state of nothing": lambda state: {},
-    "marks that are words": lambda state: state | {"watermarks": ["one", "two"]},
-    "no marks": lambda state: state | {"watermarks": 7},
-    "a live transition that is a word": lambda state: state | {"live": "one"},
-    "another generator": lambda state: state | {"generator": {"state": 1}},
+    "an empty state": lambda state: {},
+    "watermarks that are strings": lambda state: state | {"watermarks": ["one", "two"]},
+    "watermarks that are a number": lambda state: state | {"watermarks": 7},
+    "a live transition that is a string": lambda state: state | {"live": "one"},
+    "an invalid generator": lambda state: state | {"generator": {"state": 1}},
 }
 
 
-@pytest.mark.parametrize("what", STATES)
-def test_a_crafted_commit_beside_steps_is_refused_in_words(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("defect", STATES)
+def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_directory(
+    defect: str, tmp_path: Path
+) -> None:
     filled(tmp_path)
     path = max((tmp_path / "wal").glob("*.steps"))
     blocks_there = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     last = replace(
         blocks_there[-1],
         arrays={name: (pieces[0].copy(),) for name, pieces in blocks_there[-1].arrays.items()},
-        facts=blocks_there[-1].facts | {"state": STATES[what](blocks_there[-1].facts["state"])},
+        facts=blocks_there[-1].facts | {"state": STATES[defect](blocks_there[-1].facts["state"])},
     )
     assert len(blocks_there) == 1
-    # As if it had not been closed, where that would be noticed before.
+    # Without the closing note, which would reveal the change first.
     (tmp_path / "wal" / "closed.json").unlink(missing_ok=True)
     with path.open("wb") as file:
         blocks.write(file.fileno(), last)
@@ -112,10 +114,10 @@ def test_a_crafted_commit_beside_steps_is_refused_in_words(what: str, tmp_path: 
         buffer(tmp_path)
 
 
-@pytest.mark.parametrize("bytes_in_it", [8, 256 << 20])
-def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_bytes", [8, 256 << 20])
+def test_a_chunk_of_another_size_is_refused_before_memory_is_allocated(num_bytes: int, tmp_path: Path) -> None:
     filled(tmp_path)
-    content = numcodecs.Blosc("zstd", 1).encode(np.zeros(bytes_in_it, np.uint8))
+    content = numcodecs.Blosc("zstd", 1).encode(np.zeros(num_bytes, np.uint8))
     checksum = google_crc32c.value(content)
 
     def change(block: Record) -> Record:

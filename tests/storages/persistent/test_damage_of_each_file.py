@@ -1,4 +1,4 @@
-"""Files that are not what was written: each is named, nothing of it is taken for data, and the rest is true."""
+"""Damaged files: an error names each one, their content is not used as data, and the remaining data is correct."""
 
 import shutil
 from collections import Counter
@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[Callable[..., Any], bool, dict[str, Any]]] = {
 
 
 def filled(kind: str, directory: Path) -> Numbered:
-    """Two directories: ``intact``, and ``older``, as it was before it was opened for the last time."""
+    """Fill two directories: ``intact``, and ``older``, its copy from before it was opened for the last time."""
     made, stacked, given = KINDS[kind]
     stream = Numbered(stacked)
     for opened in range(3):
@@ -60,7 +60,7 @@ def filled(kind: str, directory: Path) -> Numbered:
 
 
 def held(kind: str, directory: Path) -> Any:
-    """What can be opened there: all fields and errors."""
+    """Open a directory; return all fields and errors."""
     made, stacked, given = KINDS[kind]
     storage = made(directory, stacked, **given)
     try:
@@ -71,7 +71,7 @@ def held(kind: str, directory: Path) -> Any:
 
 
 def assert_true(kind: str, directory: Path, stream: Numbered) -> int:
-    """All that comes out is what was inserted; returns how many transitions these are."""
+    """Assert that all stored data was inserted; return the number of stored transitions."""
     made, stacked, given = KINDS[kind]
     storage = made(directory, stacked, n_step=3, **given)
     storage.seed(0)
@@ -99,7 +99,7 @@ def damage_each(kind: str, count: int, directory: Path) -> None:
         there = directory / "there"
         for damage in damages(there, directory / "intact", directory / "older", count, np.random.default_rng(0)):
             try:
-                found[looked_at(kind, there, damage.files, intact, stream)] += 1
+                found[outcome_of(kind, there, damage.files, intact, stream)] += 1
             except (AssertionError, PersistenceError, ValueError, KeyError, OSError, IndexError, TypeError) as error:
                 wrong.append(
                     f"{damage.way} {[str(file) for file in damage.files]}: {type(error).__name__} {error}"[:500]
@@ -113,17 +113,17 @@ def held_in_copy(kind: str, directory: Path) -> Any:
     return held(kind, directory / "there")
 
 
-def looked_at(kind: str, there: Path, files: tuple[Path, ...], intact: Any, stream: Numbered) -> str:
-    """Open what was damaged, and repair it where that is refused; returns what happened."""
+def outcome_of(kind: str, there: Path, files: tuple[Path, ...], intact: Any, stream: Numbered) -> str:
+    """Open a damaged directory, and repair it if it is refused; return the outcome."""
     try:
         opened = held(kind, there)
     except PersistenceError as error:
-        said = str(error)
+        message = str(error)
     else:
-        assert opened == intact, "it was opened, and is something else"
-        return "no matter"
-    # Of what is gone, the files beside it are named.
-    assert any(file.name in said or f"{(there / file).parent}/0" in said for file in files), said
+        assert opened == intact, "a damaged directory was opened with other content"
+        return "no effect"
+    # The error may name the files beside a missing one.
+    assert any(file.name in message or f"{(there / file).parent}/0" in message for file in files), message
     done = repair(there)
     assert done.dropped
     assert_true(kind, there, stream)
@@ -132,11 +132,11 @@ def looked_at(kind: str, there: Path, files: tuple[Path, ...], intact: Any, stre
 
 
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
-def test_what_is_not_what_was_written_is_named_and_the_rest_is_true(kind: str, tmp_path: Path) -> None:
+def test_damaged_files_are_named_and_the_remaining_data_is_correct(kind: str, tmp_path: Path) -> None:
     damage_each(kind, 20, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_not_what_was_written_is_named_and_the_rest_is_true(kind: str, tmp_path: Path) -> None:
+def test_many_damaged_files_are_named_and_the_remaining_data_is_correct(kind: str, tmp_path: Path) -> None:
     damage_each(kind, by_profile(quick=40, full=125, nightly=500), tmp_path)

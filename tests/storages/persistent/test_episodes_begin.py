@@ -1,4 +1,4 @@
-"""The first steps of a buffer of episodes on disk, and observations that hold nothing."""
+"""The first steps of a buffer of episodes on disk, and observations without numbers."""
 
 import os
 from pathlib import Path
@@ -33,20 +33,20 @@ def test_a_first_step_that_could_not_be_written_can_be_inserted_again(tmp_path: 
     again.close()
 
 
-def with_nothing(observation: Any) -> dict[str, Any]:
-    return {"nothing": np.zeros((len(observation), 0), np.float32), "seen": observation}
+def with_empty_part(observation: Any) -> dict[str, Any]:
+    return {"empty": np.zeros((len(observation), 0), np.float32), "seen": observation}
 
 
-def test_an_observation_of_no_numbers_is_kept_and_costs_no_files(tmp_path: Path) -> None:
+def test_an_observation_without_numbers_is_kept_without_files(tmp_path: Path) -> None:
     stream, model = Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
     storage = buffer(tmp_path, alpha=0.5)
     for _ in range(60):
         sample = stream.step()
-        sample |= {key: with_nothing(sample[key]) for key in (OBS, OBS2)}
+        sample |= {key: with_empty_part(sample[key]) for key in (OBS, OBS2)}
         storage.insert_transition(sample)
         model.insert(sample)
     storage.close()
-    assert not list(tmp_path.rglob("nothing/c.*"))
+    assert not list(tmp_path.rglob("empty/c.*"))
     again = buffer(tmp_path, alpha=0.5)
     model.assert_holds(again)
     again.close()

@@ -1,4 +1,4 @@
-"""A buffer of whole episodes on disk holds what a list of them holds, before and after it is made again."""
+"""A buffer of whole episodes on disk has the content of a list of episodes, before and after it is reopened."""
 
 import shutil
 import tempfile
@@ -42,7 +42,7 @@ WAYS: dict[str, dict[str, Any]] = {
     seed=st.integers(0, 2**20),
     stretches=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3),
 )
-def test_it_holds_what_a_list_of_episodes_holds(
+def test_a_buffer_has_the_content_of_a_list_of_episodes(
     kind: str,
     num_envs: int,
     recurrent: bool,
@@ -76,7 +76,7 @@ def test_it_holds_what_a_list_of_episodes_holds(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_made_again_it_goes_on_with_the_same_batches(way: str, tmp_path: Path) -> None:
+def test_a_reopened_buffer_draws_the_same_batches(way: str, tmp_path: Path) -> None:
     twins = Twins(tmp_path, "dict of frames", commit_every=5, **WAYS[way])
     for steps in (1, 3, 30, 60, 25):
         twins.insert(steps)
@@ -88,7 +88,7 @@ def test_made_again_it_goes_on_with_the_same_batches(way: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_state_brings_back_the_same_batches(way: str, tmp_path: Path) -> None:
+def test_after_loading_a_state_the_same_batches_are_drawn(way: str, tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", commit_every=4, **WAYS[way])
     for _ in range(2):
         twins.insert(30)
@@ -111,7 +111,7 @@ def test_a_state_brings_back_the_same_batches(way: str, tmp_path: Path) -> None:
     twins.close()
 
 
-def test_a_state_from_before_anything_was_stored_brings_that_back(tmp_path: Path) -> None:
+def test_loading_the_state_of_an_empty_buffer_empties_the_buffer(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     state = storage.state_dict()
     for _ in range(50):
@@ -128,7 +128,7 @@ def test_a_state_from_before_anything_was_stored_brings_that_back(tmp_path: Path
     storage.close()
 
 
-def test_a_state_that_the_directory_has_no_more_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_a_state_whose_commits_were_deleted_is_refused_without_changes(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path, size=20), Stream(2, "vector", False, np.random.default_rng(0))
     states = []
     for _ in range(4):
@@ -144,7 +144,7 @@ def test_a_state_that_the_directory_has_no_more_is_refused_and_nothing_changes(t
     storage.close()
 
 
-def test_reset_deletes_what_is_on_disk(tmp_path: Path) -> None:
+def test_reset_deletes_the_episodes_on_disk(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(60):
         storage.insert_transition(stream.step())
@@ -165,7 +165,7 @@ def test_reset_deletes_what_is_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["vector", "dict", "frames"])
-def test_episodes_can_be_added_and_come_out_as_they_are(kind: str, tmp_path: Path) -> None:
+def test_added_episodes_are_returned_unchanged(kind: str, tmp_path: Path) -> None:
     source, stream = buffer(tmp_path / "source", kind), Stream(2, kind, True, np.random.default_rng(0))
     for _ in range(30):
         source.insert_transition(stream.step())
@@ -187,7 +187,7 @@ def test_episodes_can_be_added_and_come_out_as_they_are(kind: str, tmp_path: Pat
         storage.close()
 
 
-def test_zarr_reads_what_is_on_disk(tmp_path: Path) -> None:
+def test_zarr_reads_the_files_of_a_buffer(tmp_path: Path) -> None:
     storage, stream = (
         buffer(tmp_path, "dict", size=None, memory_bytes=1_000_000),
         Stream(2, "dict", False, np.random.default_rng(0)),
@@ -204,7 +204,7 @@ def test_zarr_reads_what_is_on_disk(tmp_path: Path) -> None:
     assert {"Action", "Reward", "Done", "NextDone", "NextTruncated", "Observation"} == set(group)
 
 
-def test_a_step_that_does_not_fit_is_refused_and_nothing_of_it_is_stored(tmp_path: Path) -> None:
+def test_an_invalid_step_is_refused_and_not_stored(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     model = EpisodesModel(40)
     for _ in range(20):
@@ -256,13 +256,13 @@ def test_an_episode_that_never_ends_is_kept_in_pieces(tmp_path: Path) -> None:
         ({"memory_bytes": 0}, "memory_bytes must be at least 1"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_when_the_factory_is_made(given: dict[str, Any], message: str) -> None:
+def test_invalid_hyper_parameters_are_refused_when_the_factory_is_created(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PersistentEpisodicBuffer.create_factory(**({"size": 10, "directory": "here"} | given))
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_a_pinned_position_can_be_rolled_back_to(way: str, tmp_path: Path) -> None:
+def test_a_pinned_position_can_be_restored_by_a_rollback(way: str, tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path, **WAYS[way]), Stream(2, "vector", False, np.random.default_rng(0))
     model = EpisodesModel(40)
     for _ in range(60):
@@ -303,7 +303,7 @@ def test_a_position_that_was_not_pinned_is_refused_once_its_episodes_were_droppe
     storage.close()
 
 
-def test_a_buffer_without_a_step_is_at_the_position_of_an_empty_directory(tmp_path: Path) -> None:
+def test_the_position_of_an_empty_buffer_can_be_restored_by_a_rollback(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     position = storage.position
     storage.pin(position)

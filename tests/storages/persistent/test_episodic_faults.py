@@ -1,4 +1,4 @@
-"""What goes wrong with episodes on disk is named, and what is whole stays usable; who else may look at them."""
+"""Episodes on disk: errors name faults, intact episodes stay usable, readers follow a writer; ancestors."""
 
 import json
 import os
@@ -22,11 +22,11 @@ from tests.support.model import Stream, contents
 from tests.support.profiles import examples
 
 KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))
-"""How often; a few by default, so that the tests stay quick."""
+"""Number of kills; small by default, so that the tests stay quick."""
 
 
 def filled(directory: Path, steps: int = 60, seed: int = 0, **given: Any) -> tuple[Any, list[Any]]:
-    """A buffer, and its episodes."""
+    """Return a buffer and its episodes."""
     storage, stream = buffer(directory, **given), Stream(2, "vector", False, np.random.default_rng(seed))
     for _ in range(steps):
         storage.insert_transition(stream.step())
@@ -49,7 +49,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 @pytest.mark.long
-def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
+def test_commits_survive_a_kill_at_any_instant(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, killing_episodic.__file__, str(tmp_path), str(KILLS), "0"],
         capture_output=True,
@@ -66,7 +66,7 @@ def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: 
 
 
 def chunk(directory: Path, place: int = 0) -> Path:
-    """A file with observations."""
+    """A file of observations."""
     paths = (directory / "episodes" / "Observation").glob("c.*")
     return sorted(paths, key=lambda path: int(path.name.split(".")[1]))[place]
 
@@ -78,48 +78,50 @@ def flip(path: Path, place: float = 0.5) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], Path]] = {
-    "a chunk was cut": lambda there: _done(chunk(there), lambda path: os.truncate(path, path.stat().st_size // 2)),
-    "a chunk is empty": lambda there: _done(chunk(there), lambda path: os.truncate(path, 0)),
-    "a bit of a chunk flipped": lambda there: _done(chunk(there, 1), flip),
-    "a bit of its checksum flipped": lambda there: _done(chunk(there, 1), lambda path: flip(path, 1.0)),
-    "a chunk is gone": lambda there: _done(chunk(there), Path.unlink),
-    "a chunk is another": lambda there: _done(chunk(there), lambda path: shutil.copy(chunk(there, 1), path)),
-    "a bit of a record flipped": lambda there: _done(min(there.glob("*.segments")), lambda path: flip(path, 0.4)),
-    "metadata is damaged": lambda there: _done(
+    "a chunk was cut": lambda there: _damaged(chunk(there), lambda path: os.truncate(path, path.stat().st_size // 2)),
+    "a chunk is empty": lambda there: _damaged(chunk(there), lambda path: os.truncate(path, 0)),
+    "a bit of a chunk flipped": lambda there: _damaged(chunk(there, 1), flip),
+    "a bit of its checksum flipped": lambda there: _damaged(chunk(there, 1), lambda path: flip(path, 1.0)),
+    "a chunk is missing": lambda there: _damaged(chunk(there), Path.unlink),
+    "a chunk is replaced by another": lambda there: _damaged(
+        chunk(there), lambda path: shutil.copy(chunk(there, 1), path)
+    ),
+    "a bit of a record flipped": lambda there: _damaged(min(there.glob("*.segments")), lambda path: flip(path, 0.4)),
+    "metadata is damaged": lambda there: _damaged(
         there / "episodes" / "Reward" / "zarr.json",
         lambda path: path.write_text(path.read_text().replace("float32", "float64")),
     ),
-    "metadata is gone": lambda there: _done(there / "episodes" / "zarr.json", Path.unlink),
-    "the manifest is damaged": lambda there: _done(there / "episodes.json", lambda path: flip(path, 0.3)),
-    "errors are damaged": lambda there: _done(there / "errors", flip),
-    "the write-ahead log is damaged": lambda there: _done(
+    "metadata is missing": lambda there: _damaged(there / "episodes" / "zarr.json", Path.unlink),
+    "the manifest is damaged": lambda there: _damaged(there / "episodes.json", lambda path: flip(path, 0.3)),
+    "errors are damaged": lambda there: _damaged(there / "errors", flip),
+    "the write-ahead log is damaged": lambda there: _damaged(
         min((there / "wal").glob("*.steps")), lambda path: flip(path, 0.4)
     ),
 }
 
 
-def _done(path: Path, harm: Callable[[Path], Any]) -> Path:
+def _damaged(path: Path, harm: Callable[[Path], Any]) -> Path:
     harm(path)
     return path
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_found_and_repaired_and_the_rest_is_there(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("defect", DAMAGE)
+def test_damage_is_reported_and_repaired_and_other_episodes_remain(defect: str, tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, alpha=0.5)
     updated(storage, 0)
     storage.close()
     before = opened_and_read(tmp_path)
-    path = DAMAGE[what](tmp_path)
-    named = path.parent if what == "the write-ahead log is damaged" else path
+    path = DAMAGE[defect](tmp_path)
+    named = path.parent if defect == "the write-ahead log is damaged" else path
     with pytest.raises(PersistenceError) as found:
         opened_and_read(tmp_path)
     assert str(named) in str(found.value)
     done = repair(tmp_path)
     assert any(str(named) in line for line in done.dropped), done
     after = opened_and_read(tmp_path)
-    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "write-ahead" in what
+    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "write-ahead" in defect
     assert len(after) == len(before) if keeps_all else 0 < len(after) <= len(before)
-    assert keeps_all or "record" in what or len(after) < len(before)
+    assert keeps_all or "record" in defect or len(after) < len(before)
     for episode in after:
         assert any(same(episode, other) for other in before)
     assert repair(tmp_path).dropped == ()
@@ -128,7 +130,7 @@ def test_damage_is_found_and_repaired_and_the_rest_is_there(what: str, tmp_path:
     again.close()
 
 
-def test_the_write_ahead_log_is_repaired_with_its_directory(tmp_path: Path) -> None:
+def test_the_write_ahead_log_can_be_repaired_by_itself(tmp_path: Path) -> None:
     storage, episodes = filled(tmp_path)
     storage.close()
     flip(min((tmp_path / "wal").glob("*.steps")), 0.4)
@@ -140,7 +142,7 @@ def test_the_write_ahead_log_is_repaired_with_its_directory(tmp_path: Path) -> N
     assert repair(tmp_path).dropped == ()
 
 
-def test_a_file_that_is_gone_since_the_directory_was_closed_is_named_with_the_way_out(
+def test_a_file_that_is_missing_since_closing_is_named_with_a_remedy(
     tmp_path: Path,
 ) -> None:
     storage, _ = filled(tmp_path)
@@ -153,7 +155,7 @@ def test_a_file_that_is_gone_since_the_directory_was_closed_is_named_with_the_wa
     assert opened_and_read(tmp_path) == []
 
 
-def test_damage_that_is_found_while_drawing_is_said_and_the_rest_is_drawn(tmp_path: Path) -> None:
+def test_damage_found_while_drawing_raises_an_error_and_other_episodes_are_drawn(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, 1500, size=None, memory_bytes=20_000)
     path = chunk(tmp_path, 5)
     flip(path)
@@ -168,7 +170,7 @@ def test_damage_that_is_found_while_drawing_is_said_and_the_rest_is_drawn(tmp_pa
     storage.close()
 
 
-def test_what_no_record_tells_of_does_not_count_and_is_overwritten(tmp_path: Path) -> None:
+def test_chunks_without_a_record_are_deleted_and_incomplete_records_ignored(tmp_path: Path) -> None:
     storage, episodes = filled(tmp_path)
     storage.close()
     stray = chunk(tmp_path, -1).with_name("c.9999.0")
@@ -181,7 +183,7 @@ def test_what_no_record_tells_of_does_not_count_and_is_overwritten(tmp_path: Pat
     assert not stray.exists()
 
 
-def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+def test_only_one_buffer_writes_at_a_time_and_a_closed_one_refuses_insertions(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path)
     with pytest.raises(PersistenceError, match=f"in use by process {os.getpid()} on host"):
         buffer(tmp_path)
@@ -191,7 +193,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     assert len(updated(storage, 0)) == 3
 
 
-def test_a_directory_of_something_else_is_refused_either_way(tmp_path: Path) -> None:
+def test_a_directory_with_other_content_is_refused(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path / "episodes")
     storage.close()
     with pytest.raises(PersistenceError, match="holds something else"):
@@ -202,7 +204,7 @@ def test_a_directory_of_something_else_is_refused_either_way(tmp_path: Path) -> 
         buffer(tmp_path / "other")
 
 
-def test_other_observations_are_refused(tmp_path: Path) -> None:
+def test_observations_of_another_layout_are_refused(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path)
     storage.close()
     again = buffer(tmp_path)
@@ -213,11 +215,11 @@ def test_other_observations_are_refused(tmp_path: Path) -> None:
         buffer(tmp_path, "frames")
 
 
-def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_is_reported_and_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from storages.persistent.episodes import segment_store
 
     storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
-    write, said = segment_store._write, set[bool]()
+    write, reported = segment_store._write, set[bool]()
 
     def full(path: Path, data: bytes, durable: bool) -> None:
         path.write_bytes(data[:3])
@@ -238,8 +240,8 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch:
                 storage.insert_transition(sample)
                 break
             except PersistenceError as error:
-                said.add("free disk space" in str(error))
-    assert said <= {True}
+                reported.add("free disk space" in str(error))
+    assert reported <= {True}
     model.assert_holds(storage)
     storage.close()
     again = buffer(tmp_path)
@@ -255,7 +257,7 @@ def insert(storage: Any, stream: Stream, model: EpisodesModel, steps: int = 1) -
 
 
 def inserted_until_refused(storage: Any, stream: Stream, model: EpisodesModel) -> str:
-    """What is said of it."""
+    """Insert until an error is raised; return its message."""
     with pytest.raises(PersistenceError) as refused:
         insert(storage, stream, model, 1000)
     return str(refused.value)
@@ -269,7 +271,7 @@ def assert_in_memory(model: EpisodesModel, storage: Any) -> None:
             assert np.array_equal(rows[row, 0].numpy(), np.asarray(sample[key][env])), (key, row)
 
 
-def test_a_directory_that_was_deleted_is_missed_and_what_is_in_memory_stays(tmp_path: Path) -> None:
+def test_a_deleted_directory_is_reported_and_the_data_in_memory_remains(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path / "there", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
     model = EpisodesModel(40)
     insert(storage, stream, model, 60)
@@ -280,23 +282,23 @@ def test_a_directory_that_was_deleted_is_missed_and_what_is_in_memory_stays(tmp_
     with pytest.raises(PersistenceError, match="there"):
         storage.close()
     assert_in_memory(model, storage)
-    assert not (tmp_path / "there").exists(), "nothing is begun anew behind one's back"
+    assert not (tmp_path / "there").exists(), "the directory was silently created again"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else and come back")
-def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user and change it back")
+def test_a_lost_write_permission_is_reported_and_writing_continues_once_it_is_granted(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path / "kept", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
     model = EpisodesModel(40)
     insert(storage, stream, model, 60)
     storage.flush()
     os.seteuid(65534)
     try:
-        said = inserted_until_refused(storage, stream, model)
+        reported = inserted_until_refused(storage, stream, model)
         assert_in_memory(model, storage)
     finally:
         os.seteuid(0)
-    assert "Permission denied" in said
-    assert "grant write permission" in said
+    assert "Permission denied" in reported
+    assert "grant write permission" in reported
     insert(storage, stream, model, 20)
     storage.close()
     again = buffer(tmp_path / "kept")
@@ -304,7 +306,7 @@ def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path
     again.close()
 
 
-def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_of_a_newer_format_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path)
     storage.close()
     manifest = tmp_path / "episodes.json"
@@ -319,7 +321,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
 # Readers
 
 
-def test_several_read_while_one_writes(tmp_path: Path) -> None:
+def test_several_readers_follow_one_writer(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, size=200)
     storage._directory.flush_queue.seal(0)
     storage.flush()
@@ -342,7 +344,7 @@ def test_several_read_while_one_writes(tmp_path: Path) -> None:
     assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_reader_needs_something_to_read(tmp_path: Path) -> None:
+def test_a_reader_of_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="holds no episodes yet"):
         buffer(tmp_path / "nothing", read_only=True)
     assert not (tmp_path / "nothing").exists()
@@ -351,7 +353,7 @@ def test_a_reader_needs_something_to_read(tmp_path: Path) -> None:
 # Ancestors
 
 
-def test_a_buffer_goes_on_from_another_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_a_buffer_continues_from_an_ancestor_and_leaves_it_unchanged(tmp_path: Path) -> None:
     old, episodes = filled(tmp_path / "old", size=200)
     old.close()
     files = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
@@ -370,7 +372,7 @@ def test_a_buffer_goes_on_from_another_and_leaves_it_as_it_is(tmp_path: Path) ->
     assert own > 0
 
 
-def test_another_ancestor_or_one_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_another_or_a_missing_ancestor_is_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         storage, _ = filled(tmp_path / name)
         storage.close()
@@ -384,9 +386,7 @@ def test_another_ancestor_or_one_that_is_gone_is_refused(tmp_path: Path) -> None
         buffer(tmp_path / "new")
 
 
-def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_during_a_rollback_leaves_no_later_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     samples = [stream.step() for _ in range(90)]
     for sample in samples[:50]:
@@ -406,7 +406,7 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
         patched.setattr(SegmentStore, "roll_back", killed)
         with pytest.raises(KeyboardInterrupt):
             storage.load_state_dict(state)
-    # What is on disk then; nothing more is written by the process that was killed.
+    # The lock is released without further writes, as if the process had been killed.
     storage._log.release()
     again, model = buffer(tmp_path), EpisodesModel(40)
     for sample in samples[: again._directory.memtable.ring.steps]:
@@ -415,7 +415,7 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
     again.close()
 
 
-def test_a_damaged_note_of_going_back_is_named_and_repaired(tmp_path: Path) -> None:
+def test_a_damaged_rollback_marker_is_named_and_repaired(tmp_path: Path) -> None:
     storage, episodes = filled(tmp_path)
     note = {"position": {"commit": 1, "checksum": 0}, "archive": {"commit": 1, "checksum": 0}}
     storage.close()

@@ -1,4 +1,4 @@
-"""A disk that fails for a moment: what was committed stays, the rest is tried again, and nothing wrong is left."""
+"""A disk that fails temporarily: commits remain, other steps are written again, and no wrong data is left."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from tests.support.model import contents
 
 @contextmanager
 def failing(owner: Any, name: str, which: Any = lambda *_: True) -> Iterator[None]:
-    """Have a call of the operating system fail where ``which`` says so of its arguments."""
+    """Make a call of the operating system fail if ``which`` is true for its arguments."""
     call = getattr(owner, name)
 
     def fails(*given: Any, **named: Any) -> Any:
@@ -37,7 +37,7 @@ def is_of_steps(file: Any, *_: Any) -> bool:
 
 @contextmanager
 def half_written_steps() -> Iterator[None]:
-    """Half of what is written to a file of steps gets there; then the disk fails."""
+    """Each write to a file of steps writes half of its data and fails."""
     write = os.write
 
     def half(file: int, data: Any) -> int:
@@ -51,17 +51,15 @@ def half_written_steps() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("takes_back", [True, False])
-def test_errors_of_a_commit_whose_steps_could_not_be_written_are_not_taken_for_those_of_the_next(
-    takes_back: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("can_truncate", [True, False])
+def test_errors_of_a_failed_commit_are_not_attributed_to_the_next_commit(can_truncate: bool, tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path, size=60, commit_every=20)
     pair.insert(40)
     pair.update()
-    # A checkpoint, so that the file of errors stays.
+    # A checkpoint keeps the file of errors.
     pair.kept.state_dict()
     pair.update()
-    with half_written_steps(), failing(segments.os, "ftruncate", lambda *_: not takes_back):  # noqa: SIM117
+    with half_written_steps(), failing(segments.os, "ftruncate", lambda *_: not can_truncate):  # noqa: SIM117
         with pytest.raises(PersistenceError, match="cannot be written"):
             pair.kept.flush()
     pair.update()
@@ -75,9 +73,7 @@ def test_errors_of_a_commit_whose_steps_could_not_be_written_are_not_taken_for_t
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
 @pytest.mark.parametrize("new_file", [False, True])
-def test_a_block_that_was_half_written_and_could_not_be_taken_back_leaves_no_hole(
-    new_file: bool, way: str, tmp_path: Path
-) -> None:
+def test_a_half_written_record_that_cannot_be_removed_leaves_no_gap(new_file: bool, way: str, tmp_path: Path) -> None:
     with small_segments(0 if new_file else 1_000_000):
         pair = Pair(way, tmp_path, commit_every=4)
         pair.insert(10)
@@ -97,7 +93,7 @@ def test_a_block_that_was_half_written_and_could_not_be_taken_back_leaves_no_hol
         pair.close()
 
 
-def test_what_cannot_be_taken_back_is_said_by_close(tmp_path: Path) -> None:
+def test_close_reports_steps_that_could_not_be_written(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(3)
     pair.kept.flush()
@@ -114,10 +110,8 @@ def test_what_cannot_be_taken_back_is_said_by_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["unlink", "ftruncate"])
-def test_a_state_that_was_loaded_where_files_cannot_be_cut_is_what_is_there_once_they_can(
-    name: str, tmp_path: Path
-) -> None:
-    # A file is deleted, or one is shortened.
+def test_a_rollback_is_completed_once_files_can_be_deleted_or_truncated_again(name: str, tmp_path: Path) -> None:
+    # Depending on the file size, the rollback deletes or truncates a file.
     with small_segments(1_500 if name == "unlink" else 9_000):
         pair = Pair("priority", tmp_path, commit_every=3)
         pair.insert(10)
@@ -138,7 +132,7 @@ def test_a_state_that_was_loaded_where_files_cannot_be_cut_is_what_is_there_once
         pair.close()
 
 
-def test_nothing_is_written_behind_what_something_else_wrote_to_a_file(tmp_path: Path) -> None:
+def test_foreign_bytes_at_the_end_of_a_file_do_not_damage_later_commits(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(9)
     pair.kept.flush()
@@ -152,7 +146,7 @@ def test_nothing_is_written_behind_what_something_else_wrote_to_a_file(tmp_path:
     pair.close()
 
 
-def test_a_file_that_was_made_shorter_beside_the_storage_is_missed(tmp_path: Path) -> None:
+def test_a_file_truncated_by_another_program_is_reported(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(9)
     pair.kept.flush()
@@ -166,7 +160,7 @@ def test_a_file_that_was_made_shorter_beside_the_storage_is_missed(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["close", "fsync", "fdatasync", "fstat", "open", "write", "listdir"])
 @pytest.mark.parametrize("durable", [False, True])
-def test_each_call_may_fail_once_and_is_tried_again(name: str, durable: bool, tmp_path: Path) -> None:
+def test_after_any_call_fails_once_a_retry_loses_no_steps(name: str, durable: bool, tmp_path: Path) -> None:
     call = getattr(os, name)
     with small_segments(2_000):
         pair = Pair("priority", tmp_path, commit_every=3, durable=durable)

@@ -1,4 +1,4 @@
-"""What goes wrong on disk is said by name, with what is safe and the way out; what is in memory stays usable."""
+"""Faults of the disk: errors name the place, the safe steps and a remedy, and the data in memory stays usable."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ from tests.support.model import Stream, contents, environments
 
 
 def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:
-    """Insert until an error; returns the samples that were taken."""
+    """Insert until an error is raised; return the samples that were stored."""
     taken = []
     with pytest.raises(PersistenceError) as refused:  # noqa: PT012
         for _ in range(1000):
@@ -36,7 +36,7 @@ def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:
 
 @pytest.mark.parametrize("commit_every", [1, 8])
 @pytest.mark.parametrize("way", ["plain", "recency"])
-def test_a_full_disk_is_said_and_nothing_is_lost_once_there_is_room_again(
+def test_a_full_disk_is_reported_and_all_steps_are_written_once_there_is_space(
     way: str, commit_every: int, tmp_path: Path
 ) -> None:
     directory = tmp_path / "kept"
@@ -64,7 +64,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost_once_there_is_room_again(
 
 
 @pytest.mark.parametrize("written", [0, 1, 100, 600])
-def test_wherever_a_write_fails_the_next_one_succeeds(
+def test_after_a_failed_partial_write_the_next_write_succeeds(
     written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("priority", tmp_path, commit_every=4)
@@ -90,7 +90,7 @@ def test_wherever_a_write_fails_the_next_one_succeeds(
     pair.kept.close()
 
 
-def test_insertions_are_refused_rather_than_more_steps_missing_than_promised(tmp_path: Path) -> None:
+def test_insertions_are_refused_if_too_many_steps_are_uncommitted(tmp_path: Path) -> None:
     storage, stream = made("plain", tmp_path, commit_every=6), Stream(1, "vector", False, np.random.default_rng(0))
     for _ in range(10):
         storage.insert_transition(stream.step())
@@ -102,7 +102,7 @@ def test_insertions_are_refused_rather_than_more_steps_missing_than_promised(tmp
     storage.close()
 
 
-def test_a_directory_that_was_deleted_is_missed_at_the_next_commit(tmp_path: Path) -> None:
+def test_a_deleted_directory_is_reported_at_the_next_commit(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path / "there", commit_every=2)
     pair.insert(4)
     pair.kept.flush()
@@ -120,8 +120,8 @@ def test_a_directory_that_was_deleted_is_missed_at_the_next_commit(tmp_path: Pat
     elsewhere.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else and come back")
-def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user and change it back")
+def test_a_lost_write_permission_is_reported_and_writing_continues_once_it_is_granted(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path / "kept", commit_every=2)
     (tmp_path / "kept").chmod(0o555)
     with small_segments(500):
@@ -146,10 +146,10 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         made("plain", tmp_path / "file" / "below")
 
 
-# Two at once
+# Concurrent writers
 
 
-def test_a_second_writer_is_refused_with_the_process_and_the_host_of_the_first(tmp_path: Path) -> None:
+def test_the_error_of_a_second_writer_names_the_process_and_the_host_of_the_first(tmp_path: Path) -> None:
     storage = made("plain", tmp_path)
     with pytest.raises(PersistenceError, match=rf"in use by process {os.getpid()} on host .*name\s+another directory"):
         made("plain", tmp_path)
@@ -157,7 +157,7 @@ def test_a_second_writer_is_refused_with_the_process_and_the_host_of_the_first(t
     made("plain", tmp_path).close()
 
 
-def test_a_second_writer_in_another_process_is_refused_until_that_is_gone(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_until_the_process_of_the_first_ends(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(3)
     pair.close()
@@ -179,32 +179,32 @@ def test_a_second_writer_in_another_process_is_refused_until_that_is_gone(tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_that_is_forked_off_neither_writes_nor_keeps_others_from_it(tmp_path: Path) -> None:
+def test_a_forked_process_neither_writes_nor_holds_the_lock(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(3)
-    saying, waiting = os.pipe(), os.pipe()
+    reporting, waiting = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         try:
             pair.kept.close()
             pair.kept.flush()
         except PersistenceError as error:
-            os.write(saying[1], str(error).encode())
+            os.write(reporting[1], str(error).encode())
         finally:
             os.read(waiting[0], 1)
             os._exit(0)
-    assert b"this process was forked from the one that holds it" in os.read(saying[0], 10_000)
+    assert b"this process was forked from the one that holds it" in os.read(reporting[0], 10_000)
     pair.reopen()
     pair.insert(3)
     pair.assert_same()
     os.write(waiting[1], b"!")
     os.waitpid(child, 0)
-    for end in (*saying, *waiting):
+    for end in (*reporting, *waiting):
         os.close(end)
     pair.close()
 
 
-def test_what_was_closed_takes_no_more_steps(tmp_path: Path) -> None:
+def test_a_closed_storage_refuses_insertions_and_keeps_its_content(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(3)
     pair.kept.close()
@@ -213,17 +213,17 @@ def test_what_was_closed_takes_no_more_steps(tmp_path: Path) -> None:
     assert contents(pair.kept) == contents(pair.twin)
 
 
-# What is there is not what was expected
+# Unexpected content of a directory
 
 
-def test_a_directory_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(PersistenceError, match=r"holds something else \(thesis.tex\)"):
         made("plain", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_of_a_newer_format_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(3)
     pair.kept.close()
@@ -243,7 +243,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
         ({}, 3, "holds a storage with num_envs 2, this one has 3"),
     ],
 )
-def test_a_directory_of_another_storage_is_refused_and_left_as_it_is(
+def test_a_directory_of_another_storage_is_refused_and_left_unchanged(
     given: Any, envs: int, message: str, tmp_path: Path
 ) -> None:
     pair = Pair("plain", tmp_path, "frames")
@@ -255,7 +255,7 @@ def test_a_directory_of_another_storage_is_refused_and_left_as_it_is(
     assert _files(tmp_path) == before
 
 
-def test_frames_that_are_no_stacks_are_refused_where_stacks_are(tmp_path: Path) -> None:
+def test_single_frames_are_refused_in_a_directory_of_stacked_frames(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, "frames")
     pair.insert(3)
     pair.kept.close()
@@ -263,7 +263,7 @@ def test_frames_that_are_no_stacks_are_refused_where_stacks_are(tmp_path: Path) 
         made("plain", tmp_path)
 
 
-def test_another_layout_is_refused_by_name(tmp_path: Path) -> None:
+def test_observations_of_another_layout_are_refused_by_name(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path / "kept", "vector")
     pair.insert(3)
     pair.reopen()
@@ -286,7 +286,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A directory with several files, and what it holds at each step."""
+    """A directory of several files, and its content after each step."""
     directory = tmp_path_factory.mktemp("whole") / "kept"
     with small_segments(1500):
         pair = Pair("priority", directory, "dict", num_envs=1, commit_every=4)
@@ -300,7 +300,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return directory, held
 
 
-def test_each_byte_of_a_block_that_is_another_is_found(whole: Any, tmp_path: Path) -> None:
+def test_a_change_of_any_byte_of_a_record_is_detected(whole: Any, tmp_path: Path) -> None:
     path = min(whole[0].glob("*.steps"), key=lambda path: path.stat().st_size)
     original, random = path.read_bytes(), np.random.default_rng(0)
     intact = [found for found in blocks.read(path) if isinstance(found, blocks.StoredRecord)]
@@ -312,7 +312,7 @@ def test_each_byte_of_a_block_that_is_another_is_found(whole: Any, tmp_path: Pat
         assert len(found) - len(flaws) == len(intact) - 1, "the other blocks are still found"
 
 
-def test_a_storage_is_not_made_of_what_is_damaged(whole: Any, tmp_path: Path) -> None:
+def test_a_storage_with_a_damaged_file_is_refused_by_name(whole: Any, tmp_path: Path) -> None:
     directory, held = whole
     random = np.random.default_rng(0)
     for path in sorted(path for path in directory.iterdir() if path.name != "lock"):
@@ -325,7 +325,7 @@ def test_a_storage_is_not_made_of_what_is_damaged(whole: Any, tmp_path: Path) ->
             except PersistenceError as error:
                 assert path.name in str(error)  # noqa: PT017
             else:
-                # Only where it reads the same: a blank between numbers, as it were.
+                # Only if the meaning is the same, e.g. another white space in the JSON.
                 assert path.name == "storage.json"
                 assert contents(storage) == held[14]
                 storage.close()
@@ -337,7 +337,7 @@ def _flipped(data: bytes, place: int, random: np.random.Generator) -> bytes:
     return bytes(damaged)
 
 
-def test_what_is_damaged_is_named_by_file_and_steps(whole: Any, tmp_path: Path) -> None:
+def test_a_damage_error_names_the_file_and_the_steps(whole: Any, tmp_path: Path) -> None:
     shutil.copytree(whole[0], tmp_path / "copy")
     path = sorted((tmp_path / "copy").glob("*.steps"))[-2]
     first = next(blocks.read(path))
@@ -352,9 +352,7 @@ def test_what_is_damaged_is_named_by_file_and_steps(whole: Any, tmp_path: Path) 
         made("priority", tmp_path / "copy")
 
 
-def test_a_file_that_is_shorter_where_the_process_was_killed_holds_what_was_committed_before(
-    whole: Any, tmp_path: Path
-) -> None:
+def test_after_a_kill_a_truncated_last_file_keeps_its_complete_commits(whole: Any, tmp_path: Path) -> None:
     directory, held = whole
     path = sorted(directory.glob("*.steps"))[-1]
     ends = [found.end for found in blocks.read(path)]
@@ -370,7 +368,7 @@ def test_a_file_that_is_shorter_where_the_process_was_killed_holds_what_was_comm
         storage.close()
 
 
-def test_a_file_that_is_missing_or_shorter_before_others_is_missed(whole: Any, tmp_path: Path) -> None:
+def test_a_missing_or_truncated_file_before_the_last_one_is_reported(whole: Any, tmp_path: Path) -> None:
     directory, _ = whole
     paths = sorted(directory.glob("*.steps"))[:-1]
     for path in paths:
@@ -386,7 +384,7 @@ def test_a_file_that_is_missing_or_shorter_before_others_is_missed(whole: Any, t
     assert len(paths) > 1
 
 
-def test_nothing_on_disk_is_a_pickle(whole: Any) -> None:
+def test_no_file_on_disk_is_a_pickle(whole: Any) -> None:
     for name, data in _files(whole[0]).items():
         assert b"\x80\x04" not in data[:2], name
         assert b"numpy" not in data

@@ -1,4 +1,4 @@
-"""Calls of the operating system that fail, each in turn: nothing acknowledged is lost, and nothing is wrong later."""
+"""Operating system calls that fail one by one: no acknowledged data is lost, and later data is correct."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,33 +23,33 @@ HISTORIES: dict[str, Callable[[bool, bool], History]] = {
 }
 _MOST = {"some": 12, "more": 20, "most": 60}
 CALLS_IN_A_ROW = 3
-"""Of a disk that fails for a little longer than one call."""
+"""Failed calls in a row, for a disk that fails longer than one call."""
 
 
 def calls_of(history: History, directory: Path) -> list[str]:
-    """What a run without faults calls."""
+    """The calls of a run without faults."""
     if isinstance(history, EpisodicHistory):
         history.learned(directory / "learned")
     with watched(directory) as disk:
         lived = history.live(directory / "calls" / "kept")
     assert lived.closed
-    assert not lived.said
+    assert not lived.messages
     history.assert_left(directory / "calls" / "kept", lived)
     return disk.calls
 
 
 def survived(history: History, directory: Path, fault: Fault) -> bool:
-    """Let a fault meet a storage, and look at what is left; returns whether the fault was noticed."""
+    """Let a fault occur in a run and check the remaining data; return whether the run reported the fault."""
     with watched(directory, fault) as disk:
         lived = history.live(directory / "kept")
-        assert disk.failed or fault.first >= len(disk.calls) - CALLS_IN_A_ROW, "the fault met nothing"
-    assert all("cannot be" in said for said in lived.said), lived.said
+        assert disk.failed or fault.first >= len(disk.calls) - CALLS_IN_A_ROW, "the fault did not occur"
+    assert all("cannot be" in message for message in lived.messages), lived.messages
     history.assert_left(directory / "kept", lived)
-    return bool(lived.said)
+    return bool(lived.messages)
 
 
 def faults(calls: list[str], way: str) -> list[Fault]:
-    """Which faults are tried: of some calls, more or most, of each call one kind in turn, or all kinds of each."""
+    """The faults to try: one kind for some, more, most or each of the calls, or all kinds for each call."""
     found = []
     for number, call in enumerate(calls):
         kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
@@ -70,12 +70,12 @@ def sweep(name: str, saves: bool, durable: bool, way: str, directory: Path) -> N
                 noticed += survived(history, directory / str(number), fault)
             except (AssertionError, PersistenceError) as error:
                 raise AssertionError(f"{name}, saves={saves}, durable={durable}: {fault}") from error
-    print(f"{name}, saves={saves}, durable={durable}: {len(tried)} faults, {noticed} of them said")  # noqa: T201
+    print(f"{name}, saves={saves}, durable={durable}: {len(tried)} faults, {noticed} of them reported")  # noqa: T201
 
 
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
-def test_what_was_acknowledged_survives_a_call_that_fails(name: str, saves: bool, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_a_failed_call(name: str, saves: bool, tmp_path: Path) -> None:
     sweep(name, saves, False, "some", tmp_path)
 
 
@@ -83,8 +83,6 @@ def test_what_was_acknowledged_survives_a_call_that_fails(name: str, saves: bool
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", HISTORIES)
-def test_what_was_acknowledged_survives_each_call_that_fails(
-    name: str, saves: bool, durable: bool, tmp_path: Path
-) -> None:
+def test_acknowledged_data_survives_many_failed_calls(name: str, saves: bool, durable: bool, tmp_path: Path) -> None:
     in_turn = "each" if name.startswith("ring") else "most"
     sweep(name, saves, durable, by_profile(quick="more", full=in_turn, nightly="all"), tmp_path)

@@ -1,4 +1,4 @@
-"""Calls that fail while a directory is opened again: the next opening finds all that was acknowledged."""
+"""Calls that fail while a directory is reopened: the next opening finds all acknowledged data."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.reopening import Left, assert_left, left_at, left_while_going
 
 
 def faults(calls: list[str], way: str) -> list[Fault]:
-    """One kind of fault for each call in turn, or all kinds; of a single call or of some in a row."""
+    """One kind of fault per call in turn, or all kinds; each for one call or three in a row."""
     found = []
     for number, call in enumerate(calls):
         kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
@@ -25,7 +25,7 @@ def faults(calls: list[str], way: str) -> list[Fault]:
 
 
 def states_left(history: History, directory: Path, count: int) -> list[Left]:
-    """Of processes that were killed while they wrote, or closed, and of some that were killed while they went back."""
+    """Directories of processes that were killed while writing or closing, and of some killed during a rollback."""
     random = np.random.default_rng(0)
     found = left_at(history, directory / "first", count, random)
     back = [left for left in found if left.saved]
@@ -34,19 +34,19 @@ def states_left(history: History, directory: Path, count: int) -> list[Left]:
     return found
 
 
-def looked_at(history: History, left: Left, back: bool, fault: Fault | None, root: Path) -> tuple[list[str], bool]:
-    """Let a fault meet a process that opens a directory; returns the calls of it, and whether it was noticed."""
+def reopened(history: History, left: Left, back: bool, fault: Fault | None, root: Path) -> tuple[list[str], bool]:
+    """Let a fault occur while a directory is opened; return the calls, and whether the fault was reported."""
     left.put(root)
     with watched(root, fault) as disk:
         done = reopen(history, left, root, back)
-    assert fault is not None or (done.closed and not done.said), done.said
+    assert fault is not None or (done.closed and not done.messages), done.messages
     saved = left.saved[:1] if back else left.saved
     assert_left(history, root, done.bounds, None if back else done.seen, [] if back and not done.closed else saved)
-    return disk.calls, bool(done.said)
+    return disk.calls, bool(done.messages)
 
 
 def sweep(name: str, durable: bool, count: int, way: str, directory: Path, most: int | None = None) -> None:
-    """Try faults, ``most`` at most, on directories that were left at ``count`` instants."""
+    """Try faults, at most ``most`` of them, on directories left at ``count`` instants."""
     found, wrong = Counter[str](), []
     with small_files():
         history = HISTORIES[name](True, durable)
@@ -61,12 +61,12 @@ def sweep(name: str, durable: bool, count: int, way: str, directory: Path, most:
             openings = openings[:: max(1, 4 * len(openings) // most)]
         cases = []
         for number, (left, back) in enumerate(openings):
-            calls, _ = looked_at(history, left, back, None, directory / f"whole {number}")
+            calls, _ = reopened(history, left, back, None, directory / f"whole {number}")
             cases += [(left, back, fault, calls[fault.first]) for fault in faults(calls, way)]
         for number, (left, back, fault, call) in enumerate(cases[:: 1 if most is None else max(1, len(cases) // most)]):
             try:
-                _, noticed = looked_at(history, left, back, fault, directory / str(number))
-                found["said" if noticed else "not said"] += 1
+                _, noticed = reopened(history, left, back, fault, directory / str(number))
+                found["reported" if noticed else "not reported"] += 1
             except (AssertionError, PersistenceError, OSError) as error:
                 wrong.append(f"{left.why}, back={back}, {call} {fault}: {type(error).__name__} {error}"[:600])
     print(f"{name}, durable={durable}: {dict(found)}, {len(wrong)} wrong")  # noqa: T201
@@ -74,13 +74,13 @@ def sweep(name: str, durable: bool, count: int, way: str, directory: Path, most:
 
 
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "whole episodes"])
-def test_a_directory_survives_a_call_that_fails_while_it_is_opened(name: str, tmp_path: Path) -> None:
+def test_a_directory_survives_a_failed_call_while_it_is_opened(name: str, tmp_path: Path) -> None:
     sweep(name, True, 2, "one", tmp_path, 8)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_directory_survives_each_call_that_fails_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
+def test_a_directory_survives_many_failed_calls_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
     count, way, most = by_profile(quick=(2, "one", 24), full=(4, "one", 80), nightly=(8, "all", None))
     sweep(name, durable, count, way, tmp_path, most)

@@ -1,4 +1,4 @@
-"""A disk that is really full, a small one of a process's own: it is said, and nothing that was committed is lost."""
+"""A full disk, mounted for one process: an error reports it, and no committed data is lost."""
 
 import json
 import os
@@ -12,28 +12,28 @@ import pytest
 from tests.support import filling_disk
 
 DISK_BYTES = 4_000_000
-ALONE = ["unshare", "--user", "--map-root-user", "--mount"]
-"""With file systems of its own, of which nobody else sees anything."""
+IN_OWN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+"""Runs a command in a mount namespace of its own, which other processes do not see."""
 MOUNT = f'mount -t tmpfs -o size={DISK_BYTES} tmpfs "$0"'
 
 
 def why_there_is_no_disk(folder: Path) -> str | None:
-    """Why no small disk can be made here; None where it can."""
+    """The reason why no small disk can be mounted here; None if one can."""
     if shutil.which("unshare") is None:
-        return "unshare, which gives a process file systems of its own, is not there"
-    tried = subprocess.run([*ALONE, "sh", "-c", MOUNT, folder], capture_output=True, text=True, timeout=60)
-    return None if tried.returncode == 0 else f"no disk of one's own can be made here: {tried.stderr.strip()}"
+        return "unshare, which gives a process a mount namespace of its own, is not installed"
+    tried = subprocess.run([*IN_OWN_NAMESPACE, "sh", "-c", MOUNT, folder], capture_output=True, text=True, timeout=60)
+    return None if tried.returncode == 0 else f"no disk can be mounted here: {tried.stderr.strip()}"
 
 
 @pytest.mark.parametrize("kind", ["episodes", pytest.param("steps", marks=pytest.mark.long)])
-def test_a_full_disk_is_said_and_what_was_committed_opens_again(kind: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_committed_data_can_be_reopened(kind: str, tmp_path: Path) -> None:
     for name in ("disk", "elsewhere"):
         (tmp_path / name).mkdir()
     if reason := why_there_is_no_disk(tmp_path / "disk"):
         pytest.skip(reason)
     script = [sys.executable, filling_disk.__file__, kind, tmp_path / "disk", tmp_path / "elsewhere"]
     finished = subprocess.run(
-        [*ALONE, "sh", "-c", f'{MOUNT} && exec "$@"', tmp_path / "disk", *script],
+        [*IN_OWN_NAMESPACE, "sh", "-c", f'{MOUNT} && exec "$@"', tmp_path / "disk", *script],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -43,7 +43,7 @@ def test_a_full_disk_is_said_and_what_was_committed_opens_again(kind: str, tmp_p
     assert finished.stderr == ""
     print(finished.stdout)  # noqa: T201
     figures = json.loads(finished.stdout)
-    assert f"{tmp_path / 'disk' / 'kept'}" in figures["said"]
-    assert "free disk space" in figures["said"]
+    assert f"{tmp_path / 'disk' / 'kept'}" in figures["error"]
+    assert "free disk space" in figures["error"]
     if kind == "steps":
-        assert f"Steps before {figures['safe']} are safe there" in figures["said"]
+        assert f"Steps before {figures['safe']} are safe there" in figures["error"]

@@ -1,4 +1,4 @@
-"""Repairs that are interrupted, by a call that fails or a power cut: what is done at last is what one repair does."""
+"""Repairs interrupted by a failed call or a power cut: a further repair gives the result of a single one."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from tests.support.power_cut import MODELS, FileSystem
 from tests.support.profiles import by_profile
 
 _APART = 7
-"""Each is of another file, and in another way."""
+"""Distance of the chosen damages, so that each is of another file and of another kind."""
 
 
 class Damaged(NamedTuple):
-    """A directory that is damaged.
+    """A damaged directory.
 
     Args:
-        directory: it.
-        why: in words.
-        calls: those of a repair.
-        repaired: what is there then.
+        directory: the damaged directory.
+        why: a description of the damage.
+        calls: the calls of a repair.
+        repaired: the content after a repair.
     """
 
     directory: Path
@@ -63,7 +63,7 @@ def damaged(kind: str, count: int, directory: Path) -> Iterator[Damaged]:
 
 
 def assert_repaired(kind: str, there: Path, one: Damaged, stream: Numbered, done: bool) -> None:
-    """Where a repair was ``done``, all is as it is to be; else nothing is wrong, and another repair does the rest."""
+    """If the repair is ``done``, its result is complete; otherwise no data is wrong, and another one completes it."""
     if not done:
         copied = there.with_name(f"{there.name} copied")
         shutil.copytree(there, copied)
@@ -79,7 +79,7 @@ def assert_repaired(kind: str, there: Path, one: Damaged, stream: Numbered, done
 
 
 def interrupt_each(kind: str, count: int, most: int | None, directory: Path) -> None:
-    tried, said, wrong = 0, 0, []
+    tried, reported, wrong = 0, 0, []
     with small_files():
         stream = filled(kind, directory)
         for number, one in enumerate(damaged(kind, count, directory)):
@@ -92,11 +92,11 @@ def interrupt_each(kind: str, count: int, most: int | None, directory: Path) -> 
                         with watched(there, fault):
                             repair(there)
                     except PersistenceError:
-                        done, said = False, said + 1
+                        done, reported = False, reported + 1
                     assert_repaired(kind, there, one, stream, done)
                 except (AssertionError, PersistenceError, OSError) as error:
                     wrong.append(f"{one.why}, {one.calls[fault.first]} {fault}: {type(error).__name__} {error}"[:600])
-    print(f"{kind}: {tried} faults, {said} said, {len(wrong)} wrong")  # noqa: T201
+    print(f"{kind}: {tried} faults, {reported} reported, {len(wrong)} wrong")  # noqa: T201
     assert not wrong, f"{kind}: {len(wrong)} of {tried}:\n" + "\n".join(wrong[:20])
 
 
@@ -129,13 +129,13 @@ def cut_each(kind: str, count: int, most: int | None, directory: Path) -> None:
 
 
 def _some(found: list[Any], most: int | None, number: int) -> list[Any]:
-    """Some of all, others each time, and the last."""
+    """About ``most`` of the elements, others for each ``number``, and always the last."""
     step = 1 if most is None else max(1, len(found) // most)
     return [*found[number % step :: step], *found[-1:]]
 
 
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
-def test_a_repair_that_fails_is_done_by_another(kind: str, tmp_path: Path) -> None:
+def test_a_failed_repair_is_completed_by_another(kind: str, tmp_path: Path) -> None:
     interrupt_each(kind, 3, 2, tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_a_repair_survives_a_power_cut(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repair_that_fails_at_any_call_is_done_by_another(kind: str, tmp_path: Path) -> None:
+def test_a_repair_that_fails_at_any_call_is_completed_by_another(kind: str, tmp_path: Path) -> None:
     interrupt_each(kind, by_profile(6, 20, 20), by_profile(quick=4, full=6, nightly=None), tmp_path)
 
 

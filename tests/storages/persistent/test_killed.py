@@ -1,4 +1,4 @@
-"""A process that is killed at any instant leaves everything that was committed, whole, and nothing else."""
+"""A process killed at any instant leaves all commits complete, and no other data."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from tests.support import killing
 from tests.support.profiles import examples
 
 KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))
-"""How often; a few by default, so that the tests stay quick."""
+"""Number of kills; small by default, so that the tests stay quick."""
 
 
-def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
+def test_commits_survive_a_kill_at_any_instant(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, killing.__file__, str(tmp_path), str(KILLS), "0"],
         capture_output=True,

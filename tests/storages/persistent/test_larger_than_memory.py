@@ -1,4 +1,4 @@
-"""What does not fit memory is drawn as what does: as often, within the budget, and the same way each time."""
+"""Data larger than memory is drawn evenly, within the memory budget and reproducibly."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "defau
 
 
 def filled(directory: Path, episodes: int = 300, length: int = 10, memory: int = BUDGET, **given: Any) -> Any:
-    """Every transition says in its action which it is."""
+    """A buffer whose actions number the transitions."""
     factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=memory, **given)
     storage = factory("cpu", None, ALGORITHM, None)
     storage.seed(0)
@@ -42,13 +42,13 @@ def filled(directory: Path, episodes: int = 300, length: int = 10, memory: int =
     return storage
 
 
-def test_over_passes_every_transition_is_drawn_as_often(tmp_path: Path) -> None:
+def test_over_several_passes_all_transitions_are_drawn_equally_often(tmp_path: Path) -> None:
     storage = filled(tmp_path)
     in_memory, stored = storage.ring.live_steps, len(storage)
     assert stored == 3000
     assert stored > 4 * in_memory
     counts = np.zeros(stored)
-    # Each pass draws everything 8 times on average; the first is left out, when what came last is in memory.
+    # Each pass draws every transition 8 times on average. The first is not counted: the newest data is still in memory.
     draws = 8 * stored
     for repetition in range(9):
         for batch in storage.generate_batches(draws // 100, 100):
@@ -60,14 +60,14 @@ def test_over_passes_every_transition_is_drawn_as_often(tmp_path: Path) -> None:
     assert expected == pytest.approx(64)
     by_tenths = counts.reshape(10, -1).mean(axis=1)
     assert np.all(np.abs(by_tenths / expected - 1) < 0.06), by_tenths
-    # Whatever the order of passes does, nothing is left out and nothing preferred.
+    # In no order of the passes is a transition left out or preferred.
     assert counts.min() > 25
     assert counts.max() < 120
     assert counts.std() < 2.0 * np.sqrt(expected)
     storage.close()
 
 
-def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
+def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
     one, two = (filled(tmp_path / name, **PRIORITIES) for name in ("one", "two"))
     for seed in range(20):
         assert equal(updated(one, seed), updated(two, seed))
@@ -86,7 +86,7 @@ def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
         pytest.param({"sequences": Episodes(max_steps=2, packed=True)}, id="random pieces", marks=pytest.mark.long),
     ],
 )
-def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
+def test_loading_a_state_restores_the_data_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)
     for _ in range(3):
         twins.insert(150)
@@ -107,7 +107,7 @@ def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path:
     twins.close()
 
 
-def test_errors_are_known_when_transitions_come_back(tmp_path: Path) -> None:
+def test_errors_are_restored_when_transitions_return_to_memory(tmp_path: Path) -> None:
     storage = filled(tmp_path, episodes=200, **{**PRIORITIES, "default_error": 1.0})
     seen: dict[int, float] = {}
     for batch in storage.generate_batches(600, 32):
@@ -147,7 +147,7 @@ def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
 @pytest.mark.long
-def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it(tmp_path: Path) -> None:
+def test_a_process_limited_to_a_quarter_of_the_data_in_memory_draws_all_of_it(tmp_path: Path) -> None:
     budget, slack = 32 << 20, 32 << 20
     episodes = 4 * budget // (limited_memory.LENGTH * limited_memory.BYTES_OF_A_STEP) + 1
     limited_memory.fill(tmp_path / "kept", episodes, budget)
@@ -166,7 +166,7 @@ def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it
         assert drawn["episodes met"] == episodes
         assert drawn["storage's bytes"] <= budget
         assert drawn["private bytes"] <= budget
-    assert figures["with more"] == "refused", "the limit is one"
+    assert figures["with more"] == "refused", "the memory limit has no effect"
 
 
 def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_an_index_that_left_memory_does_not_change_another_priority(tmp_path: Path) -> None:
+def test_an_error_of_a_transition_that_left_memory_changes_no_other_priority(tmp_path: Path) -> None:
     storage = filled(tmp_path, **{**PRIORITIES, "default_error": 1.0})
     old = next(iter(storage.generate_batches(1, 32)))
     list(storage.generate_batches(500, 32))
@@ -190,7 +190,7 @@ def test_an_index_that_left_memory_does_not_change_another_priority(tmp_path: Pa
     storage.close()
 
 
-def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path) -> None:
+def test_the_error_for_too_little_memory_names_the_required_bytes(tmp_path: Path) -> None:
     storage = PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=100)("cpu", None, ALGORITHM, None)
     with pytest.raises(ValueError, match=r"PersistentEpisodicBuffer: memory_bytes must be at least \d+"):
         storage.insert_transition(
@@ -205,13 +205,13 @@ def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path) -> None:
         )
 
 
-def test_less_memory_than_the_episodes_there_need_is_refused(tmp_path: Path) -> None:
+def test_less_memory_than_stored_episodes_need_is_refused(tmp_path: Path) -> None:
     filled(tmp_path, 20, 100, memory=10_000_000).close()
     with pytest.raises(ValueError, match=r"memory_bytes must be at least \d+ for the longest episodes in"):
         PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=BUDGET)("cpu", None, ALGORITHM, None)
 
 
-def test_bytes_on_disk_are_bounded_by_letting_go_of_the_oldest(tmp_path: Path) -> None:
+def test_bytes_on_disk_are_limited_by_deleting_the_oldest_episodes(tmp_path: Path) -> None:
     storage = filled(tmp_path, size_bytes=20_000)
     storage.flush()
     chunks = sum(path.stat().st_size for path in tmp_path.rglob("c.*"))

@@ -1,4 +1,4 @@
-"""A directory from somebody else may hold symbolic links: no file is read or written through one."""
+"""A directory from another person may contain symbolic links: no file is read or written through one."""
 
 import os
 from pathlib import Path
@@ -47,7 +47,7 @@ def linked(place: Path, to: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["storage.json", "lock", "0000000001.steps", "anything"])
-def test_a_storage_whose_directory_holds_a_link_is_refused(name: str, tmp_path: Path, mine: Path) -> None:
+def test_a_storage_directory_that_contains_a_link_is_refused(name: str, tmp_path: Path, mine: Path) -> None:
     directory = tmp_path / "kept"
     kept(directory)
     linked(directory / name, mine)
@@ -57,7 +57,7 @@ def test_a_storage_whose_directory_holds_a_link_is_refused(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["wal", "wal/lock", "episodes", "episodes/Action", "episodes/Action/c/9"])
-def test_a_storage_of_episodes_whose_directory_holds_a_link_is_refused(name: str, tmp_path: Path, mine: Path) -> None:
+def test_an_episode_directory_that_contains_a_link_is_refused(name: str, tmp_path: Path, mine: Path) -> None:
     directory = tmp_path / "kept"
     episodic(directory)
     elsewhere = tmp_path / "elsewhere"
@@ -71,7 +71,7 @@ def test_a_storage_of_episodes_whose_directory_holds_a_link_is_refused(name: str
     assert_untouched(mine)
 
 
-def test_a_directory_that_is_a_link_itself_is_a_directory(tmp_path: Path) -> None:
+def test_a_link_to_a_directory_can_be_used_as_the_directory(tmp_path: Path) -> None:
     (tmp_path / "large disk").mkdir()
     (tmp_path / "kept").symlink_to(tmp_path / "large disk")
     kept(tmp_path / "kept")
@@ -80,14 +80,14 @@ def test_a_directory_that_is_a_link_itself_is_a_directory(tmp_path: Path) -> Non
     kept_again.close()
 
 
-def test_a_pipe_in_a_directory_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_in_a_directory_is_refused_without_blocking(tmp_path: Path) -> None:
     kept(tmp_path / "kept")
     os.mkfifo(tmp_path / "kept/0000000002.steps")
     with pytest.raises(PersistenceError, match="neither a file nor a folder"):
         made("priority", tmp_path / "kept", environments("vector", 2))
 
 
-def test_a_link_where_an_unfinished_file_goes_is_replaced(tmp_path: Path, mine: Path) -> None:
+def test_a_link_in_place_of_an_unfinished_file_is_replaced(tmp_path: Path, mine: Path) -> None:
     path = tmp_path / "facts.json"
     unfinished(path).symlink_to(mine)
     write_atomically(path, b"{}", durable=True)
@@ -96,7 +96,7 @@ def test_a_link_where_an_unfinished_file_goes_is_replaced(tmp_path: Path, mine: 
     assert_untouched(mine)
 
 
-def test_a_link_where_a_file_goes_is_replaced(tmp_path: Path, mine: Path) -> None:
+def test_a_link_in_place_of_a_file_is_replaced(tmp_path: Path, mine: Path) -> None:
     path = tmp_path / "facts.json"
     path.symlink_to(mine)
     write_atomically(path, b"{}")
@@ -104,7 +104,7 @@ def test_a_link_where_a_file_goes_is_replaced(tmp_path: Path, mine: Path) -> Non
     assert_untouched(mine)
 
 
-def test_nothing_is_appended_through_a_link(tmp_path: Path, mine: Path) -> None:
+def test_appending_through_a_link_is_refused(tmp_path: Path, mine: Path) -> None:
     (tmp_path / "log").symlink_to(mine)
     with pytest.raises(PersistenceError, match="log is a symbolic link"):
         open_for_append(tmp_path / "log")

@@ -1,4 +1,4 @@
-"""One storage writes to a directory at a time; an error names the obstacle."""
+"""Only one storage writes to a directory at a time; the error for another one names the reason."""
 
 import errno
 import fcntl
@@ -32,16 +32,16 @@ def opened_by_another_process(directory: Path) -> str:
     return subprocess.run(arguments, capture_output=True, text=True, env=environment, check=True, timeout=120).stdout
 
 
-def test_a_deleted_lock_file_lets_no_second_writer_in(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_although_the_lock_file_was_deleted(tmp_path: Path) -> None:
     storage = made("plain", tmp_path)
     (tmp_path / "lock").unlink()
     with pytest.raises(PersistenceError, match="is in use by another process"):
         made("plain", tmp_path)
-    assert not (tmp_path / "lock").exists(), "nothing is made in a directory that is in use"
+    assert not (tmp_path / "lock").exists(), "a file was created in a directory in use"
     storage.close()
 
 
-def test_an_error_says_whose_storage_it_is_and_who_holds_the_directory(tmp_path: Path) -> None:
+def test_the_error_names_the_storage_class_and_the_process_that_holds_the_directory(tmp_path: Path) -> None:
     storage = made("plain", tmp_path)
     with pytest.raises(InUseError, match=r"^ReplayBuffer: .* is in use by process") as raised:
         made("plain", tmp_path)
@@ -50,13 +50,13 @@ def test_an_error_says_whose_storage_it_is_and_who_holds_the_directory(tmp_path:
 
 
 @pytest.mark.long
-def test_a_deleted_lock_file_lets_no_second_process_in(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_although_the_lock_file_was_deleted(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=2)
     pair.insert(5)
     assert f"is in use by process {os.getpid()} on host" in opened_by_another_process(tmp_path)
     (tmp_path / "lock").unlink()
     assert "is in use by another process" in opened_by_another_process(tmp_path)
-    assert not (tmp_path / "lock").exists(), "nothing is made in a directory that is in use"
+    assert not (tmp_path / "lock").exists(), "a file was created in a directory in use"
     with pytest.raises(PersistenceError, match="in use"):
         repair(tmp_path)
     pair.insert(5)
@@ -66,7 +66,7 @@ def test_a_deleted_lock_file_lets_no_second_process_in(tmp_path: Path) -> None:
     assert opened_by_another_process(tmp_path) == "opened\n"
 
 
-def test_the_refusal_says_that_deleting_files_does_not_help(tmp_path: Path) -> None:
+def test_the_error_explains_that_deleting_files_does_not_release_the_lock(tmp_path: Path) -> None:
     storage = made("plain", tmp_path)
     with pytest.raises(PersistenceError, match="The lock ends with its process, and not by deleting files"):
         made("plain", tmp_path)
@@ -75,7 +75,7 @@ def test_the_refusal_says_that_deleting_files_does_not_help(tmp_path: Path) -> N
 
 @pytest.fixture
 def no_locks_of_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As network file systems have it."""
+    """Folders cannot be locked, as on network file systems."""
     flock = fcntl.flock
 
     def locked(file: int, operation: int) -> None:
@@ -88,7 +88,7 @@ def no_locks_of_folders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_locks_of_folders")
 @pytest.mark.parametrize("replaced", [False, True])
-def test_where_folders_cannot_be_locked_a_deleted_lock_file_is_noticed_before_the_next_commit(
+def test_without_folder_locks_a_deleted_lock_file_is_detected_before_the_next_commit(
     replaced: bool, tmp_path: Path
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=2)
@@ -106,7 +106,7 @@ def test_where_folders_cannot_be_locked_a_deleted_lock_file_is_noticed_before_th
 
 
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS])
-def test_a_file_system_without_locks_is_told_from_a_directory_in_use(
+def test_a_file_system_without_locks_is_distinguished_from_a_directory_in_use(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(*_: Any) -> None:
@@ -120,7 +120,7 @@ def test_a_file_system_without_locks_is_told_from_a_directory_in_use(
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_a_lock_file_that_is_no_plain_file_is_neither_followed_nor_waited_for(kind: str, tmp_path: Path) -> None:
+def test_a_lock_file_that_is_not_a_regular_file_is_refused_without_blocking(kind: str, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "kept").mkdir()
     lock = tmp_path / "kept" / "lock"

@@ -1,4 +1,4 @@
-"""A checkpoint refers to a commit: what was committed later is dropped when it is loaded."""
+"""A checkpoint refers to a commit: loading the checkpoint drops later commits."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from tests.support.model import contents, equal, through_a_file
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_loaded_state_takes_the_directory_back_to_the_commit_that_it_refers_to(way: str, tmp_path: Path) -> None:
+def test_loading_a_state_rolls_the_directory_back_to_its_commit(way: str, tmp_path: Path) -> None:
     with small_segments():
         pair = Pair(way, tmp_path, "dict of frames", commit_every=4)
         pair.insert(30)
@@ -32,7 +32,7 @@ def test_a_loaded_state_takes_the_directory_back_to_the_commit_that_it_refers_to
     pair.close()
 
 
-def test_a_checkpoint_of_before_the_first_insertion_can_be_gone_back_to(tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_the_first_insertion_can_be_loaded(tmp_path: Path) -> None:
     pair = Pair("recency", tmp_path)
     states = pair.kept.state_dict(), pair.twin.state_dict()
     pair.insert(20)
@@ -47,7 +47,7 @@ def test_a_checkpoint_of_before_the_first_insertion_can_be_gone_back_to(tmp_path
     pair.close()
 
 
-def test_the_last_two_states_stay_loadable_however_much_is_overwritten(tmp_path: Path) -> None:
+def test_the_last_two_states_can_be_loaded_after_many_insertions(tmp_path: Path) -> None:
     with small_segments(1500):
         pair = Pair("priority", tmp_path, commit_every=2)
         states = []
@@ -70,7 +70,7 @@ def test_the_last_two_states_stay_loadable_however_much_is_overwritten(tmp_path:
     pair.close()
 
 
-def test_a_position_that_is_pinned_can_be_gone_back_to_and_others_make_room(tmp_path: Path) -> None:
+def test_a_new_pin_releases_the_files_and_the_position_of_an_earlier_pin(tmp_path: Path) -> None:
     with small_segments(1500):
         pair = Pair("priority", tmp_path, commit_every=2)
         pair.insert(20)
@@ -91,7 +91,7 @@ def test_a_position_that_is_pinned_can_be_gone_back_to_and_others_make_room(tmp_
     pair.close()
 
 
-def test_a_position_of_a_branch_that_was_dropped_is_no_longer_there(tmp_path: Path) -> None:
+def test_a_position_dropped_by_a_rollback_cannot_be_restored(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(3)
     pair.kept.flush()
@@ -109,7 +109,7 @@ def test_a_position_of_a_branch_that_was_dropped_is_no_longer_there(tmp_path: Pa
     pair.close()
 
 
-def test_a_state_and_a_storage_of_different_kinds_are_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_state_with_a_directory_is_refused_by_a_storage_without_its_commits(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path / "one")
     pair.insert(3)
     state = pair.kept.state_dict()
@@ -127,7 +127,7 @@ def test_a_state_and_a_storage_of_different_kinds_are_refused_with_the_way_out(t
     other.close()
 
 
-def test_a_copy_of_the_directory_holds_the_position_too(tmp_path: Path) -> None:
+def test_a_state_can_be_loaded_with_a_copy_of_its_directory(tmp_path: Path) -> None:
     pair = Pair("recency", tmp_path / "one", "image")
     pair.insert(20)
     states: Any = pair.kept.state_dict(), pair.twin.state_dict()

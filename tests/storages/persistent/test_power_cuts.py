@@ -1,4 +1,4 @@
-"""Power cuts at any instant, simulated: what a durable storage acknowledged is there, and nothing is called damaged."""
+"""Simulated power cuts at any instant: acknowledged data of a durable storage remains, without reported damage."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,23 +15,23 @@ from tests.support.profiles import by_profile
 
 
 def recorded(history: History, directory: Path) -> tuple[list[Event], list[tuple[int, Lived]]]:
-    """What a run does to its directory, and how far it had come after how many of these events."""
+    """The events of a run on disk, and its progress after certain numbers of events."""
     known = [(0, Lived())]
     with watched(directory) as disk:
 
         def after(lived: Lived) -> None:
-            known.append((len(disk.events), replace(lived, saved=list(lived.saved), said=[])))
+            known.append((len(disk.events), replace(lived, saved=list(lived.saved), messages=[])))
 
         lived = history.live(directory / "new" / "kept", after)
     assert lived.closed
     return disk.events, known
 
 
-def had_come(known: list[tuple[int, Lived]], cut: int) -> Lived:
-    """How far a run was when so many events had happened; what it did then may have been done."""
+def progress_at(known: list[tuple[int, Lived]], cut: int) -> Lived:
+    """The progress of a run after ``cut`` events; the action in progress may or may not have been completed."""
     before, lived = max((one for one in known if one[0] <= cut), key=lambda one: (one[0], one[1].begun))
     following = min((one.begun for at, one in known if at > cut), default=lived.begun)
-    # That it has been closed counts once all has been done.
+    # The storage counts as closed once closing is completed.
     return replace(lived, begun=max(lived.begun, following), closed=lived.closed and before <= cut)
 
 
@@ -51,7 +51,7 @@ def cut_everywhere(name: str, saves: bool, cuts: int | None, directory: Path) ->
                 left, tried = directory / f"left {tried}", tried + 1
                 file_system.restore(model, left, random)
                 try:
-                    history.assert_left(left / "new" / "kept", had_come(known, cut))
+                    history.assert_left(left / "new" / "kept", progress_at(known, cut))
                 except (AssertionError, PersistenceError) as error:
                     wrong.append((model, cut, events[cut - 1].call, events[cut - 1].path.name, error))
     print(f"{name}, saves={saves}: {tried} cuts among {len(events)} events, {len(wrong)} of them wrong")  # noqa: T201
@@ -59,13 +59,13 @@ def cut_everywhere(name: str, saves: bool, cuts: int | None, directory: Path) ->
 
 
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
-def test_what_was_acknowledged_survives_a_power_cut(name: str, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_a_power_cut(name: str, tmp_path: Path) -> None:
     cut_everywhere(name, True, 8, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", HISTORIES)
-def test_what_was_acknowledged_survives_each_power_cut(name: str, saves: bool, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_many_power_cuts(name: str, saves: bool, tmp_path: Path) -> None:
     every = None if name.startswith("ring") else 40
     cut_everywhere(name, saves, by_profile(quick=12, full=every, nightly=None), tmp_path)

@@ -1,4 +1,4 @@
-"""Power cuts while a directory is opened again, or goes back: all that was acknowledged is there."""
+"""Power cuts while a directory is reopened or rolled back: all acknowledged data remains."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.reopening import Bounds, Left, assert_left, bounds_at, reopen
 def cut_while_opening(
     history: History, left: Left, back: bool, cuts: int | None, directory: Path, random: np.random.Generator
 ) -> tuple[int, list[str]]:
-    """Cut the power at some instants, or all, in each model; returns how often, and what was wrong then."""
+    """Cut the power at some or all instants in each model; return the number of cuts and the failures."""
     before = left.put(directory / "there")
     known: list[tuple[int, list[Bounds]]] = [(0, list(left.bounds))]
     opened: list[tuple[int, str]] = []
@@ -66,19 +66,19 @@ def cut_everywhere(name: str, count: int, openings: int | None, cuts: int | None
         for number, (left, back) in enumerate(found[:: max(1, len(found) // (openings or len(found)))]):
             folder = directory / f"opening {number}"
             folder.mkdir()
-            more, said = cut_while_opening(history, left, back, cuts, folder, random)
-            tried, wrong = tried + more, wrong + said
+            more, failures = cut_while_opening(history, left, back, cuts, folder, random)
+            tried, wrong = tried + more, wrong + failures
     print(f"{name}: {tried} cuts, {len(wrong)} of them wrong")  # noqa: T201
     assert not wrong, f"{name}: {len(wrong)} of {tried}:\n" + "\n".join(one[:600] for one in wrong[:20])
 
 
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
-def test_what_was_acknowledged_survives_a_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_a_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
     cut_everywhere(name, 1, 2, 1, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HISTORIES)
-def test_what_was_acknowledged_survives_each_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_many_power_cuts_while_it_is_opened(name: str, tmp_path: Path) -> None:
     count, openings, cuts = by_profile(quick=(2, 8, 2), full=(4, None, 2), nightly=(8, None, None))
     cut_everywhere(name, count, openings, cuts, tmp_path)

@@ -1,4 +1,4 @@
-"""Buffers of episodes that only read, beside one that writes: what comes and goes meanwhile is no damage."""
+"""Read-only buffers of episodes beside a writer: files added or deleted meanwhile are not reported as damage."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ MEMORY_BYTES = 20_000
 
 
 @pytest.mark.long
-def test_segments_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: Path) -> None:
+def test_segments_deleted_by_a_writer_are_not_damage_for_a_reader(tmp_path: Path) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     storage = buffer(tmp_path, size=1500, memory_bytes=MEMORY_BYTES)
     for _ in range(800):
@@ -29,14 +29,14 @@ def test_segments_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: 
     for _ in range(900):
         storage.insert_transition(stream.step())
     storage.flush()
-    assert not list(episodes), "all that there was has gone since"
+    assert not list(episodes), "all earlier episodes have been deleted"
     for _ in range(20):
         list(reader.generate_batches(5, 32))
     reader.close()
     storage.close()
 
 
-def test_a_writer_that_goes_back_is_followed(tmp_path: Path) -> None:
+def test_a_reader_follows_a_rollback_of_the_writer(tmp_path: Path) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     storage = buffer(tmp_path, size=200)
     for _ in range(40):
@@ -58,7 +58,7 @@ def test_a_writer_that_goes_back_is_followed(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_readers_refresh_and_open_while_files_come_and_go(tmp_path: Path) -> None:
+def test_readers_open_and_refresh_while_files_are_added_and_deleted(tmp_path: Path) -> None:
     with small_files():
         storage = buffer(tmp_path, size=60, commit_every=4)
         stream, stop = Stream(2, "vector", False, np.random.default_rng(0)), threading.Event()
@@ -88,7 +88,7 @@ def test_readers_refresh_and_open_while_files_come_and_go(tmp_path: Path) -> Non
         storage.close()
 
 
-def test_a_buffer_that_only_reads_saves_its_state_and_comes_back_to_it(tmp_path: Path) -> None:
+def test_a_read_only_buffer_saves_and_loads_its_state(tmp_path: Path) -> None:
     storage, stream = (
         buffer(tmp_path, size=3000, memory_bytes=MEMORY_BYTES),
         Stream(2, "vector", False, np.random.default_rng(0)),
@@ -114,7 +114,7 @@ def test_a_buffer_that_only_reads_saves_its_state_and_comes_back_to_it(tmp_path:
         one.close()
 
 
-def test_a_closed_buffer_that_only_reads_says_so(tmp_path: Path) -> None:
+def test_a_closed_read_only_buffer_refuses_to_refresh(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(40):
         storage.insert_transition(stream.step())

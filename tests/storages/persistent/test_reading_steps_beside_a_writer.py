@@ -1,4 +1,4 @@
-"""A reader of a directory that another storage writes sees a commit, and no damage."""
+"""A reader of a directory that another storage writes to sees a commit, and no damage."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ from tests.support.model import contents
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_a_reader_beside_a_writer_sees_a_commit(way: str, tmp_path: Path) -> None:
+def test_reading_beside_a_writer_raises_no_error(way: str, tmp_path: Path) -> None:
     with small_segments(3_000):
         pair = Pair(way, tmp_path, commit_every=3)
         pair.insert(9)
@@ -49,7 +49,7 @@ def test_a_reader_beside_a_writer_sees_a_commit(way: str, tmp_path: Path) -> Non
         pair.close()
 
 
-def test_what_is_written_and_dropped_before_steps_are_read_is_no_damage(
+def test_files_written_and_deleted_before_steps_are_read_are_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
@@ -57,33 +57,31 @@ def test_what_is_written_and_dropped_before_steps_are_read_is_no_damage(
     pair.kept.flush()
     recover, more = recovery.recover, [3]
 
-    def goes_on_meanwhile(*given: Any) -> Any:
+    def recover_after_more_commits(*given: Any) -> Any:
         if more[0]:
             more[0] -= 1
             pair.insert(20)
             pair.update()
-            # Everything goes to a new file, and the older ones are dropped.
+            # All steps go to a new file, and the older files are deleted.
             pair.kept._log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
             pair.kept.flush()
         return recover(*given)
 
-    monkeypatch.setattr(recovery, "recover", goes_on_meanwhile)
+    monkeypatch.setattr(recovery, "recover", recover_after_more_commits)
     with small_segments(100):
         state = read_state(tmp_path)
     assert torch.equal(state["priorities"]["errors"], pair.kept.priorities.state_dict()["errors"])
     pair.close()
 
 
-def test_a_commit_that_comes_while_commits_are_read_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_written_while_commits_are_read_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
     pair.insert(9)
     pair.update()
     pair.kept.flush()
     read, goes_on = blocks.read, [True]
 
-    def go_on_after_the_first_commit(path: Path, *given: Any) -> Iterator[Any]:
+    def commit_after_the_first_record(path: Path, *given: Any) -> Iterator[Any]:
         for found in read(path, *given):
             if goes_on[0]:
                 goes_on[0] = False
@@ -92,14 +90,14 @@ def test_a_commit_that_comes_while_commits_are_read_is_no_damage(
                 pair.kept.flush()
             yield found
 
-    monkeypatch.setattr(blocks, "read", go_on_after_the_first_commit)
+    monkeypatch.setattr(blocks, "read", commit_after_the_first_record)
     assert read_state(tmp_path)["ring"]["steps"] >= 9
     assert not goes_on[0]
     assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
     pair.close()
 
 
-def test_real_damage_is_told_beside_a_writer_too(tmp_path: Path) -> None:
+def test_real_damage_is_reported_beside_a_writer(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
     pair.insert(9)
     pair.kept.flush()
@@ -112,7 +110,7 @@ def test_real_damage_is_told_beside_a_writer_too(tmp_path: Path) -> None:
     pair.close()
 
 
-def test_a_reader_changes_nothing(tmp_path: Path) -> None:
+def test_reading_changes_no_files(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
     pair.insert(9)
     pair.kept.flush()

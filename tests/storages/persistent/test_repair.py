@@ -1,4 +1,4 @@
-"""What is damaged is dropped and named; what is left is as it was, and nothing is joined across the gap."""
+"""Repairs: damaged data is dropped and named, other data is unchanged, and steps are not joined across a gap."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ STEPS, SIZE, COMMIT = 60, 40, 5
 
 
 def filled(way: str, directory: Path, kind: str, num_envs: int = 2) -> list[Any]:
-    """A directory of a storage, and what was inserted: the reward says the number of the step."""
+    """Fill a directory and return the inserted samples; each reward is the number of its step."""
     stream = Stream(num_envs, kind, False, np.random.default_rng(0))
     storage = made(way, directory, environments(kind, num_envs), size=SIZE, commit_every=1000)
     storage.seed(0)
@@ -32,7 +32,7 @@ def filled(way: str, directory: Path, kind: str, num_envs: int = 2) -> list[Any]
             if step % COMMIT == COMMIT - 1:
                 if way != "plain":
                     for batch in storage.generate_batches(1, 8):
-                        # Errors that say whose they are.
+                        # Errors that identify their transitions.
                         shape = batch[MASK].shape if MASK in batch else batch[INDICES].shape
                         storage.after_gradients(batch, {ERRORS: (100.0 + batch[INDICES].double()).expand(shape)})
                 storage.flush()
@@ -41,7 +41,7 @@ def filled(way: str, directory: Path, kind: str, num_envs: int = 2) -> list[Any]
 
 
 def damage(path: Path, block: int, place: int) -> blocks.Record:
-    """Change a byte of a block; returns what the block was."""
+    """Change a byte of a record; return the original record."""
     found = [one for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     begin = found[block - 1].end if block else 0
     data = bytearray(path.read_bytes())
@@ -57,7 +57,7 @@ def rows_of(storage: Any) -> Any:
 @pytest.mark.parametrize("place", [20, -50])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_a_repaired_storage_holds_all_but_what_was_damaged(way: str, kind: str, place: int, tmp_path: Path) -> None:
+def test_a_repaired_storage_keeps_all_but_the_damaged_steps(way: str, kind: str, place: int, tmp_path: Path) -> None:
     samples = filled(way, tmp_path, kind)
     envs = environments(kind, 2)
     with_blocks = [(path, n) for path in sorted(tmp_path.glob("*.steps")) for n, _ in enumerate(blocks.read(path))]
@@ -77,7 +77,7 @@ def test_a_repaired_storage_holds_all_but_what_was_damaged(way: str, kind: str, 
     assert done.steps == storage.ring.live_steps
     numbers = rows_of(storage)[REW][:, 0, 0].astype(int).tolist()
     depth = 3 if "frames" in kind else 1
-    # Stacks may reach back to what was lost, or to what nobody needed any more before it was.
+    # Stacks may refer to frames that were lost, or that had been overwritten before.
     whole = [step for step in range(STEPS) if not lost.first <= step < lost.steps]
     reaching_back = {first + step for first in (lost.steps, oldest) for step in range(depth - 1)}
     assert set(whole[-SIZE:]) - set(numbers) <= reaching_back
@@ -98,7 +98,7 @@ def repair_of_closed(storage: Any, directory: Path) -> Any:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
-def test_a_repaired_storage_can_go_on_and_be_made_again(way: str, tmp_path: Path) -> None:
+def test_a_repaired_storage_accepts_insertions_and_can_be_reopened(way: str, tmp_path: Path) -> None:
     filled(way, tmp_path, "dict")
     paths = sorted(tmp_path.glob("*.steps"))
     damage(paths[1], 0, 100)
@@ -119,7 +119,7 @@ def test_a_repaired_storage_can_go_on_and_be_made_again(way: str, tmp_path: Path
     pair.close()
 
 
-def test_the_errors_of_what_is_left_stay_with_their_transitions(tmp_path: Path) -> None:
+def test_the_remaining_errors_stay_with_their_transitions(tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     storage = made("priority", tmp_path, size=SIZE)
     before = dict(zip(rows_of(storage)[REW].ravel().tolist(), _errors(storage), strict=True))
@@ -130,7 +130,7 @@ def test_the_errors_of_what_is_left_stay_with_their_transitions(tmp_path: Path) 
     repair(tmp_path)
     storage = made("priority", tmp_path, size=SIZE)
     after = list(zip(rows_of(storage)[REW].ravel().tolist(), _errors(storage), strict=True))
-    # Two environments share a reward, and the later one's error is the one noted.
+    # Two environments share a reward; ``before`` has the error of the second one.
     for (reward, _), (other, error) in zip(after[::2], after[1::2], strict=True):
         assert reward == other
         if reward in before:
@@ -143,7 +143,7 @@ def _errors(storage: Any) -> list[float]:
     return errors
 
 
-def test_lost_errors_leave_those_that_were_known_before(tmp_path: Path) -> None:
+def test_a_repaired_storage_with_lost_errors_has_finite_errors_and_draws_batches(tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     path = max(tmp_path.glob("*.steps"))
     damage(path, len(list(blocks.read(path))) - 1, 70)
@@ -157,7 +157,7 @@ def test_lost_errors_leave_those_that_were_known_before(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_missing_file_is_a_gap_too(tmp_path: Path) -> None:
+def test_a_missing_file_is_repaired_as_a_gap(tmp_path: Path) -> None:
     filled("recency", tmp_path, "vector")
     sorted(tmp_path.glob("*.steps"))[1].unlink()
     with pytest.raises(DamageError, match="is missing"):
@@ -168,7 +168,7 @@ def test_a_missing_file_is_a_gap_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["damaged", "deleted", "another format"])
-def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
+def test_a_repair_restores_the_manifest(change: str, tmp_path: Path) -> None:
     filled("plain", tmp_path, "dict of frames")
     manifest = tmp_path / "storage.json"
     text = manifest.read_text()
@@ -187,7 +187,7 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tmp_path: Path) -> None:
+def test_after_random_damage_and_a_repair_all_remaining_data_is_as_inserted(seed: int, tmp_path: Path) -> None:
     random = np.random.default_rng(seed)
     kind = KINDS[seed % len(KINDS)]
     way, envs = ["priority", "recency", "sequences"][seed % 3], environments(kind, 2)
@@ -197,7 +197,7 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
             data = bytearray(path.read_bytes())
             begin = int(random.integers(len(data)))
             data[begin : begin + 5] = bytes(5)
-            # Some are cut off, some gone.
+            # Some files are truncated, some deleted.
             path.write_bytes(data[:begin] if random.random() < 0.2 else data)
         if random.random() < 0.1:
             path.unlink()
@@ -218,7 +218,7 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
     storage.close()
 
 
-def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> None:
+def test_a_newest_file_without_an_intact_record_is_dropped(tmp_path: Path) -> None:
     samples = filled("priority", tmp_path, "vector")
     path = max(tmp_path.glob("*.steps"))
     (first, *_) = (found.record.first for found in blocks.read(path) if isinstance(found, blocks.StoredRecord))
@@ -231,7 +231,7 @@ def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> N
     storage.close()
 
 
-def test_nothing_is_joined_across_a_gap_by_n_steps(tmp_path: Path) -> None:
+def test_the_step_before_a_gap_is_not_joined_with_the_step_after_it(tmp_path: Path) -> None:
     filled("n steps", tmp_path, "vector", num_envs=1)
     path = sorted(tmp_path.glob("*.steps"))[-2]
     lost = damage(path, 0, 30)
@@ -244,13 +244,13 @@ def test_nothing_is_joined_across_a_gap_by_n_steps(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_repair_that_was_interrupted_can_be_made_again(tmp_path: Path) -> None:
+def test_an_interrupted_repair_can_be_repeated(tmp_path: Path) -> None:
     filled("priority", tmp_path / "one", "frames")
     damage(sorted((tmp_path / "one").glob("*.steps"))[1], 0, -30)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     steps = repair(tmp_path / "one").steps
     for path in (tmp_path / "one").iterdir():
-        # The new files are there, one of them not whole, and nothing was deleted yet.
+        # The new files exist, one of them incomplete, and no file was deleted yet.
         shutil.copy(path, tmp_path / "two" / path.name)
     newest = max((tmp_path / "two").glob("*.steps"))
     for missing in (10, 0):
@@ -263,7 +263,7 @@ def test_a_repair_that_was_interrupted_can_be_made_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_nothing_is_damaged_nothing_is_changed(kind: str, tmp_path: Path) -> None:
+def test_a_repair_of_an_intact_storage_changes_no_files(kind: str, tmp_path: Path) -> None:
     filled("priority", tmp_path, kind)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert min(before) > "000000000001", "the oldest files were dropped already"
@@ -272,7 +272,7 @@ def test_where_nothing_is_damaged_nothing_is_changed(kind: str, tmp_path: Path) 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} | {"lock": b""} == before | {"lock": b""}
 
 
-def test_what_cannot_be_repaired_is_left_as_it_is(tmp_path: Path) -> None:
+def test_directories_that_cannot_be_repaired_are_refused_and_left_unchanged(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="is no directory"):
         repair(tmp_path / "nowhere")
     (tmp_path / "thesis.tex").write_text("mine")
@@ -292,7 +292,7 @@ def test_what_cannot_be_repaired_is_left_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["frames", "dict of frames"])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_stack_reaches_across_a_gap_before_commits_of_a_few_steps(seed: int, kind: str, tmp_path: Path) -> None:
+def test_no_frame_stack_crosses_a_gap_before_commits_of_a_few_steps(seed: int, kind: str, tmp_path: Path) -> None:
     random, envs = np.random.default_rng(seed), environments(kind, 2)
     stream, samples = Stream(2, kind, True, np.random.default_rng(seed)), []
     storage = made("plain", tmp_path, envs, size=SIZE, commit_every=1000)
@@ -319,7 +319,7 @@ def test_no_stack_reaches_across_a_gap_before_commits_of_a_few_steps(seed: int, 
     storage.close()
 
 
-def test_steps_before_a_reset_do_not_come_back_when_the_commit_after_it_is_lost(tmp_path: Path) -> None:
+def test_steps_before_a_reset_do_not_return_if_the_commit_after_the_reset_is_lost(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, size=SIZE, commit_every=1000)
     pair.insert(6)
     pair.kept.flush()
@@ -340,8 +340,8 @@ def test_steps_before_a_reset_do_not_come_back_when_the_commit_after_it_is_lost(
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-@pytest.mark.parametrize("left", ["garbage", "a header that is another", "a block that is another"])
-def test_what_checkpoints_refer_to_stays_where_only_the_end_is_damaged(left: str, way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["garbage", "a changed header", "a changed record"])
+def test_commits_of_checkpoints_remain_if_only_the_end_is_damaged(left: str, way: str, tmp_path: Path) -> None:
     pair = Pair(way, tmp_path)
     pair.insert(6)
     pair.update()
@@ -357,7 +357,7 @@ def test_what_checkpoints_refer_to_stays_where_only_the_end_is_damaged(left: str
         with path.open("ab") as file:
             file.write(np.random.default_rng(0).bytes(500))
     else:
-        damage(path, len(list(blocks.read(path))) - 1, 9 if left == "a header that is another" else -50)
+        damage(path, len(list(blocks.read(path))) - 1, 9 if left == "a changed header" else -50)
     with pytest.raises(DamageError, match=path.name):
         made(way, tmp_path)
     done = repair(tmp_path)

@@ -1,4 +1,4 @@
-"""A storage that is made again with its directory is the storage that was, to the next batch."""
+"""A storage reopened with its directory equals the storage before, including its next batches."""
 
 import shutil
 import tempfile
@@ -31,7 +31,7 @@ STEP = st.sampled_from(
     seed=st.integers(0, 100),
 )
 @settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_happened_a_storage_made_again_is_the_one_that_was(
+def test_a_reopened_storage_equals_the_storage_before_after_any_actions(
     way: str, kind: str, num_envs: int, commit_every: int, actions: list[str], seed: int
 ) -> None:
     directory = Path(tempfile.mkdtemp())
@@ -77,7 +77,7 @@ def test_whatever_happened_a_storage_made_again_is_the_one_that_was(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_next_batches_are_the_same_after_the_ring_went_round_many_times(way: str, tmp_path: Path) -> None:
+def test_the_next_batches_are_the_same_after_the_ring_was_overwritten_many_times(way: str, tmp_path: Path) -> None:
     with small_segments():
         pair = Pair(way, tmp_path, "dict of frames", commit_every=4)
         for _ in range(12):
@@ -88,11 +88,11 @@ def test_the_next_batches_are_the_same_after_the_ring_went_round_many_times(way:
         files = sorted(path.name for path in tmp_path.iterdir())
     logs = [name for name in files if name.endswith(".steps")]
     assert [name for name in files if name not in logs] == ["closed.json", "lock", "storage.json"]
-    assert len(logs) < 10, "files whose steps are all overwritten go"
+    assert len(logs) < 10, "files with only overwritten steps are deleted"
     pair.close()
 
 
-def test_the_environments_need_not_be_said_again(tmp_path: Path) -> None:
+def test_a_storage_can_be_reopened_without_the_environments(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, num_envs=3)
     pair.insert(5)
     pair.close()
@@ -102,7 +102,7 @@ def test_the_environments_need_not_be_said_again(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_storage_that_nothing_was_inserted_into_can_be_made_again(tmp_path: Path) -> None:
+def test_an_empty_storage_can_be_reopened(tmp_path: Path) -> None:
     for _ in range(3):
         storage = made("priority", tmp_path / "new" / "one")
         storage.flush()
@@ -110,7 +110,7 @@ def test_a_storage_that_nothing_was_inserted_into_can_be_made_again(tmp_path: Pa
         storage.close()
 
 
-def test_streams_that_break_off_right_after_a_commit_are_not_joined(tmp_path: Path) -> None:
+def test_a_stream_interrupted_after_a_commit_is_not_joined_with_the_next(tmp_path: Path) -> None:
     pair = Pair("n steps", tmp_path, num_envs=2, commit_every=1)
     pair.insert(4)
     pair.kept.flush()
@@ -122,7 +122,7 @@ def test_streams_that_break_off_right_after_a_commit_are_not_joined(tmp_path: Pa
     pair.close()
 
 
-def test_the_end_of_an_episode_that_no_step_said_is_kept(tmp_path: Path) -> None:
+def test_an_episode_end_without_a_flag_in_a_step_is_kept(tmp_path: Path) -> None:
     pair = Pair("hindsight", tmp_path)
     pair.insert(4)
     pair.kept.flush()
@@ -134,7 +134,7 @@ def test_the_end_of_an_episode_that_no_step_said_is_kept(tmp_path: Path) -> None
     pair.close()
 
 
-def test_another_strategy_may_take_over_what_one_has_kept(tmp_path: Path) -> None:
+def test_a_directory_can_be_reopened_with_another_kind_of_replay(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(10)
     pair.close()
@@ -158,7 +158,7 @@ def test_a_state_saved_without_a_directory_can_be_loaded_into_one(tmp_path: Path
     pair.close()
 
 
-def test_batches_of_what_was_closed_can_still_be_made(tmp_path: Path) -> None:
+def test_a_closed_storage_still_draws_batches(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path)
     pair.insert(5)
     pair.close()
@@ -166,7 +166,7 @@ def test_batches_of_what_was_closed_can_still_be_made(tmp_path: Path) -> None:
     pair.assert_same()
 
 
-def test_a_storage_that_nobody_refers_to_any_more_has_committed_everything(tmp_path: Path) -> None:
+def test_a_garbage_collected_storage_has_committed_all_steps(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(7)
     pair.kept = None
@@ -175,7 +175,7 @@ def test_a_storage_that_nobody_refers_to_any_more_has_committed_everything(tmp_p
     pair.close()
 
 
-def test_factories_say_the_directory_as_plain_data(tmp_path: Path) -> None:
+def test_the_configuration_of_a_factory_has_the_directory_as_a_string(tmp_path: Path) -> None:
     factory = ReplayBuffer.create_factory(5, directory=tmp_path, commit_every=7)
     assert factory.config["hyper_parameters"]["directory"] == str(tmp_path)
     assert factory == ReplayBuffer.create_factory(5, directory=str(tmp_path), commit_every=7)
@@ -190,7 +190,7 @@ def test_factories_say_the_directory_as_plain_data(tmp_path: Path) -> None:
         (ReplayBuffer, {"directory": "a", "commit_every": 0}, "commit_every must be at least 1, got 0"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_when_the_factory_is_made(cls: Any, given: Any, message: str) -> None:
+def test_invalid_hyper_parameters_are_refused_when_the_factory_is_created(cls: Any, given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls.create_factory(size=10, **given)
 

@@ -1,4 +1,4 @@
-"""A rollout is kept on disk by the same write-ahead log as replay, once a log is attached to it."""
+"""A rollout with an attached log is kept on disk by the write-ahead log of replay buffers."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def insert(storage: VanillaOnPolicyBuffer, steps: int) -> None:
         storage.insert_transition(sample | {DONE: flag | (step == 0), DONE2: flag, TRUNC2: flag})
 
 
-def test_a_rollout_with_a_log_is_there_again_with_what_was_inserted(tmp_path: Path) -> None:
+def test_a_reopened_rollout_with_a_log_has_the_inserted_steps(tmp_path: Path) -> None:
     storage = rollout(tmp_path)
     insert(storage, 6)
     inserted = storage.get_all_buffer_data()
@@ -39,7 +39,7 @@ def test_a_rollout_with_a_log_is_there_again_with_what_was_inserted(tmp_path: Pa
     again.close()
 
 
-def test_a_rollout_that_was_reset_is_there_again_with_what_followed(tmp_path: Path) -> None:
+def test_a_reopened_rollout_has_only_the_steps_after_a_reset(tmp_path: Path) -> None:
     storage = rollout(tmp_path)
     insert(storage, 6)
     storage.reset()

@@ -1,4 +1,4 @@
-"""Batches of whole episodes from disk: what they hold, which are drawn and how often, in memory or not."""
+"""Batches of whole episodes from disk: their content, and how often each episode is drawn, in memory or not."""
 
 import tempfile
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.windows_model import assert_windows
 
 PRIORITIES: dict[str, Any] = {"alpha": 1.0, "beta": 0.5, "default_error": 1.0}
 SIZE = 100
-"""More than any episode of a stream has steps."""
+"""More steps than any episode of a stream has."""
 BUDGET = 40_000
 
 
@@ -33,7 +33,7 @@ BUDGET = 40_000
     given=st.sampled_from([{}, PRIORITIES]),
     seed=st.integers(0, 2**20),
 )
-def test_every_row_is_what_went_in(
+def test_every_row_of_a_batch_equals_the_inserted_step(
     kind: str, num_envs: int, sequences: Any, n_step: int, given: dict[str, Any], seed: int
 ) -> None:
     if isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
@@ -65,7 +65,7 @@ def test_every_row_is_what_went_in(
 
 
 def filled(directory: Path, lengths: list[int], memory: int | None = BUDGET, end: str = DONE2, **given: Any) -> Any:
-    """Every transition says in its action which it is, and in its observation that and which episode it is of."""
+    """A buffer whose actions number the transitions, and whose observations hold this number and the episode's."""
     factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=memory, **given)
     storage = factory("cpu", None, ALGORITHM, None)
     storage.seed(0)
@@ -92,7 +92,7 @@ LENGTHS = np.random.default_rng(0).integers(1, 25, 300).tolist()
 
 
 def assert_whole(batch: Any, lengths: list[int]) -> list[int]:
-    """A padded batch holds whole episodes from their first steps to their last; returns which."""
+    """Assert that a padded batch has whole episodes from the first step to the last; return their numbers."""
     drawn = batch[OBS][0, :, 1].long().tolist()
     begins = np.cumsum([0, *lengths])
     assert batch[MASK].sum(0)[:, 0].tolist() == [lengths[episode] for episode in drawn]
@@ -104,11 +104,11 @@ def assert_whole(batch: Any, lengths: list[int]) -> list[int]:
     return drawn
 
 
-def test_over_passes_every_episode_is_drawn_as_often_however_long_it_is(tmp_path: Path) -> None:
+def test_over_several_passes_episodes_of_all_lengths_are_drawn_equally_often(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes())
     assert len(storage) > 4 * storage.ring.live_steps
     counts = np.zeros(len(LENGTHS))
-    # Each pass draws every episode 8 times on average; the first is left out, when what came last is in memory.
+    # Each pass draws every episode 8 times on average. The first is not counted: the newest data is still in memory.
     for repetition in range(9):
         for batch in storage.generate_batches(8 * len(LENGTHS) // 20, 20):
             drawn = assert_whole(batch, LENGTHS)
@@ -137,7 +137,7 @@ def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_p
 
 
 @pytest.mark.long
-def test_the_error_of_an_episode_is_known_when_it_comes_back(tmp_path: Path) -> None:
+def test_the_error_of_an_episode_is_restored_when_it_returns_to_memory(tmp_path: Path) -> None:
     storage = filled(tmp_path, [5] * 600, sequences=Episodes(eta=1.0), **PRIORITIES)
     error_of = lambda episode: 0.1 + episode % 7  # noqa: E731
     for batch in storage.generate_batches(2000, 16):
@@ -145,13 +145,13 @@ def test_the_error_of_an_episode_is_known_when_it_comes_back(tmp_path: Path) -> 
     storage.flush()
     draws = torch.cat([batch[OBS][0, :, 1] for batch in storage.generate_batches(4000, 16)]).numpy().astype(int)
     storage.close()
-    # In every part of memory those with large errors come more often, and these were told passes ago.
+    # Episodes with large errors are drawn more often, although their errors were set several passes before.
     shares = np.bincount(draws % 7, minlength=7) / len(draws)
     expected = error_of(np.arange(7))
     np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.03)
 
 
-def test_an_index_of_an_episode_that_left_memory_does_not_change_another(tmp_path: Path) -> None:
+def test_an_error_of_an_episode_that_left_memory_changes_no_other_priority(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
     old = next(iter(storage.generate_batches(1, 32)))
     list(storage.generate_batches(500, 32))
@@ -162,7 +162,7 @@ def test_an_index_of_an_episode_that_left_memory_does_not_change_another(tmp_pat
     storage.close()
 
 
-def test_what_a_packed_batch_holds_is_whole_although_it_was_on_disk(tmp_path: Path) -> None:
+def test_packed_batches_from_disk_have_whole_episodes(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(packed=True))
     begins = np.cumsum([0, *LENGTHS])
     for batch in storage.generate_batches(200, 10):
@@ -173,7 +173,7 @@ def test_what_a_packed_batch_holds_is_whole_although_it_was_on_disk(tmp_path: Pa
     storage.close()
 
 
-def test_an_episode_without_an_end_is_not_whole(tmp_path: Path) -> None:
+def test_an_episode_without_an_end_is_not_drawn_as_a_whole_episode(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(100, tmp_path, sequences=Episodes())
     filled(tmp_path, [4, 3], None, end="neither").close()
     filled(tmp_path, [6, 5], None).close()
@@ -183,7 +183,7 @@ def test_an_episode_without_an_end_is_not_whole(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_of_an_episode_that_is_kept_in_pieces_each_is_drawn_where_parts_are(tmp_path: Path) -> None:
+def test_pieces_of_a_long_episode_are_drawn_only_if_whole_is_false(tmp_path: Path) -> None:
     for whole in (True, False):
         storage = filled(tmp_path / str(whole), [110] + [10] * 200, sequences=Episodes(whole=whole))
         lengths = {int(length) for batch in storage.generate_batches(300, 8) for length in batch[MASK].sum(0)}
@@ -193,7 +193,7 @@ def test_of_an_episode_that_is_kept_in_pieces_each_is_drawn_where_parts_are(tmp_
         storage.close()
 
 
-def test_all_episodes_become_a_data_set_although_few_are_in_memory(tmp_path: Path) -> None:
+def test_a_data_set_has_all_episodes_although_few_are_in_memory(tmp_path: Path) -> None:
     storage = filled(tmp_path, [110, *LENGTHS])
     assert len(storage) > 4 * storage.ring.live_steps
     assert [len(episode) for episode in episodes_of(storage, whole=True)] == LENGTHS
@@ -201,7 +201,7 @@ def test_all_episodes_become_a_data_set_although_few_are_in_memory(tmp_path: Pat
     storage.close()
 
 
-def test_pieces_that_memory_cannot_keep_whole_are_refused(tmp_path: Path) -> None:
+def test_pieces_larger_than_the_memory_limit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"at least \d+ for pieces of 400 steps .*, got 40000") as refused:
         filled(tmp_path / "refused", [500], sequences=Episodes(longest=400))
     needed = int(str(refused.value).split("at least ")[1].split()[0])
@@ -210,7 +210,7 @@ def test_pieces_that_memory_cannot_keep_whole_are_refused(tmp_path: Path) -> Non
     storage.close()
 
 
-def test_after_a_reset_only_what_came_later_is_drawn(tmp_path: Path) -> None:
+def test_after_a_reset_only_later_episodes_are_drawn(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
     list(storage.generate_batches(100, 16))
     storage.reset()

@@ -1,7 +1,7 @@
-"""Crafted and broken inputs of every kind that is read from disk, each made from a whole one.
+"""Crafted and broken inputs of every kind that is read from disk, each made from an intact one.
 
-``python -m tests.support.crafted paths.json`` opens those that a file names in one process, and prints as JSON what
-came of each, and by how many bytes its memory grew at most.
+``python -m tests.support.crafted paths.json`` opens the inputs named in a file in one process, and prints as JSON the
+result of each, and by how many bytes the memory grew at most.
 """
 
 from pathlib import Path
@@ -17,6 +17,6 @@ CASES: dict[str, Case] = {
 
 
 def made(case: Case, base: Base, folder: Path) -> Path:
-    """Make one of them in a folder of its own; returns what is to be opened."""
+    """Make one input in a folder of its own; return the path to open."""
     folder.mkdir(parents=True)
     return case.make(base, folder)

@@ -28,16 +28,16 @@ def _opened(how: str, path: Path) -> tuple[str, str]:
 def main(paths: dict[str, str]) -> None:
     """Open inputs by the names of their cases."""
     warnings.simplefilter("ignore")
-    came = {}
+    results = {}
     for name, path in paths.items():
-        # Begins to measure the peak anew.
+        # Resets the peak of the memory.
         Path("/proc/self/clear_refs").write_text("5")
         before, started = _bytes("VmRSS"), time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
-            error, told = _opened(CASES[name].how, Path(path))
+            error, message = _opened(CASES[name].how, Path(path))
         seconds = time.perf_counter() - started
-        came[name] = {"error": error, "told": told, "bytes": _bytes("VmHWM") - before, "seconds": seconds}
-    sys.stdout.write(json.dumps(came))
+        results[name] = {"error": error, "told": message, "bytes": _bytes("VmHWM") - before, "seconds": seconds}
+    sys.stdout.write(json.dumps(results))
 
 
 main(json.loads(Path(sys.argv[1]).read_text()))

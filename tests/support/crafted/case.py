@@ -1,4 +1,4 @@
-"""What a crafted input is, and what is whole that it is made from."""
+"""Crafted inputs, and the intact inputs from which they are made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from tests.support.model import Stream, environments
 
 
 class Base:
-    """Whole data sets, storages and runs.
+    """Intact data sets, storages and runs.
 
     Args:
-        folder: where they are made.
+        folder: where they are created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Base:
         self.text.write_bytes(b"what matters to me\n" * 100)
 
     def outside(self) -> dict[str, tuple[bytes, int]]:
-        """What no crafted input may change, and when it was changed last."""
+        """Files that no crafted input may change, with their content and modification time."""
         paths = [self.text, self.mine, *sorted(self.mine.rglob("*"))]
         return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in paths}
 
@@ -63,10 +63,10 @@ class Case:
     """A crafted input.
 
     Args:
-        name: what is wrong with it.
-        make: makes it in a folder; returns what is to be opened.
-        how: how that is opened, one of :data:`OPENED`.
-        named: what the error has to name; the name of what is opened where None.
+        name: description of the defect.
+        make: makes the input in a folder; returns the path to open.
+        how: how the path is opened, a key of :data:`OPENED`.
+        named: word that the error has to contain; the name of the opened path if None.
     """
 
     name: str
@@ -110,7 +110,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
 
 
 def flipped(path: Path, place: int, count: int = 1) -> None:
-    """Turn bits of a file over, from a place on, which is counted from the end where it is negative."""
+    """Flip all bits of some bytes of a file, from a place on; a negative place is counted from the end."""
     data = bytearray(path.read_bytes())
     for offset in range(place % len(data), min(place % len(data) + count, len(data))):
         data[offset] ^= 0xFF

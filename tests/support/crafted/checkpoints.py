@@ -1,4 +1,4 @@
-"""Checkpoints."""
+"""Crafted checkpoints."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from tests.support.crafted.case import Base, Case, flipped, halved, saved
 
 
 class _Called:
-    """Something that is called when it is unpickled."""
+    """A function that is called when it is unpickled."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self._called = function, arguments
@@ -24,7 +24,7 @@ class _Called:
 
 
 def _state(do: Callable[[dict[str, Any]], Any]) -> Callable[[Base, Path], Path]:
-    """A whole one in which something is changed."""
+    """An intact checkpoint with a changed state."""
 
     def make(base: Base, folder: Path) -> Path:
         state = torch.load(base.run / "checkpoint.pt", weights_only=True)
@@ -45,7 +45,7 @@ def _file(do: Callable[[Path], None]) -> Callable[[Base, Path], Path]:
 
 
 def _parts(**given: Any) -> Callable[[Path], None]:
-    """Write all parts anew, as an archive of another kind."""
+    """Write all parts again, as an archive of another kind."""
 
     def change(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
@@ -98,16 +98,16 @@ CASES = [
         "text": _file(lambda path: path.write_bytes(b"no archive") and None),
         "cut in half": _file(halved),
         "a bit flipped": _file(lambda path: flipped(path, path.stat().st_size // 2)),
-        "a directory of parts that is damaged": _file(lambda path: flipped(path, -60, 40)),
+        "a damaged directory of parts": _file(lambda path: flipped(path, -60, 40)),
         "compressed": _file(_parts(compression=zipfile.ZIP_DEFLATED)),
-        "a small archive of much": _file(_bomb),
+        "a small archive of much data": _file(_bomb),
         "without a pickle": _file(_without_pickle),
         "arrays of numpy": _file(_arrays),
-        "code": _state(lambda state: state.update(x=_Called(os.system, "touch /tmp/ran"))),
-        "code of the kind that is taken": _state(lambda state: state.update(x=_Called(bytearray, 10**10))),
-        "10^11 numbers that are one": _state(_strided),
-        "many views of the same": _state(_many_views),
-        "numbers that are not there": _state(lambda state: state.update(x=torch.empty(10**11, device="meta"))),
+        "code": _state(lambda state: state.update(x=_Called(os.system, "touch ran"))),
+        "code of an allowed type": _state(lambda state: state.update(x=_Called(bytearray, 10**10))),
+        "10^11 numbers stored as one": _state(_strided),
+        "many views of the same data": _state(_many_views),
+        "missing numbers": _state(lambda state: state.update(x=torch.empty(10**11, device="meta"))),
         "a sparse tensor": _state(
             lambda state: state.update(x=torch.sparse_coo_tensor([[0]], [1.0], (10**12,), check_invariants=True))
         ),

@@ -1,4 +1,4 @@
-"""HDF5 files of flat arrays."""
+"""Crafted HDF5 files of flat arrays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ _FLAT: dict[str, Any] = {
 
 
 def _with(change: Callable[[h5py.File, Base], None]) -> Callable[[Base, Path], Path]:
-    """A whole file without observations, to which something is done."""
+    """An intact file without observations, to which a change is applied."""
 
     def make(base: Base, folder: Path) -> Path:
         path = folder / "some.hdf5"
@@ -63,7 +63,7 @@ def _sparse(base: Base, folder: Path) -> Path:
     path, rows = folder / "some.hdf5", 100_000_000_000
     with h5py.File(path, "w") as file:
         for name in _FLAT:
-            # Its room is kept when something is written first, and the file has a hole there.
+            # Writing the first row allocates all rows, as a hole in the file.
             file.create_dataset(name, (rows,), np.uint8)[0] = 1
     return path
 
@@ -145,14 +145,14 @@ CASES = [
         "text": _text,
         "cut in half": _halved,
         "without its beginning": _without_beginning,
-        "bits flipped where it is compressed": _flipped_where_compressed,
+        "bits flipped in compressed data": _flipped_where_compressed,
         "a link to another file": _with(_external_link),
         "a link to a link to another file": _with(_soft_link),
         "values in another file": _with(_external_storage),
         "a virtual data set": _with(_virtual),
         "10^11 rows in a file with holes": _sparse,
         "10^11 rows that were never written": _of_fill_values,
-        "a small file of much": _with(_compressed),
+        "a small file of much data": _with(_compressed),
         "a chunk larger than the file": _with(_large_chunk),
         "texts": _with(_objects),
         "references": _with(_references),

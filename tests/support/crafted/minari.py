@@ -1,4 +1,4 @@
-"""Minari data sets in all layouts."""
+"""Crafted Minari data sets in all layouts."""
 
 import io
 import json
@@ -20,7 +20,7 @@ _PICTURES = {"type": "Box", "dtype": "uint8", "shape": [8000, 8000], "low": 0, "
 
 
 def _copy(layout: str, change: Callable[[Path, Base], None]) -> Callable[[Base, Path], Path]:
-    """A whole one to whose folder of data something is done."""
+    """An intact data set with a change in its folder of data."""
 
     def make(base: Base, folder: Path) -> Path:
         shutil.copytree(base.minari[layout], folder / "some")
@@ -30,13 +30,13 @@ def _copy(layout: str, change: Callable[[Path, Base], None]) -> Callable[[Base, 
     return make
 
 
-def _said(**changed: Any) -> Callable[[Path, Base], None]:
-    """With other metadata."""
+def _with_metadata(**changed: Any) -> Callable[[Path, Base], None]:
+    """Change the metadata."""
 
     def change(data: Path, base: Base) -> None:
         path = data / "metadata.json"
-        said = json.loads(path.read_text()) | changed
-        path.write_text(json.dumps({key: value for key, value in said.items() if value is not None}))
+        metadata = json.loads(path.read_text()) | changed
+        path.write_text(json.dumps({key: value for key, value in metadata.items() if value is not None}))
 
     return change
 
@@ -46,7 +46,7 @@ def _written(name: str, content: bytes) -> Callable[[Path, Base], None]:
 
 
 def _linked(name: str) -> Callable[[Path, Base], None]:
-    """With a file or a folder that is a link to one outside."""
+    """Replace a file or a folder by a link to one outside."""
 
     def change(data: Path, base: Base) -> None:
         path = data / name
@@ -96,7 +96,7 @@ def _many_rows(file: h5py.File) -> None:
 
 
 def _large_picture(data: Path, base: Base) -> None:
-    _said(observation_space=json.dumps(_PICTURES), jpeg_encoding=True)(data, base)
+    _with_metadata(observation_space=json.dumps(_PICTURES), jpeg_encoding=True)(data, base)
     picture = io.BytesIO()
     Image.new("L", (8000, 8000)).save(picture, "JPEG")
     row = np.frombuffer(picture.getvalue(), np.uint8)
@@ -117,7 +117,7 @@ def _cut(data: Path, base: Base) -> None:
 
 
 def _flipped(data: Path, base: Base) -> None:
-    # Where the columns are said; values have no checksum.
+    # In the description of the columns, because values have no checksum.
     flipped(_table(data), -300, 200)
 
 
@@ -155,16 +155,16 @@ CASES = [
         ("metadata that are cut off", "hdf5", _written("metadata.json", b'{"total'), "metadata.json"),
         ("metadata that are a list", "hdf5", _written("metadata.json", b"[]"), "metadata.json"),
         ("nested metadata", "hdf5", _written("metadata.json", b"[" * 100_000), "metadata.json"),
-        ("10^15 steps", "hdf5", _said(total_steps=10**15), None),
-        ("one step more than there are", "hdf5", _said(total_steps=14), None),
-        ("a negative number of episodes", "hdf5", _said(total_episodes=-1), "metadata.json"),
-        ("another number of episodes", "parquet", _said(total_episodes=7), None),
-        ("steps that are a text", "hdf5", _said(total_steps="many"), "metadata.json"),
-        ("an unknown layout", "hdf5", _said(data_format="pickle"), None),
-        ("an unknown space", "hdf5", _said(observation_space='{"type": "Text"}'), "metadata.json"),
-        ("a space without shape", "hdf5", _said(observation_space='{"type": "Box"}'), None),
-        ("a nested space", "hdf5", _said(observation_space="[" * 100_000), "metadata.json"),
-        ("no spaces", "hdf5", _said(observation_space=None), "metadata.json"),
+        ("10^15 steps", "hdf5", _with_metadata(total_steps=10**15), None),
+        ("one step more than exists", "hdf5", _with_metadata(total_steps=14), None),
+        ("a negative number of episodes", "hdf5", _with_metadata(total_episodes=-1), "metadata.json"),
+        ("another number of episodes", "parquet", _with_metadata(total_episodes=7), None),
+        ("steps that are a text", "hdf5", _with_metadata(total_steps="many"), "metadata.json"),
+        ("an unknown layout", "hdf5", _with_metadata(data_format="pickle"), None),
+        ("an unknown space", "hdf5", _with_metadata(observation_space='{"type": "Text"}'), "metadata.json"),
+        ("a space without shape", "hdf5", _with_metadata(observation_space='{"type": "Box"}'), None),
+        ("a nested space", "hdf5", _with_metadata(observation_space="[" * 100_000), "metadata.json"),
+        ("no spaces", "hdf5", _with_metadata(observation_space=None), "metadata.json"),
         ("a file that is a link", "hdf5", _linked("main_data.hdf5"), "main_data.hdf5"),
         ("a file that is no HDF5", "hdf5", _written("main_data.hdf5", b"nothing"), "main_data.hdf5"),
         ("an episode in another file", "hdf5", _in_file(_episode_elsewhere), "main_data.hdf5"),

@@ -1,4 +1,4 @@
-"""Files of numpy's arrays."""
+"""Crafted files of numpy arrays."""
 
 import io
 import json
@@ -16,7 +16,7 @@ _FLAT = {"observations": np.zeros((6, 2)), "actions": _ROWS, "rewards": _ROWS, "
 
 
 def _changed(**arrays: Any) -> Callable[[Base, Path], Path]:
-    """Ours, with other arrays in it; None leaves one out."""
+    """A data set of this package with changed arrays; None leaves an array out."""
 
     def make(base: Base, folder: Path) -> Path:
         with np.load(base.npz) as whole:
@@ -63,11 +63,11 @@ def _flipped_where_stored(base: Base, folder: Path) -> Path:
     return path
 
 
-def _header(said: str, data: bytes = b"") -> Callable[[Base, Path], Path]:
-    """Flat arrays, of which the rewards have another header."""
+def _header(text: str, data: bytes = b"") -> Callable[[Base, Path], Path]:
+    """Flat arrays, and an array of timeouts with a given header."""
 
     def make(base: Base, folder: Path) -> Path:
-        path, header = folder / "some.npz", f"{said}\n".encode()
+        path, header = folder / "some.npz", f"{text}\n".encode()
         with zipfile.ZipFile(path, "w") as archive:
             for name, array in _FLAT.items():
                 whole = io.BytesIO()
@@ -89,15 +89,15 @@ def _bomb(base: Base, folder: Path) -> Path:
                 np.lib.format.write_array(whole, array)
                 archive.writestr(f"{name}.npy", whole.getvalue())
         with archive.open("observations.npy", "w", force_zip64=True) as entry:
-            said = {"descr": "<f8", "fortran_order": False, "shape": (rows, 250 * (1 << 17) // rows)}
-            np.lib.format.write_array_header_1_0(entry, said)
+            declared = {"descr": "<f8", "fortran_order": False, "shape": (rows, 250 * (1 << 17) // rows)}
+            np.lib.format.write_array_header_1_0(entry, declared)
             for _ in range(250):
                 entry.write(bytes(1 << 20))
     return path
 
 
 def _marked(offset: int, value: int) -> Callable[[Base, Path], Path]:
-    """With another number in the headers of an entry: how it is compressed, whether it is encrypted."""
+    """Change a number in the headers of an entry, such as its compression or encryption."""
 
     def make(base: Base, folder: Path) -> Path:
         path = _flat()(base, folder)
@@ -118,7 +118,7 @@ def _json(plain: Any) -> Any:
 
 
 _MANY = "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,)}"
-_CODE = "__import__('pathlib').Path('/tmp/ran').touch()"
+_CODE = "__import__('pathlib').Path('ran').touch()"
 
 CASES = [
     Case(name, make, "data set")
@@ -126,14 +126,14 @@ CASES = [
         "empty": _text(b""),
         "text": _text(b"no archive\n"),
         "cut in half": _halved,
-        "bits flipped where it is compressed": _flipped_where_compressed,
-        "a bit flipped where it is stored": _flipped_where_stored,
+        "bits flipped in compressed data": _flipped_where_compressed,
+        "a bit flipped in stored data": _flipped_where_stored,
         "a header of 10^13 rows": _header(_MANY),
-        "a header of rows that are not there": _header(_MANY.replace("10000000000000", "60"), bytes(48)),
+        "a header of missing rows": _header(_MANY.replace("10000000000000", "60"), bytes(48)),
         "a negative shape": _header(_MANY.replace("10000000000000", "-6"), bytes(48)),
         "a header that is code": _header(_CODE),
         "a header that is cut off": _header("{'descr': "),
-        "a small archive of much": _bomb,
+        "a small archive of much data": _bomb,
         "an unknown compression": _marked(8, 97),
         "encrypted": _marked(6, 1),
         "objects": _changed(Action=np.array([{}] * 13, object)),

@@ -1,4 +1,4 @@
-"""Run folders."""
+"""Crafted run folders."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import torch
 
 from tests.support.crafted.case import Base, Case, flipped, saved
 
-_NOTHING = {"commit": 0, "checksum": 0}
+_NO_COMMIT = {"commit": 0, "checksum": 0}
 _Change = Callable[[Path, Base], None]
 
 
 def _run(change: _Change) -> Callable[[Base, Path], Path]:
-    """A whole one to which something is done."""
+    """An intact run to which a change is applied."""
 
     def make(base: Base, folder: Path) -> Path:
         shutil.copytree(base.run, folder / "some")
@@ -27,7 +27,7 @@ def _run(change: _Change) -> Callable[[Base, Path], Path]:
 
 
 def _config(do: Callable[[dict[str, Any]], object]) -> _Change:
-    """With another configuration, which the checkpoint has as well."""
+    """Change the configuration, also in the checkpoint."""
 
     def change(run: Path, base: Base) -> None:
         config = json.loads((run / "config.json").read_text())
@@ -40,7 +40,7 @@ def _config(do: Callable[[dict[str, Any]], object]) -> _Change:
     return change
 
 
-def _said(**changed: Any) -> _Change:
+def _with_config(**changed: Any) -> _Change:
     return _config(lambda config: config.update(changed))
 
 
@@ -58,11 +58,11 @@ def _state(do: Callable[[dict[str, Any]], object]) -> _Change:
 
 
 def _directory(named: Callable[[Base], Any]) -> _Change:
-    """With its storage elsewhere, going back to before the first commit."""
+    """Move the storage elsewhere, with a position before the first commit."""
 
     def change(run: Path, base: Base) -> None:
         _of("storage", directory=named(base))(run, base)
-        _state(lambda state: state["scheme"]["storage"].update(position=_NOTHING))(run, base)
+        _state(lambda state: state["scheme"]["storage"].update(position=_NO_COMMIT))(run, base)
 
     return change
 
@@ -70,7 +70,7 @@ def _directory(named: Callable[[Base], Any]) -> _Change:
 def _storage_linked(run: Path, base: Base) -> None:
     shutil.rmtree(run / "replay")
     (run / "replay").symlink_to(base.mine)
-    _state(lambda state: state["scheme"]["storage"].update(position=_NOTHING))(run, base)
+    _state(lambda state: state["scheme"]["storage"].update(position=_NO_COMMIT))(run, base)
 
 
 def _linked(name: str) -> _Change:
@@ -82,7 +82,7 @@ def _linked(name: str) -> _Change:
 
 
 def _logs_linked(run: Path, base: Base) -> None:
-    _said(log_to=["tensorboard"])(run, base)
+    _with_config(log_to=["tensorboard"])(run, base)
     (run / "tensorboard").symlink_to(base.mine)
 
 
@@ -105,7 +105,7 @@ def _weights_of_other_shapes(state: dict[str, Any]) -> None:
 
 
 def _in(*path: str, value: Any) -> _Change:
-    """With another value somewhere in the state of the scheme."""
+    """Change a value in the state of the scheme."""
 
     def change(state: dict[str, Any]) -> None:
         place = state["scheme"]
@@ -117,7 +117,7 @@ def _in(*path: str, value: Any) -> _Change:
 
 
 def _history(**changed: Any) -> _Change:
-    """With another past of an environment."""
+    """Change the history of an environment."""
     return _state(lambda state: state["scheme"]["collector"]["envs"]["histories"][0].update(changed))
 
 
@@ -154,17 +154,17 @@ CASES = (
             ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
             (
                 "hyper-parameters that are a list",
-                _said(actor={"name": "OffPolicyActor", "hyper_parameters": []}),
+                _with_config(actor={"name": "OffPolicyActor", "hyper_parameters": []}),
                 "config.json",
             ),
-            ("an unknown class", _said(actor={"name": "os.system", "hyper_parameters": {}}), "os.system"),
+            ("an unknown class", _with_config(actor={"name": "os.system", "hyper_parameters": {}}), "os.system"),
             ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
             ("a hyper-parameter of another kind", _of("actor", hidden_sizes="large"), "config.json"),
-            ("a target that is negative", _said(target_steps=-1), "config.json"),
-            ("10^12 checkpoints", _said(keep_checkpoints=10**12), "config.json"),
+            ("a target that is negative", _with_config(target_steps=-1), "config.json"),
+            ("10^12 checkpoints", _with_config(keep_checkpoints=10**12), "config.json"),
             ("no logs", _config(lambda config: config.pop("log_to")), "config.json"),
-            ("logs that are a number", _said(log_to=3), "config.json"),
-            ("a device that is a list", _said(device=[]), "config.json"),
+            ("logs that are a number", _with_config(log_to=3), "config.json"),
+            ("a device that is a list", _with_config(device=[]), "config.json"),
             ("a module to import", _of("train_envs", env="os:system"), "os:system"),
             ("a function", _of("train_envs", env={"callable": "os.system"}), "os.system"),
             (
@@ -173,13 +173,13 @@ CASES = (
                 "RecordVideo",
             ),
             (
-                "a storage of mine by its way",
+                "a storage of mine by a relative path",
                 _directory(lambda base: {"in_run_folder": f"../../../{base.mine.parent.name}/mine"}),
                 "config.json",
             ),
-            ("a storage of mine by its path", _directory(lambda base: str(base.mine)), "config.json"),
+            ("a storage of mine by an absolute path", _directory(lambda base: str(base.mine)), "config.json"),
             (
-                "a storage of mine as if inside",
+                "a storage of mine as if in the run folder",
                 _directory(lambda base: {"in_run_folder": str(base.mine)}),
                 "config.json",
             ),
@@ -203,7 +203,7 @@ CASES = (
                 "checkpoint.pt",
             ),
             (
-                "a position of another",
+                "a position of another storage",
                 _state(_of_another),
                 "checkpoint.pt",
             ),
@@ -219,7 +219,7 @@ CASES = (
             ("exploration without a generator", _in("collector", "exploration", "random", value={}), "checkpoint.pt"),
             ("a negative seed", _history(seed=-5), "checkpoint.pt"),
             ("a seed that is a text", _history(seed="5"), "checkpoint.pt"),
-            ("actions that there are not", _history(actions=torch.full((60,), 9)), "checkpoint.pt"),
+            ("actions that do not exist", _history(actions=torch.full((60,), 9)), "checkpoint.pt"),
             ("actions that are fractions", _history(actions=torch.full((60,), 0.5)), "checkpoint.pt"),
             (
                 "environments that are a number",
@@ -246,7 +246,7 @@ CASES = (
             ("metrics with holes", _with_holes, "metrics", "metrics.jsonl"),
             ("episodes of mine", _episodes_of_mine, "run's episodes", "mine"),
             ("a checkpoint without a scheme, inspected", _state(lambda state: state.pop("scheme")), "inspected", None),
-            ("a position of another, inspected", _state(_of_another), "inspected", "checkpoint.pt"),
+            ("a position of another storage, inspected", _state(_of_another), "inspected", "checkpoint.pt"),
             ("a storage of mine, inspected", _directory(lambda base: str(base.mine)), "inspected", "checkpoint.pt"),
         )
     ]

@@ -1,4 +1,4 @@
-"""Directories of storages of both kinds."""
+"""Crafted directories of storages of both kinds."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def _copied(whole: Path, base: Base, folder: Path, change: _Change) -> Path:
 
 
 def _facts(name: str, do: Callable[[dict[str, Any]], object]) -> _Change:
-    """Other facts, with the checksum that they then have."""
+    """Change facts, with a correct checksum."""
 
     def change(directory: Path, base: Base) -> None:
         facts = json.loads((directory / name).read_text())
@@ -52,7 +52,7 @@ def _episode_facts(**changed: Any) -> _Change:
 
 
 def _leaf(place: int, value: Any) -> Callable[[dict[str, Any]], object]:
-    """Another name (0), dtype (1) or shape (2) of the first leaf."""
+    """Change the name (0), dtype (1) or shape (2) of the first leaf."""
     return lambda facts: facts["layout"][0].__setitem__(place, value)
 
 
@@ -81,7 +81,7 @@ def _pipe(directory: Path, base: Base) -> None:
 
 
 def _rewritten(suffix: str, do: Callable[[Record], Record]) -> _Change:
-    """Other blocks, with the checksums that they then have."""
+    """Change records, with correct checksums."""
 
     def change(directory: Path, base: Base) -> None:
         for path in directory.rglob(f"*.{suffix}"):
@@ -178,7 +178,7 @@ CASES = [
         ("nested facts", _written("storage.json", b"[" * 100_000), "ring", "storage.json"),
         ("a file of steps that is a link", _linked("000000000001.steps"), "ring", "000000000001.steps"),
         ("a lock that is a link", _linked("lock"), "ring", "lock"),
-        ("facts that are to be, as a link", _linked("storage.json.new"), "ring", "storage.json.new"),
+        ("unfinished facts that are a link", _linked("storage.json.new"), "ring", "storage.json.new"),
         ("a pipe", _pipe, "ring", "000000000009.steps"),
         ("a pipe, read", _pipe, "data set", "000000000009.steps"),
         ("bits of steps flipped", _flipped("*.steps", 300), "ring", "000000000001.steps"),

@@ -1,4 +1,4 @@
-"""One small cluster of Ray on this machine for all tests that need one."""
+"""One small Ray cluster on this machine for all tests that need one."""
 
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
-    # Paths of sockets must be short, and those of pytest's directories are not.
+    # Socket paths must be short, and paths of pytest's directories are long.
     with TemporaryDirectory(prefix="ray-") as directory:
         ray.init(
             num_cpus=64,

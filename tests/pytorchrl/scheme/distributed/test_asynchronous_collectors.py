@@ -1,4 +1,4 @@
-"""Asynchronous collectors: how old their weights are, a slow one among them, and what a checkpoint keeps."""
+"""Asynchronous collectors: the age of their weights, a slow collector, and checkpoints."""
 
 import time
 from pathlib import Path
@@ -43,7 +43,7 @@ def dqn(num_collectors: int, env: Any = "CartPole-v1", **changes: Any) -> prl.Ra
 
 
 class Stuck(Counter):
-    """Of the copies that are made with one folder, the third waits in its steps for a file there."""
+    """The third copy made with one folder waits in its steps for the file ``go`` there."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(length=5)
@@ -58,38 +58,38 @@ class Stuck(Counter):
         return super().step(action)
 
 
-def test_rollouts_of_any_collectors_lie_side_by_side() -> None:
+def test_rollouts_of_several_collectors_are_stored_side_by_side() -> None:
     scheme = train(impala(3, slices_at_once=2), 8 * 4 * 6)
     assert scheme.storage.num_envs == 4
     assert scheme.algorithm.updates == 6
     scheme.close()
 
 
-def test_how_old_the_acting_weights_were_is_measured(tmp_path: Path) -> None:
+def test_the_age_of_the_acting_weights_is_logged_as_policy_lag(tmp_path: Path) -> None:
     learner = prl.Learner(impala(1), target_steps=8 * 2 * 12, log_dir=tmp_path, log_every=8 * 2 * 12)
     learner.run()
     lag = learner.get_metrics()["train/policy_lag"]
     learner.close()
-    # A collector makes the next slice while the one before is learnt from; only the first has weights as they are.
+    # A collector makes the next slice during the update from the previous one; only the first has current weights.
     assert lag == pytest.approx(11 / 12)
 
 
 def test_a_slow_collector_does_not_stall_the_others(tmp_path: Path) -> None:
-    # The learner's process makes a copy first.
+    # The process of the learner makes the first copy.
     scheme = dqn(2, env=lambda: Stuck(tmp_path))
     train(scheme, 400)
     assert len(list(tmp_path.glob("copy*"))) == 3
-    assert scheme.algorithm.updates > 40, "one collector alone has made all steps"
+    assert scheme.algorithm.updates > 40, "one collector has made all steps"
     (tmp_path / "go").touch()
     scheme.close()
 
 
-def test_a_checkpoint_keeps_slices_that_have_come_and_are_not_inserted() -> None:
+def test_a_checkpoint_keeps_slices_that_have_arrived_but_are_not_inserted() -> None:
     scheme = dqn(3)
     train(scheme, 60)
     state = saved_and_loaded(scheme.state_dict())
     coming = state["collector"]["ready"]
-    assert len(coming) == 3, "each collector had one in the making"
+    assert len(coming) == 3, "each collector had a slice in progress"
     train(scheme, 90)
     inserted = scheme.storage.get_all_buffer_data()
     scheme.close()
@@ -103,7 +103,7 @@ def test_a_checkpoint_keeps_slices_that_have_come_and_are_not_inserted() -> None
     resumed.close()
 
 
-def test_experience_of_different_collectors_is_not_joined() -> None:
+def test_slices_of_different_collectors_are_not_mixed() -> None:
     scheme = dqn(2, env=lambda: Counter(length=100))
     train(scheme, 200)
     counts = scheme.storage.get_all_buffer_data()[OBS][:, 0, 0].numpy()

@@ -1,4 +1,4 @@
-"""Collectors that die are replaced; what they raise is shown."""
+"""Collectors that die are replaced; exceptions of collectors are shown."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def fails_to_be_made(marks: str) -> Counter:
 
 
 @pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
-def test_a_collector_that_is_killed_is_replaced_and_the_run_says_so(
+def test_a_killed_collector_is_replaced_and_the_run_reports_it(
     communication: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(dqn(communication), target_steps=400, log_dir=tmp_path, log_every=100)
@@ -62,10 +62,10 @@ def test_a_collector_that_is_killed_is_replaced_and_the_run_says_so(
     assert learner.get_metrics()["train/workers_replaced"] == 1
     data = scheme.storage.get_all_buffer_data()
     learner.close()
-    assert len(data[OBS]) * scheme.storage.num_envs >= 400 > before, "nothing that was inserted is lost"
+    assert len(data[OBS]) * scheme.storage.num_envs >= 400 > before, "no inserted transition is lost"
 
 
-def test_the_episode_of_a_collector_that_died_is_cut_where_it_was(tmp_path: Path) -> None:
+def test_the_episode_of_a_killed_collector_is_cut_at_its_last_step(tmp_path: Path) -> None:
     scheme = dqn("synchronous", env=lambda: Counter(length=1_000))
     train(scheme, 60)
     os.kill(scheme.ask_worker(1, process_of), signal.SIGKILL)
@@ -73,21 +73,23 @@ def test_the_episode_of_a_collector_that_died_is_cut_where_it_was(tmp_path: Path
     data = scheme.storage.get_all_buffer_data()
     scheme.close()
     count = data[OBS][:, :, 0].numpy()
-    assert np.array_equal(count[:, 0], np.arange(60)), "the other goes on"
-    assert np.array_equal(count[:, 1], np.r_[np.arange(30), np.arange(30)]), "this one began anew"
+    assert np.array_equal(count[:, 0], np.arange(60)), "the other collector continues its episode"
+    assert np.array_equal(count[:, 1], np.r_[np.arange(30), np.arange(30)]), (
+        "the replaced collector starts a new episode"
+    )
     assert data[DONE][30].flatten().tolist() == [0, 1]
-    assert data[OBS2][29, 1, 0] == 30, "what followed the last step is known"
+    assert data[OBS2][29, 1, 0] == 30, "the next observation of the last step is known"
 
 
 @pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
-def test_what_an_environment_raises_ends_the_run_with_its_traceback(communication: Any, tmp_path: Path) -> None:
+def test_an_exception_of_an_environment_ends_the_run_with_its_traceback(communication: Any, tmp_path: Path) -> None:
     learner = prl.Learner(dqn(communication, env=lambda: Breaks(length=9)), target_steps=400, log_dir=tmp_path)
     with pytest.raises(ZeroDivisionError, match=r"(?s)in step\n.*the engine has stopped"):
         learner.run()
     learner.close()
 
 
-def test_environments_that_cannot_be_made_end_the_run_with_their_traceback(tmp_path: Path) -> None:
+def test_environments_that_cannot_be_created_end_the_run_with_their_traceback(tmp_path: Path) -> None:
     scheme = dqn("asynchronous", env=lambda: fails_to_be_made(str(tmp_path / "one")))
     with pytest.raises(prl.WorkerDiedError, match=r"(?s)could not be made.*there is no level 3"):
         train(scheme, 40)

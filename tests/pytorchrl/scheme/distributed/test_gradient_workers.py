@@ -1,4 +1,4 @@
-"""Workers that collect for themselves and compute gradients, which the learner's process applies."""
+"""Gradient workers collect and compute gradients, which the process of the learner applies."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def process_of(worker: Any) -> int:
 
 
 class Waits(Counter):
-    """Of the copies that are made with one folder, the third takes long steps after five; others wait for the first."""
+    """The third copy made with one folder takes long steps after five; the others wait for the first long step."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(length=1_000)
@@ -80,7 +80,7 @@ class Waits(Counter):
 
 
 def number_of_copy(folder: Path) -> int:
-    """How many copies were made before, by whatever process."""
+    """The number of copies made before, by any process."""
     number = 0
     while True:
         try:
@@ -91,7 +91,7 @@ def number_of_copy(folder: Path) -> int:
             return number
 
 
-def test_one_synchronous_worker_does_what_one_process_does(tmp_path: Path) -> None:
+def test_one_synchronous_worker_trains_exactly_like_one_process(tmp_path: Path) -> None:
     trained = []
     for number in (1, 0):
         learner = prl.Learner(ppo(number), target_steps=128, log_dir=tmp_path / str(number))
@@ -129,7 +129,7 @@ def test_the_mean_of_the_gradients_of_synchronous_workers_is_applied() -> None:
 
 
 @pytest.mark.parametrize("compose", [lambda: ppo(2), lambda: dqn(num_gradient_workers=2)], ids=["ppo", "dqn"])
-def test_a_resumed_run_is_the_run_that_was_not_stopped(
+def test_a_resumed_run_equals_the_uninterrupted_run(
     compose: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(compose(), target_steps=256, log_dir=tmp_path / "whole")
@@ -143,7 +143,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     learner.close()
 
 
-def test_asynchronous_gradients_are_applied_first_come_and_a_dead_worker_is_replaced(
+def test_asynchronous_gradients_are_applied_one_by_one_and_a_killed_worker_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scheme = a2c(num_gradient_workers=2, communication="asynchronous")
@@ -163,7 +163,7 @@ def test_asynchronous_gradients_are_applied_first_come_and_a_dead_worker_is_repl
     learner.close()
 
 
-def test_a_synchronous_worker_that_is_slow_is_called_off(tmp_path: Path) -> None:
+def test_a_slow_synchronous_worker_is_preempted(tmp_path: Path) -> None:
     scheme = ppo(2, env=lambda: Waits(tmp_path), preemption=0.5)
     scheme.set_progress(0, 1_000)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The runs of the page that compares collectors with one process can be made."""
+"""Runs of the page that compares collectors with one process can be made."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 @pytest.mark.parametrize("task_name", COLLECTORS.tasks)
 @pytest.mark.parametrize("collectors", [", one process", "2 asynchronous collectors"])
-def test_runs_can_be_made(task_name: str, collectors: str, tmp_path: Path) -> None:
+def test_runs_of_every_task_can_be_made(task_name: str, collectors: str, tmp_path: Path) -> None:
     task = replace(COLLECTORS.tasks[task_name], episodes=1)
     stages = [stage for stage in task.stages if stage.name.endswith(collectors)]
     assert stages

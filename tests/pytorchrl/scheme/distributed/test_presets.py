@@ -1,4 +1,4 @@
-"""Compositions of papers: what they are, and that small ones of them learn."""
+"""Presets of published distributed algorithms: their settings, and updates of small versions of them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
 
 
 def small(preset: Mapping[str, Any], num_workers: int, **algorithm: Any) -> dict[str, Any]:
-    """The preset with small networks of vectors, few processes, and some changes of the algorithm."""
+    """The preset with small networks for vectors, few processes, and changed hyper-parameters of the algorithm."""
     factory, body = preset["algo_factory"], preset["actor_factory"]
     shape = {"feature_extractor": "auto", "hidden_sizes": (8,)}
     if body.hyper_parameters.get("memory") is not None:
@@ -58,7 +58,7 @@ PRESETS: dict[str, tuple[Callable[[], dict[str, Any]], Any, int]] = {
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_collects_and_learns(name: str) -> None:
+def test_a_preset_collects_and_updates_its_weights(name: str) -> None:
     compose, envs, steps = PRESETS[name]
     scheme = prl.RayScheme(**compose(), train_envs_factory=envs)
     before = scheme.algorithm.get_weights()

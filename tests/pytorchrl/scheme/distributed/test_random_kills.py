@@ -1,4 +1,4 @@
-"""Processes of a distributed run are killed at random: no committed transition is lost, and the run goes on."""
+"""Processes of a distributed run are killed at random: no committed transition is lost, and the run continues."""
 
 import contextlib
 import json
@@ -30,13 +30,13 @@ VICTIMS = {
     "shard": "ray::ReplayShard",
     "raylet": "raylet/raylet",
 }
-"""Kinds of processes, and what their command lines contain; the learner is the process that was started."""
+"""Kinds of processes, and words of their command lines; the learner is the process that was started."""
 COMMITS_BEFORE, COMMITS_AFTER = 2, 3
 LONGEST_SECONDS = 0.5
 
 
 class Run:
-    """A learner's process, and those that it started."""
+    """The process of a learner, and the processes that it started."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -52,13 +52,13 @@ class Run:
         self.committed = 0
 
     def read(self, commits: int) -> None:
-        """Wait for so many commits, none of which may hold less than the one before."""
+        """Wait for a number of commits, each with at least as many transitions as the one before."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         while commits:
             line = self.process.stdout.readline()
             assert line, self.process.stderr.read()
-            for committed in said(line):
+            for committed in committed_counts(line):
                 assert committed >= self.committed
                 self.committed = committed
                 commits -= 1
@@ -66,8 +66,8 @@ class Run:
     def processes(self) -> list[int]:
         """PIDs of all processes of the run, orphans too: those whose working directory is the run's."""
         numbers = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-        found = [each for each in numbers if place_of(each) == self._place]
-        # An exiting process has no working directory any more, but may still hold its files.
+        found = [each for each in numbers if working_directory_of(each) == self._place]
+        # An exiting process no longer has a working directory, but may still hold its files.
         self._seen |= set(found)
         return found
 
@@ -85,33 +85,33 @@ class Run:
         """Read the rest of the output of a process that was killed."""
         rest, _ = self.process.communicate(timeout=120)
         # The last line may have been cut off.
-        self.committed = max([self.committed, *said(rest.rpartition("\n")[0])])
+        self.committed = max([self.committed, *committed_counts(rest.rpartition("\n")[0])])
 
 
-def said(text: str) -> list[int]:
+def committed_counts(text: str) -> list[int]:
     """Numbers of committed transitions in the output of a run."""
     return [int(line.removeprefix(COMMITTED)) for line in text.splitlines() if line.startswith(COMMITTED)]
 
 
 @pytest.mark.ray
-def test_whatever_process_is_killed_what_was_committed_is_there(tmp_path: Path) -> None:
+def test_commits_survive_a_kill_of_any_process(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    folder, random, told = tmp_path / "run", np.random.default_rng(0), []
+    folder, random, outcomes = tmp_path / "run", np.random.default_rng(0), []
     run = Run(folder)
     try:
         for kill in range(KILLS):
             victim = list(VICTIMS)[kill % len(VICTIMS)]
             run.read(COMMITS_BEFORE)
             time.sleep(LONGEST_SECONDS * random.random())
-            os.kill(random.choice(named(victim, run)), signal.SIGKILL)
+            os.kill(random.choice(processes_of(victim, run)), signal.SIGKILL)
             if victim in ("collector", "shard"):
                 run.read(COMMITS_AFTER)
-                told.append({"killed": victim, "committed": run.committed})
+                outcomes.append({"killed": victim, "committed": run.committed})
                 continue
             run.read_to_the_end()
             run.end()
             held = transitions_held(folder)
-            told.append({"killed": victim, "committed": run.committed, "held": held})
+            outcomes.append({"killed": victim, "committed": run.committed, "held": held})
             assert held >= run.committed
             if not (folder / "checkpoint.pt").exists():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -120,12 +120,12 @@ def test_whatever_process_is_killed_what_was_committed_is_there(tmp_path: Path) 
     finally:
         run.end()
         run.process.communicate()
-    print(json.dumps(told))  # noqa: T201
+    print(json.dumps(outcomes))  # noqa: T201
     assert transitions_held(folder) >= run.committed
 
 
 def transitions_held(folder: Path) -> int:
-    """Number of transitions in the shards' directories; each must be one that the environment makes."""
+    """Number of transitions in the directories of the shards; each must be possible in the environment."""
     held = 0
     for number in range(SHARDS):
         directory = directory_of_shard(storage_of(folder), number)
@@ -145,15 +145,15 @@ def transitions_held(folder: Path) -> int:
     return held
 
 
-def named(victim: str, run: Run) -> list[int]:
+def processes_of(victim: str, run: Run) -> list[int]:
     """PIDs of the processes of one kind."""
     name = VICTIMS[victim]
     processes = run.processes()
     return [run.process.pid] if name is None else [each for each in processes if name in command_line(each)]
 
 
-def place_of(process: int) -> str:
-    """Working directory of a process; empty where it has exited."""
+def working_directory_of(process: int) -> str:
+    """Working directory of a process; empty if it has exited."""
     try:
         return str(Path(f"/proc/{process}/cwd").readlink())
     except OSError:
@@ -170,7 +170,7 @@ def is_alive(process: int) -> bool:
 
 
 def command_line(process: int) -> str:
-    """Command line of a process; empty where it has exited."""
+    """Command line of a process; empty if it has exited."""
     try:
         return Path(f"/proc/{process}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What a scheme of several processes refuses before it starts any, and that nothing else imports Ray."""
+"""Compositions that a scheme of several processes refuses before it starts any, and imports of Ray."""
 
 import subprocess
 import sys
@@ -98,24 +98,24 @@ def compose(**changes: Any) -> prl.RayScheme:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_incompatible_parts_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compose(**changes)
 
 
-def test_without_ray_the_error_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytorchrl.scheme.distributed.ray_scheme.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "\.\[ray\]"'):
         compose()
 
 
 @pytest.mark.long
-def test_training_in_one_process_does_not_import_ray() -> None:
+def test_importing_the_package_does_not_import_ray() -> None:
     program = "import sys, pytorchrl; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_the_environments_of_ape_x_explore_less_from_collector_to_collector() -> None:
+def test_each_further_environment_of_ape_x_explores_less() -> None:
     explorer = prl.ApeXEpsilonGreedy()
     algorithm = compose_in_one_process()
     exploration = prl.Exploration(algorithm.codec, 2, "cpu", seed=0)

@@ -1,4 +1,4 @@
-"""Shards in processes of their own: batches are those of local shards, and deaths lose nothing that was committed."""
+"""Shards in separate processes: batches equal those of local shards, and killed shards lose no commits."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ SEQUENCES = PERBuffer.create_factory(size=400, alpha=0.7, epsilon=0.01, sequence
 
 @pytest.fixture(autouse=True)
 def _in_a_cluster(cluster: None) -> None:
-    """Everything here needs one."""
+    """All tests here need a cluster."""
 
 
 def started(factory: Any, number: int = 2) -> Any:
@@ -50,7 +50,7 @@ def fill(group: Any, slices: int = 4) -> None:
 
 
 @pytest.mark.parametrize("factory", [WHOLE, SEQUENCES])
-def test_shards_in_other_processes_make_the_batches_of_shards_in_this_one(factory: Any) -> None:
+def test_shards_in_other_processes_draw_the_batches_of_local_shards(factory: Any) -> None:
     there = started(factory)
     here = LocalShards([maker(factory_of_shard(factory, number, 2)) for number in range(2)])
     one, other = (ShardedReplay(group, batches_at_once=4, rounds_ahead=1) for group in (there, here))
@@ -69,7 +69,7 @@ def test_shards_in_other_processes_make_the_batches_of_shards_in_this_one(factor
     one.close()
 
 
-def test_batches_may_be_written_to() -> None:
+def test_batches_can_be_modified_in_place() -> None:
     replay = ShardedReplay(started(WHOLE))
     fill(replay.group)
     batches = list(replay.generate_batches(3, 16))
@@ -79,7 +79,7 @@ def test_batches_may_be_written_to() -> None:
     replay.close()
 
 
-def test_a_shard_that_is_killed_is_replaced_and_the_other_is_drawn_of() -> None:
+def test_a_killed_shard_is_replaced_and_batches_come_from_the_other_meanwhile() -> None:
     replay = ShardedReplay(started(WHOLE), batches_at_once=4, patience_seconds=60)
     fill(replay.group)
     list(learn(replay, 10))
@@ -93,7 +93,7 @@ def test_a_shard_that_is_killed_is_replaced_and_the_other_is_drawn_of() -> None:
     replay.close()
 
 
-def test_a_shard_on_disk_that_is_killed_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+def test_a_killed_shard_on_disk_loses_no_commits(tmp_path: Path) -> None:
     given = WHOLE.hyper_parameters | {"directory": tmp_path, "commit_every": 10}
     replay = ShardedReplay(started(PERBuffer.create_factory(**given)), batches_at_once=4, patience_seconds=60)
     fill(replay.group)
@@ -110,12 +110,12 @@ def test_a_shard_on_disk_that_is_killed_loses_nothing_that_was_committed(tmp_pat
     replay.close()
     again = ShardedReplay(started(PERBuffer.create_factory(**given)), batches_at_once=4, patience_seconds=60)
     again.load_state_dict(state)
-    indices = [batch[OBS] for batch in expected]
-    assert all(torch.equal(batch[OBS], seen) for batch, seen in zip(learn(again, 6), indices, strict=True))
+    observations = [batch[OBS] for batch in expected]
+    assert all(torch.equal(batch[OBS], seen) for batch, seen in zip(learn(again, 6), observations, strict=True))
     again.close()
 
 
-def test_what_a_shard_raises_is_raised_here_with_its_message() -> None:
+def test_an_exception_of_a_shard_is_raised_in_the_learner_with_its_message() -> None:
     group = started(WHOLE, 1)
     writer = SliceWriter(group)
     writer.write(slice_of(np.random.default_rng(0), 5))
@@ -125,7 +125,7 @@ def test_what_a_shard_raises_is_raised_here_with_its_message() -> None:
     group.close()
 
 
-def test_a_shard_that_cannot_be_made_is_an_error_that_says_why() -> None:
+def test_the_error_for_a_shard_that_cannot_be_created_names_the_reason() -> None:
     from pytorchrl.scheme.distributed.ray_shards import RayShards, StorageMaker
 
     replay = ShardedReplay(RayShards(StorageMaker(WHOLE, gamma=7.0), 1), patience_seconds=60)

@@ -1,4 +1,4 @@
-"""A cluster of two machines, one of which is cut off in training and comes back."""
+"""A cluster of two machines, one of which is disconnected during training and reconnected."""
 
 import subprocess
 import sys
@@ -62,10 +62,10 @@ class Lines:
         self._lines.put(None)
 
     def wait_for(self, *words: str) -> str:
-        """The next line that has all of some words."""
+        """The next line that contains all given words."""
         while True:
             line = self._lines.get(timeout=120)
-            assert line is not None, "it ended:\n" + "".join(self.seen[-30:])
+            assert line is not None, "the process ended:\n" + "".join(self.seen[-30:])
             self.seen.append(line)
             if all(word in line for word in words):
                 return line
@@ -73,13 +73,13 @@ class Lines:
 
 @pytest.fixture
 def directory() -> "object":
-    # Paths of sockets must be short, and those of pytest's directories are not.
+    # Socket paths must be short, and paths of pytest's directories are long.
     with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as name:
         yield name
 
 
 def settings(directory: str) -> dict[str, str]:
-    """What all processes of the cluster have in common."""
+    """Environment variables of all processes of the cluster."""
     return {"RAY_TMPDIR": directory, "RAY_AUTH_MODE": "disabled"}
 
 
@@ -109,7 +109,7 @@ def ray_start(machines: Machines, number: int, directory: str) -> Lines:
     return lines
 
 
-def test_training_goes_on_when_a_machine_is_cut_off_and_takes_it_back(directory: str) -> None:
+def test_training_continues_without_a_disconnected_machine_and_uses_it_again_later(directory: str) -> None:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     pytest.importorskip("ray")
@@ -129,7 +129,7 @@ def test_training_goes_on_when_a_machine_is_cut_off_and_takes_it_back(directory:
         training.wait_for("collected", "[0, 1] 0")
         machines.cut()
         training.wait_for("died and was replaced")
-        # One processor a machine: the collector that replaces the lost one waits for a machine.
+        # Each machine has one processor: the collector that replaces the lost one waits for a machine.
         training.wait_for("collected", "] 1")
         for _ in range(3):
             alone = training.wait_for("collected")

@@ -1,4 +1,4 @@
-"""Synchronous collectors in separate processes: equal from run to run, and resumed exactly."""
+"""Synchronous collectors in separate processes: runs with equal seeds are equal, and resume exactly."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 
 def dqn(num_collectors: int | None, seed: int = 0, num_envs: int = 2, envs: Any = None, **changes: Any) -> Any:
-    """In one process where no number of collectors is given."""
+    """A scheme of DQN; in one process if no number of collectors is given."""
     parts: dict[str, Any] = {
         "algo_factory": prl.DQN.create_factory(
             start_steps=24, update_every=8, mini_batch_size=8, test_every=0, num_test_episodes=2
@@ -51,18 +51,18 @@ def ppo(
 
 
 def state_after(scheme: Any, steps: int) -> dict[str, Any]:
-    """Of a run, without what collectors and one process save in different forms."""
+    """The state of a run, without the parts that collectors and one process save in different forms."""
     state = saved_and_loaded(train(scheme, steps).state_dict())
     scheme.close()
     return {name: state[name] for name in ("algorithm", "storage")}
 
 
 @pytest.mark.parametrize("compose", [dqn, ppo])
-def test_one_collector_does_what_one_process_does(compose: Any) -> None:
+def test_one_collector_trains_exactly_like_one_process(compose: Any) -> None:
     assert_equal(state_after(compose(1), 192), state_after(compose(None), 192))
 
 
-def test_steps_that_environments_skip_after_an_end_are_none_here_either() -> None:
+def test_steps_that_environments_skip_after_an_episode_are_not_counted() -> None:
     def vector(num_envs: int) -> Any:
         return gym.make_vec("CartPole-v1", num_envs, vectorization_mode="vector_entry_point")
 
@@ -77,13 +77,13 @@ def test_steps_that_environments_skip_after_an_end_are_none_here_either() -> Non
     assert one.steps == other.steps
     assert_equal(one.algorithm.get_weights().keys(), other.algorithm.get_weights().keys())
     for name, weights in one.algorithm.get_weights().items():
-        # Observations are counted many at once, which rounds differently.
+        # Statistics of observations are updated with many at once, which rounds differently.
         torch.testing.assert_close(weights, other.algorithm.get_weights()[name], msg=name)
     one.close()
     other.close()
 
 
-def test_steps_that_environments_skip_are_not_replayed_either() -> None:
+def test_steps_that_environments_skip_after_an_episode_are_not_replayed() -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1", 2, vectorization_mode="vector_entry_point")
     one, other = (
         state_after(dqn(number, envs=envs, **slices), 192) for number, slices in ((1, {"slice_steps": 1}), (None, {}))
@@ -96,7 +96,7 @@ def test_two_runs_with_the_same_seed_are_equal() -> None:
     assert_equal(first, second)
 
 
-def test_the_environments_of_collectors_lie_side_by_side_and_their_episodes_go_on_from_slice_to_slice() -> None:
+def test_environments_of_collectors_are_stored_side_by_side_and_episodes_span_slices() -> None:
     scheme = dqn(3, num_envs=1, slice_steps=4)
     for _ in range(5):
         scheme.collect(scheme.steps + 1)
@@ -106,11 +106,11 @@ def test_the_environments_of_collectors_lie_side_by_side_and_their_episodes_go_o
     goes_on = data[DONE][1:, :, 0] == 0
     assert goes_on[3::4].any(), "episodes are longer than slices"
     assert torch.equal(data[OBS][1:][goes_on], data[OBS2][:-1][goes_on])
-    assert len({tuple(row) for row in data[OBS][0].tolist()}) == 3, "each has other episodes"
+    assert len({tuple(row) for row in data[OBS][0].tolist()}) == 3, "the environments have different episodes"
 
 
 @pytest.mark.parametrize("compose", [dqn, ppo])
-def test_a_resumed_run_is_the_run_that_was_not_stopped(
+def test_a_resumed_run_equals_the_uninterrupted_run(
     compose: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(compose(2, slice_steps=2), target_steps=320, log_dir=tmp_path / "whole")
@@ -128,7 +128,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     learner.close()
 
 
-def test_observations_of_all_collectors_are_counted_once_for_all() -> None:
+def test_statistics_of_observations_count_each_step_of_all_collectors_once() -> None:
     scheme = train(ppo(2, normalize_observations=True), 256)
     counted = scheme.actor.normalization
     seen = int(next(counted.buffers()).item())

@@ -1,4 +1,4 @@
-"""What collectors and gradient workers do, with all of them in one process: as the tests with Ray, and quicker."""
+"""Collectors and gradient workers in a single process: like the tests with Ray, and quicker."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ NAMES = ["dqn", "sequences", "ppo", "ppo with memory"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_collector_does_what_one_process_does(name: str) -> None:
+def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
     states = []
     for scheme in (prl.RayScheme(**parts(name), num_collectors=1), prl.Scheme(**parts(name))):
         state = saved_and_loaded(train(scheme, 192).state_dict())
@@ -68,7 +68,7 @@ def test_one_collector_does_what_one_process_does(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
-def test_a_state_leads_to_the_same_run_in_other_processes(name: str, workers: dict[str, int]) -> None:
+def test_a_loaded_state_continues_the_same_run_with_other_workers(name: str, workers: dict[str, int]) -> None:
     first = train(prl.RayScheme(**parts(name), **workers), 128)
     state = saved_and_loaded(first.state_dict())
     second = prl.RayScheme(**parts(name), **workers)
@@ -81,7 +81,7 @@ def test_a_state_leads_to_the_same_run_in_other_processes(name: str, workers: di
     second.close()
 
 
-def test_a_collector_leaves_the_weights_and_counts_that_it_is_given_as_they_are(
+def test_a_collector_does_not_change_the_weights_and_statistics_that_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collect, are_kept = CollectionWorker.collect, []
