@@ -6,6 +6,7 @@ _BATCH = {
     "mini_batch_size": "mini_batch_size",
     "num_mini_batch": "num_mini_batch, the transitions of a rollout divided by the batch size",
 }
+_UPDATES = {"replay_ratio": "replay_ratio, on average", "mini_batch_size": "num_mini_batch"}
 _EPOCHS = {"num_epochs": "num_epochs"}
 _CLIP = {"clip_param": "clip_param"}
 _CAPACITY = {"": "size of the storage, in steps; size * num_envs transitions fit"}
@@ -36,8 +37,8 @@ ALGORITHM_NAMES: OtherNames = {
     "minibatch_size": _BATCH,
     "n_minibatches": {"num_mini_batch": "num_mini_batch"},
     "nminibatches": {"num_mini_batch": "num_mini_batch"},
-    "n_times_update": {"mini_batch_size": "num_mini_batch"},
-    "gradient_steps": {"mini_batch_size": "num_mini_batch"},
+    "n_times_update": _UPDATES,
+    "gradient_steps": _UPDATES,
     "n_epochs": _EPOCHS,
     "noptepochs": _EPOCHS,
     "update_epochs": _EPOCHS,
@@ -58,7 +59,7 @@ ALGORITHM_NAMES: OtherNames = {
     "quantile_thresholds_K": {"num_action_quantiles": "num_action_quantiles"},
     "risk_measure_function": {"risk": "risk, such as risk_measures.CVaR(0.25)"},
     "munchausen_tau": {"temperature": "temperature"},
-    "munchausen_alpha": {"temperature": "alpha"},
+    "munchausen_alpha": {"clip_min": "alpha"},
     "target_kl": {"max_kl": "max_kl"},
     "use_sde": {"distribution": "distribution=heads.GSDEPolicy()"},
     "sde_sample_freq": {"distribution": "distribution=heads.GSDEPolicy(resample_every=...)"},

@@ -1,15 +1,17 @@
 """Classes of a user extend algorithms, actors and storages without repeating their hyper-parameters."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
 from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import UnitInterval
-from storages.component.other_names import STORAGE_NAMES
+from storages.component.other_names import STORAGE_NAMES, hint_for
 
 
 class MyDQN(prl.DQN):
@@ -92,28 +94,32 @@ def test_hyper_parameter_names_of_other_libraries_are_refused_with_our_names(cls
         cls.create_factory(**{name: 1})
 
 
+KINDS = {
+    "algorithm": (Algorithm, ALGORITHM_NAMES),
+    "actor": (prl.Actor, ACTOR_NAMES),
+    "storage": (prl.Storage, STORAGE_NAMES),
+}
+DECLARED = {
+    kind: {
+        cls.__name__: hyper_parameters_of(cls)
+        for cls in map(prl.__dict__.get, prl.__all__)
+        if isinstance(cls, type) and issubclass(cls, base)
+    }
+    for kind, (base, _) in KINDS.items()
+}
+OWNERS = DECLARED["storage"] | {kind: set().union(*classes.values()) for kind, classes in DECLARED.items()}
+
+
 @pytest.mark.parametrize(
-    ("table", "classes"),
-    [
-        (
-            ALGORITHM_NAMES,
-            (
-                prl.DQN,
-                prl.QRDQN,
-                prl.MunchausenIQN,
-                prl.PPO,
-                prl.SAC,
-                prl.TD3,
-                prl.TRPO,
-                prl.MPO,
-                prl.ACER,
-                prl.PCL,
-            ),
-        ),
-        (ACTOR_NAMES, (prl.OnPolicyActor, prl.OffPolicyActor)),
-        (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
-    ],
+    ("kind", "name"),
+    [(kind, name) for kind, (_, table) in KINDS.items() for name in table],
 )
-def test_every_hyper_parameter_for_which_a_name_is_suggested_exists(table: Any, classes: Any) -> None:
-    ours = {name for cls in classes for name in hyper_parameters_of(cls)}
-    assert {condition for here in table.values() for condition in here if condition} <= ours
+def test_every_suggested_hyper_parameter_exists(kind: str, name: str) -> None:
+    table, classes = KINDS[kind][1], DECLARED[kind]
+    hints = {cls: hint_for(name, declared, table) for cls, declared in classes.items() if name not in declared}
+    assert set(hints.values()) - {""} == {f"here it is {text}. " for text in table[name].values()}
+    for cls, hint in hints.items():
+        # Such as "optimizer=Adam(eps=...)", "size of the storage" or "gae_lambda of GAEBuffer".
+        found = re.match(r"here it is (\w+)(?:.* of (?:the )?(algorithm|actor|storage|[A-Z]\w+))?", hint)
+        if found is not None and "hyper-parameters" not in hint:
+            assert found[1] in (OWNERS[found[2]] if found[2] else classes[cls]), cls

@@ -34,6 +34,7 @@ class FailsOnce(gym.Wrapper[Any, Any, Any, Any]):
 @pytest.fixture(autouse=True)
 def _no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailsOnce, "fails_at", 0)
+    monkeypatch.setattr(NaNRewardOnce, "paid", False)
 
 
 def fails_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,9 @@ def test_the_most_surprising_transition_of_a_run_is_recorded_as_a_video(
     steps = f"{transition.episode_length:,}"
     assert f"The episode was replayed from its seed and its {steps} actions, and was reproduced exactly." in printed
     frames = imageio.imread("surprise.gif", index=None)
-    # A GIF stores equal consecutive frames once, and shows them longer.
+    # The frames of the transition are repeated for a second each; a GIF stores equal consecutive frames once.
     assert len(frames) == transition.episode_length + 1
-    # As many frames come before the red ones as steps before the transition.
-    is_red = [frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90 for frame in frames]
-    assert is_red.index(True) == transition.step_in_episode
+    # As many frames come before the two red ones as steps before the transition.
+    red = [number for number, frame in enumerate(frames) if frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90]
+    assert red == [transition.step_in_episode, transition.step_in_episode + 1]
     assert Path("surprise.png").read_bytes().startswith(b"\x89PNG")

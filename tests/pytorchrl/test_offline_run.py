@@ -97,5 +97,8 @@ def test_the_storage_of_an_offline_run_on_disk_is_inspected_and_its_agent_is_loa
     inspection = inspect_storage(tmp_path / "run")
     assert inspection.steps == inspection.inserted_steps == len(learner.scheme.storage)
     algorithm, envs = load_agent(tmp_path / "run")
-    assert_equal(algorithm.get_weights(), learner.scheme.algorithm.get_weights())
+    assert type(algorithm) is prl.BehaviourCloning
+    assert_equal(algorithm.state_dict(), learner.scheme.algorithm.state_dict())
+    assert (algorithm.steps, algorithm.target_steps) == (20, 20)
+    assert (envs.num_envs, envs.action_space) == (1, learner.scheme.algorithm.action_space)
     envs.close()

@@ -240,7 +240,10 @@ def test_the_command_line_trains_on_data_and_then_online(
     printed = capsys.readouterr().out
     assert "without collecting" in printed
     assert "0 of 20 updates" in printed
-    assert "size=100" in printed or "ReplayBuffer" in printed
+    best_half = prl.from_dataset(
+        prl.ReplayBuffer.create_factory(size=100), data, select=prl.SelectEpisodes(best_share=0.5)
+    )
+    assert RunFolder("runs/offline/seed-1").read_config()["storage"] == best_half.config
     train(*ONLINE, "--data", str(data), "--steps", "30", "--data-share", "0.25")
     printed = capsys.readouterr().out
     assert "From runs/offline/seed-1: policy, critics" in printed

@@ -95,11 +95,12 @@ def test_an_imported_environment_class_is_described_and_trained_by_its_name(
         (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be at least 1, got 0"),
     ],
 )
-def test_an_invalid_environment_or_option_is_refused(
+def test_an_invalid_environment_or_option_is_refused_in_one_line(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(SystemExit, match=message) as stopped:
         output_of_env(monkeypatch, capsys, *arguments)
+    assert "\n" not in str(stopped.value)
 
 
 def test_random_play_repeats_with_its_seed_and_counts_how_episodes_ended() -> None:

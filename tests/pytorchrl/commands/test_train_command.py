@@ -1,6 +1,7 @@
 """``python -m pytorchrl train`` and the commands for runs: composing, training, resuming, listing and others."""
 
 import csv
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composition.composing import composed, merged, preset_of, read_yaml
-from pytorchrl.commands.composition.parts import part_named, storage_for
+from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.commands.composition.values import TextError, value_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
@@ -96,14 +97,36 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
     assert part_named(kind, name) is cls
 
 
-def test_every_algorithm_that_acts_has_a_default_storage_of_its_kind() -> None:
+NEEDED = {
+    **dict.fromkeys(("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "UnifiedPCL"), "give it sequences="),
+    **dict.fromkeys(("AIRL", "GAIL", "PPOD"), "give it sources="),
+    "BehaviourCloning": "learns from a data set",
+    "CalQL": "make it from_dataset(",
+    "DAgger": "expert must be a function",
+    "R2D2": 'give it memory="lstm"',
+    "Rainbow": "give the actor noisy=True",
+    "TRPOSinglePath": "cut_episodes='drop'",
+}
+"""Remedies in the errors of algorithms that cannot be composed with default parts."""
+
+
+def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_it_needs() -> None:
+    errors = {}
     for name in prl.__all__:
         cls = getattr(prl, name)
-        if not (isinstance(cls, type) and issubclass(cls, Algorithm)) or cls.__module__.endswith("_and_value"):
+        if not isinstance(cls, type) or not issubclass(cls, Algorithm) or inspect.isabstract(cls):
             continue
-        storage = storage_for(cls)
-        needs = cls.sources["main"]
-        assert storage.on_policy == (needs.kind == "rollout"), name
+        env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
+        try:
+            parts = composed(merged({"algorithm": {"name": name}, "env": {"name": env}}))
+            assert parts.storage.cls.on_policy == (cls.sources["main"].kind == "rollout"), name
+            assert parts.actor.cls is (prl.OnPolicyActor if parts.storage.cls.on_policy else prl.OffPolicyActor), name
+            parts.scheme(seed=1, device="cpu").close()
+        except ValueError as error:
+            errors[name] = str(error)
+    assert set(errors) == set(NEEDED)
+    for name, needed in NEEDED.items():
+        assert needed in errors[name]
 
 
 def test_every_preset_can_be_composed() -> None:
@@ -141,28 +164,30 @@ def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     assert len([value for value in returns if value is not None]) == 3
 
 
-def test_train_combines_a_configuration_file_with_options(
+def test_options_override_single_values_of_a_configuration_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ppo.yaml"
     file.write_text(
         yaml.safe_dump(
             {
-                "algorithm": {"name": "PPO", "lr": "LinearSchedule(1e-3, 0)", "test_every": 0},
+                "algorithm": {"name": "PPO", "lr": "LinearSchedule(1e-3, 0)", "test_every": 0, "gamma": 0.95},
                 "actor": {"hidden_sizes": [8, 8]},
                 "storage": {"size": 16},
                 "env": {"name": "CartPole-v1", "num_envs": 2, "env_kwargs": {"max_episode_steps": 20}},
-                "steps": 64,
-                "seeds": [3],
+                "steps": 96,
+                "seeds": [2],
                 "log_dir": str(tmp_path / "runs"),
             }
         )
     )
-    command(monkeypatch, "train", "--config", file, "--algorithm.gamma=0.9", "--no-preset")
+    options = ["--algorithm.gamma=0.9", "--steps", "64", "--seeds", "3"]
+    command(monkeypatch, "train", "--config", file, *options, "--no-preset")
     assert "Preset" not in printed(capsys)
     config = RunFolder(tmp_path / "runs" / "seed-3").read_config()
     expected = prl.PPO.create_factory(lr=prl.LinearSchedule(1e-3, 0), test_every=0, gamma=0.9)
     assert config["algorithm"] == expected.config
+    assert config["actor"]["hyper_parameters"]["hidden_sizes"] == [8, 8]
     assert config["storage"] == prl.GAEBuffer.create_factory(size=16).config
     assert config["train_envs"]["hyper_parameters"]["env_kwargs"] == {"max_episode_steps": 20}
     assert config["target_steps"] == 64
@@ -278,13 +303,14 @@ def test_a_function_that_two_imported_modules_define_is_refused(
         (("--config", "nowhere.yaml"), "error: [Errno 2] No such file or directory: 'nowhere.yaml'"),
     ],
 )
-def test_invalid_compositions_are_refused_before_a_run_begins(
+def test_invalid_compositions_are_refused_in_one_line_before_a_run_begins(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stopped:
         command(monkeypatch, "train", *arguments)
     assert str(stopped.value).startswith(message)
+    assert "\n" not in str(stopped.value)
     assert not (tmp_path / "runs").exists()
 
 

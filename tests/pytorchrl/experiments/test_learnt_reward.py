@@ -1,6 +1,7 @@
 """A reward that an imitation run has learnt replaces that of an environment, and is not trained any more."""
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from gymnasium import spaces
 import pytorchrl as prl
 from tests.support.compositions import ppo_scheme
 from tests.support.data_sets import recorded
-from tests.support.toys import Counter
 
 
 class PPOWithAIRLReward(prl.AIRLReward, prl.PPO):
@@ -21,14 +21,19 @@ class PPOWithAIRLReward(prl.AIRLReward, prl.PPO):
 
 
 def imitation_run(
-    folder: Path, cls: Any = prl.AIRL, env: str = "CartPole-v1", memory: Any = None, **settings: Any
+    folder: Path,
+    cls: Any = prl.AIRL,
+    env: str = "CartPole-v1",
+    memory: Any = None,
+    wrappers: Sequence[Any] = (),
+    **settings: Any,
 ) -> str:
     sequences = prl.Sequences(4) if memory else None
     scheme = prl.Scheme(
         cls.create_factory(test_every=0, discriminator_epochs=2, **settings),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True, memory=memory),
         prl.GAEBuffer.create_factory(size=16),
-        prl.VecEnv.create_factory(env, num_envs=2),
+        prl.VecEnv.create_factory(env, num_envs=2, wrappers=wrappers),
         sources={
             "expert": prl.from_dataset(
                 prl.ReplayBuffer.create_factory(size=80, sequences=sequences), recorded(folder / "expert.npz", env)
@@ -104,17 +109,21 @@ def test_the_wrapper_is_pickled_and_used_in_worker_processes(tmp_path: Path) -> 
     assert (step.reward != 1).all()
 
 
-def test_the_reward_function_takes_one_or_several_observations_and_actions(tmp_path: Path) -> None:
-    class Toy(Counter):
-        def __init__(self) -> None:
-            super().__init__("vector", length=5, actions=spaces.Discrete(3, start=1))
+def counted_from_one(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return gym.wrappers.TransformAction(env, lambda action: action - 1, spaces.Discrete(2, start=1))
 
-    run = imitation_run(tmp_path, reward_of="state-action")
+
+def test_the_reward_function_takes_one_or_several_observations_and_actions_of_the_environment(tmp_path: Path) -> None:
+    run = imitation_run(tmp_path, reward_of="state-action", wrappers=[counted_from_one])
     function = prl.RewardFunction(run)
-    one = function(np.zeros(4, np.float32), 1)
-    several = function(np.zeros((2, 4), np.float32), [0, 1])
+    one = function(np.zeros(4, np.float32), 2)
+    several = function(np.zeros((2, 4), np.float32), [1, 2])
     assert one.shape == (1,)
     np.testing.assert_allclose(several[1], one[0], rtol=1e-5)
+    algorithm: Any = prl.load_policy(run).algorithm
+    with torch.no_grad():
+        expected = algorithm.kept_reward(algorithm.actor.view(torch.zeros(2, 4)), torch.tensor([[0], [1]]))
+    np.testing.assert_allclose(several, expected[:, 0], rtol=1e-5)
     assert several[0] != several[1]
 
 

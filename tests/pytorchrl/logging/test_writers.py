@@ -122,9 +122,13 @@ def test_created_writers_are_closed_if_a_later_one_fails(
     assert log == [f"{names[0]} made", f"{names[0]} closed"]
 
 
-def test_writers_are_created_in_the_given_order_and_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [["wandb", "tensorboard"], ["tensorboard", "wandb"]])
+def test_writers_are_returned_open_in_the_given_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
     log: list[str] = []
-    monkeypatch.setattr(module, "WandbWriter", lambda *_: Recording("wandb", log))
-    monkeypatch.setattr(module, "TensorBoardWriter", lambda *_: Recording("tensorboard", log))
-    make_writers(["tensorboard", "wandb"], tmp_path, {})
-    assert log == ["tensorboard made", "wandb made"]
+    created = {name: Recording(name, log) for name in names}
+    monkeypatch.setattr(module, "WandbWriter", lambda *_: created["wandb"])
+    monkeypatch.setattr(module, "TensorBoardWriter", lambda *_: created["tensorboard"])
+    assert make_writers(names, tmp_path, {}) == [created[name] for name in names]
+    assert log == [f"{name} made" for name in names]

@@ -77,7 +77,7 @@ def test_every_tab_and_every_choice_of_every_menu_works_and_fits(
         opened.assert_clean()
 
 
-def test_seeds_are_averaged_in_one_line_and_training_in_another(browser: Any, report: Path) -> None:
+def test_seeds_are_averaged_in_one_line_with_a_band_and_training_in_another(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "curves")
         opened.page.select_option("#environment", "CartPole-v1")
@@ -89,9 +89,14 @@ def test_seeds_are_averaged_in_one_line_and_training_in_another(browser: Any, re
         apart = {line["name"]: line for line in drawn(opened)}
         assert {"prioritised/seed-1", "prioritised/seed-1, training"} < set(apart)
         opened.page.select_option("#seeds", "together")
-        (together,) = (line for line in drawn(opened) if (line["name"] or "").endswith("PERBuffer, 2 runs"))
-        seeds = [apart[f"prioritised/seed-{seed}"] for seed in (1, 2)]
-        np.testing.assert_allclose(together["y"], np.mean([seed["y"] for seed in seeds], axis=0))
+        lines = drawn(opened)
+        (number,) = (n for n, line in enumerate(lines) if (line["name"] or "").endswith("PERBuffer, 2 runs"))
+        band, together = lines[number - 1 : number + 1]
+        seeds = [apart[f"prioritised/seed-{seed}"]["y"] for seed in (1, 2)]
+        np.testing.assert_allclose(together["y"], np.mean(seeds, axis=0))
+        # The interval of two seeds ranges from the one to the other.
+        np.testing.assert_allclose(band["y"], [*np.max(seeds, axis=0), *np.min(seeds, axis=0)[::-1]])
+        assert band["fill"] == "toself"
 
 
 def test_curves_are_drawn_over_steps_seconds_or_episodes(browser: Any, report: Path) -> None:
