@@ -34,9 +34,9 @@ _SETTINGS = (
     "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours "
     "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and "
     "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
-    "scaled. Our runs of SAC and DDPG in HalfCheetah with seeds 2 and 3, and of DDPG in Hopper with seed 3, were made"
-    " when policies were still updated before the critics; they are shown until they are repeated. Those of both with"
-    " seed 1, and the others of TD3 and DDPG in Hopper, were made on a slower machine, which lowers steps/s. On the "
+    "scaled. Our run of DDPG in HalfCheetah with seed 3 was made when policies were still updated before the critics; "
+    "it is shown until it is repeated. Our others of SAC and DDPG in HalfCheetah, and of TD3 and DDPG in Hopper, were "
+    "made on a slower machine, which lowers steps/s. On the "
     "same batches and without noise, updates of TD3 and SAC equal stable-baselines3's up to rounding, those of TD3 "
     "after 90,000 updates too. TD3 in HalfCheetah and SAC in Hopper have more seeds, because stable-baselines3 was "
     "ahead in the first three; the added ones alone are an unbiased comparison, in which means and standard errors "
@@ -153,8 +153,7 @@ MUJOCO = Page(
             peer_module="benchmarks.learning.mujoco_peers",
             settings=(
                 "The settings of ours and of sb3-contrib are the same: its defaults, but for CrossQ's critics, which "
-                "have two layers of 256 units as its policy, with 10,000 random steps before they learn. Our runs "
-                "were made when policies were still updated before the critics; they are shown until repeated."
+                "have two layers of 256 units as its policy, with 10,000 random steps before they learn."
             ),
             package="mujoco",
             about="TQC and CrossQ",
