@@ -355,7 +355,7 @@ class Storage(Component, ABC):
 
         A slice may have ERRORS (steps, E, 1), TD errors computed by its collector: a prioritised storage uses them
         instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay", arXiv 1803.00933,
-        section 3), other storages ignore them.
+        section 3). Other storages and ``PersistentEpisodicBuffer`` ignore them.
 
         Raises:
             ValueError: fields have different numbers of steps, or errors are not one finite number for each

@@ -129,7 +129,7 @@ def test_errors_must_be_one_finite_number_for_each_transition(errors: Any, messa
     assert not len(storage)
 
 
-def test_the_errors_of_a_slice_are_not_stored_as_a_field(tmp_path: Path) -> None:
+def test_the_errors_of_a_slice_are_not_stored_as_a_field_and_ignored_by_storages_of_episodes(tmp_path: Path) -> None:
     data = with_errors(np.random.default_rng(0), 6)
     plain = maker(ReplayBuffer.create_factory(size=9))()
     rollout = GAEBuffer.create_factory(size=6)("cpu", SummingActor(), ALGORITHM, None)
@@ -142,6 +142,9 @@ def test_the_errors_of_a_slice_are_not_stored_as_a_field(tmp_path: Path) -> None
     assert len(rollout) == 12
     assert uniform.priorities is None
     assert contents(plain) == contents(uniform)
+    on_disk.end_episode()
+    next(on_disk.generate_batches(1, 4))
+    assert set(errors_of(on_disk)) == {on_disk.default_error}
     on_disk.close()
 
 

@@ -138,13 +138,14 @@ def test_observations_with_stacks_of_one_or_zero_frames_can_be_saved_and_loaded(
     assert equal(*(storage.get_all_buffer_data() for storage in storages))
 
 
-@pytest.mark.parametrize("cls", [ReplayBuffer, GAEBuffer])
-@pytest.mark.parametrize("hyper_parameters", [{}, {"directory": "here"}])
+@pytest.mark.parametrize(
+    ("cls", "hyper_parameters"), [(ReplayBuffer, {}), (ReplayBuffer, {"directory": "here"}), (GAEBuffer, {})]
+)
 def test_loading_an_incomplete_state_raises_an_error_that_names_the_missing_entries(
     cls: Any, hyper_parameters: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    storage = made(cls, **({} if cls is GAEBuffer else hyper_parameters))
+    storage = made(cls, **hyper_parameters)
     storage.insert_transition(step(1, 2, 1))
     with pytest.raises(ValueError, match=f"{cls.__name__}: the state lacks 'ring', 'generator'.*; it has 'x'"):
         storage.load_state_dict({"x": 1})

@@ -57,7 +57,8 @@ def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: py
         "compatible A2C, ",
         ", ACER, ",
         "incompatible ACERContinuous, ",
-        "TQC: needs a Box action space;",
+        ", TQC",
+        ": needs a Box action space;",
         "gymnasium's checker warns: - A Box observation space minimum value is -infinity.",
     ):
         assert expected in printed, expected

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages import EREBuffer, PERBuffer, ReplayBuffer, Sequences
-from storages.transition import ERRORS, INDICES, WEIGHTS
+from storages.transition import ERRORS, INDICES, MASK, WEIGHTS
 from tests.support.model import ALGORITHM, Stream
 
 SIZE, ENVS, DRAWS, BATCH = 75, 3, 200_000, 500
@@ -41,9 +41,10 @@ class Drawn:
         errors = self.random.exponential(size=shape) * self.random.choice([0.01, 1, 5], size=shape)
         self.storage.after_gradients(batch, {ERRORS: torch.from_numpy(errors)})
         # The last error counts for a transition that is twice in the batch.
-        for row, number in enumerate(batch[INDICES][:, 0].tolist()):
-            of_row = np.abs(errors[..., row, 0])
-            self.errors[number] = float(of_row if of_row.ndim == 0 else 0.9 * of_row.max() + 0.1 * of_row.mean())
+        real = batch[MASK].numpy() if MASK in batch else np.ones((1, *shape))
+        of_steps = np.abs(errors) * real
+        of_rows = 0.9 * of_steps.max(0) + 0.1 * of_steps.sum(0) / real.sum(0)
+        self.errors.update(zip(batch[INDICES][:, 0].tolist(), of_rows[:, 0].tolist(), strict=True))
 
     def priorities(self) -> NDArray[np.float64]:
         errors = np.array([self.errors[number] for number in range(self.begin, self.end)])
@@ -100,15 +101,8 @@ def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bo
     masses = np.zeros(SIZE * ENVS)
     steps = np.arange(drawn.begin, drawn.end) // ENVS
     may_begin = (steps % sequences.stride == 0) & (steps <= steps[-1] - 4)
-    masses[may_begin] = (_sequence_priorities(drawn) if by_priority else np.ones(SIZE * ENVS))[may_begin]
+    masses[may_begin] = drawn.priorities()[may_begin] if by_priority else 1
     assert_drawn_by(drawn.counts(), masses)
-
-
-def _sequence_priorities(drawn: Drawn) -> NDArray[np.float64]:
-    # The errors of the storage: masks shorten some sequences, which ``drawn.errors`` does not take into account.
-    errors = drawn.storage.state_dict()["priorities"]["errors"].numpy().astype(np.float64)
-    priorities: NDArray[np.float64] = (errors + EPSILON) ** ALPHA
-    return priorities
 
 
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])

@@ -80,7 +80,7 @@ def test_prefetched_batches_are_counted_only_when_they_are_requested() -> None:
     assert int(storage.draw_counts["counts"].sum()) == 32
 
 
-def test_inserted_slices_start_with_draw_counts_of_zero(tmp_path: Path) -> None:
+def test_inserted_slices_start_with_draw_counts_of_zero() -> None:
     storage, _ = made(ReplayBuffer)
     draw(storage)
     storage.insert_data_slice(storage.get_data_slice(0, 25))

@@ -68,7 +68,8 @@ def test_an_endless_window_sums_the_rewards_of_the_rest_of_the_episode() -> None
             if step["NextDone"].item() or step["NextTruncated"].item() or following["Done"].item():
                 break
         assert batch[REW][row].item() == pytest.approx(total, rel=1e-5, abs=1e-6)
-        assert batch[DISCOUNT][row].item() in (0.0, pytest.approx(discount, rel=1e-5))
+        expected = 0.0 if step["NextDone"].item() else discount
+        assert batch[DISCOUNT][row].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_lead_out_of_endless_windows_is_limited_by_the_size_of_the_storage() -> None:

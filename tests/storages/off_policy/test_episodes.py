@@ -14,6 +14,7 @@ from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffe
 from storages.transition import (
     ACT,
     BATCH_SIZES,
+    DISCOUNT,
     DONE,
     DONE2,
     EPISODE,
@@ -300,11 +301,23 @@ def test_a_restored_storage_draws_the_same_random_pieces() -> None:
         assert equal(first, second)
 
 
-def test_random_pieces_with_n_steps_have_a_lead_out_and_cannot_be_packed() -> None:
-    storage = made("uniform", Episodes(max_steps=4), n_step=3)
+@pytest.mark.parametrize("pieces", [Episodes(longest=4), Episodes(max_steps=4)], ids=repr)
+def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrapped_from(pieces: Episodes) -> None:
+    storage = made("uniform", pieces, n_step=3)
     insert_episodes(storage, 10, 12)
     (batch,) = storage.generate_batches(1, 20)
-    assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
+    newest = torch.where(batch[INDICES] < 10, 9, 21)
+    seen = torch.cat([batch[OBS], batch[LEAD_OUT][OBS]])
+    assert torch.equal(seen, torch.minimum(batch[OBS][0] + torch.arange(6)[:, None, None], newest))
+    following = torch.minimum(batch[OBS] + 3, newest + 1)
+    assert torch.equal(batch[OBS2], following)
+    torch.testing.assert_close(batch[DISCOUNT], torch.where(following > newest, 0, GAMMA**3))
+
+
+def test_whole_episodes_have_no_lead_out_and_random_pieces_with_n_steps_cannot_be_packed() -> None:
+    storage = made("uniform", Episodes(), n_step=3)
+    insert_episodes(storage, 10, 12)
+    assert LEAD_OUT not in next(storage.generate_batches(1, 20))
     with pytest.raises(ValueError, match="n_step must be 1"):
         made("uniform", Episodes(max_steps=4, packed=True), n_step=3)
 
@@ -429,16 +442,6 @@ def test_hindsight_relabels_a_whole_episode_with_one_goal_and_its_rewards(
             assert batch[REW][of][t].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
             assert batch[WINDOW][of][t].item() == len(window)
     assert 0.2 < np.mean(relabelled) < 0.8
-
-
-def test_pieces_have_a_lead_out_and_whole_episodes_have_none() -> None:
-    for episodes, leads_out in ((Episodes(longest=4), True), (Episodes(), False)):
-        storage = made("uniform", episodes, n_step=3)
-        insert_episodes(storage, 10, 12)
-        (batch,) = storage.generate_batches(1, 20)
-        assert (LEAD_OUT in batch) == leads_out
-        if leads_out:
-            assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
 
 
 def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:

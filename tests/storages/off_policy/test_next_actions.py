@@ -22,12 +22,12 @@ from storages import (
     Sequences,
     Storage,
 )
-from storages.transition import ACT, ACT2, DONE2, ERRORS, INDICES, REW, TAKEN2, TRUNC2
+from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, TAKEN2
 from tests.storages.off_policy.test_her_buffer import GoalStream, History, compute_reward
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file
 from tests.support.profiles import examples
-from tests.support.windows_model import Episodic, assert_windows
+from tests.support.windows_model import Episodic, assert_windows, continues
 
 SIZE = 12
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -188,17 +188,16 @@ def test_relabelled_rows_have_the_next_action_that_was_taken(n_step: int) -> Non
         assert batch[ACT2][row].item() == history.steps[last + is_taken][ACT][env].item()
 
 
-def test_the_newest_step_and_the_ends_of_episodes_have_no_next_action() -> None:
+def test_the_newest_step_and_the_ends_and_interruptions_of_episodes_have_no_next_action() -> None:
     storage = replay_buffer(4)
     storage.include_next_actions()
     stream = Stream(1, "vector", False, np.random.default_rng(0))
     steps = [stream.step() for _ in range(60)]
-    for sample in steps:
+    for newest, sample in enumerate(steps):
         storage.insert_transition(sample)
         (batch,) = storage.generate_batches(1, 64)
-        newest = batch[INDICES] == batch[INDICES].max()
-        ended = (batch[DONE2] + batch[TRUNC2]) > 0
-        assert not batch[TAKEN2][newest | ended].any()
+        for number, taken in zip(batch[INDICES][:, 0].tolist(), batch[TAKEN2][:, 0].tolist(), strict=True):
+            assert taken == (number < newest and continues(steps[number], steps[number + 1], 0))
 
 
 def test_next_actions_take_no_additional_memory() -> None:

@@ -226,20 +226,25 @@ def test_an_insertion_waits_for_the_batch_that_is_being_made() -> None:
         if len(calls) == 2:
             second_begun.set()
             assert go_on.wait(60)
-        return obs, rhs, obs2, rhs2, rew
+        return scaled(obs, rhs, obs2, rhs2, rew, initial_state, final_state)
 
-    storage = HERBuffer.create_factory(SIZE, slow, her_ratio=1.0, prefetch=1)("cpu", None, ALGORITHM, None)
-    stream = filled(storage)
-    batches = storage.generate_batches(3, 8)
-    next(batches)
+    storage, without = (
+        HERBuffer.create_factory(SIZE, function, prefetch=prefetch)("cpu", None, ALGORITHM, None)
+        for function, prefetch in ((slow, 1), (scaled, 0))
+    )
+    for one in (storage, without):
+        one.seed(0)
+    stream = filled(storage, without)
+    batches, expected = storage.generate_batches(3, 8), without.generate_batches(3, 8)
+    assert equal(next(batches), next(expected))
     assert second_begun.wait(60)
     timer = threading.Timer(0.05, go_on.set)
     timer.start()
     # Waits for the batch that is being made, so that its rows are not overwritten.
-    storage.insert_transition(stream.step())
+    insert(stream.step(), storage, without)
     assert go_on.is_set()
     timer.join()
-    batches.close()
+    assert all(equal(*pair) for pair in zip(batches, expected, strict=True))
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from storages.component.factory import Factory
 from storages.sharded import ShardedReplay, ShardLostError, SliceWriter
 from storages.transition import ERRORS, INDICES
+from tests.support.model import contents
 from tests.support.shards import PRIORITISED, FragileShards, slice_of
 
 WHOLE = {"batches_at_once": 4, "rounds_ahead": 1}
@@ -72,7 +73,7 @@ def test_a_checkpoint_can_be_loaded_after_a_shard_was_replaced(tmp_path: Path) -
     replay.states_kept = 3
     drawn_of(replay, 4)
     state = replay.state_dict()
-    expected = [len(shard.storage) for shard in group.shards]
+    expected = [contents(shard.storage) for shard in group.shards]
     group.kill(0)
     with pytest.warns(RuntimeWarning, match="shard 0 died"):
         replay.flush()
@@ -81,7 +82,7 @@ def test_a_checkpoint_can_be_loaded_after_a_shard_was_replaced(tmp_path: Path) -
         group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
     assert group.shards[0].storage.states_kept == 3
     replay.load_state_dict(state)
-    assert [len(shard.storage) for shard in group.shards] == expected
+    assert [contents(shard.storage) for shard in group.shards] == expected
     replay.close()
 
 

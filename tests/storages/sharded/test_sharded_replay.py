@@ -24,9 +24,15 @@ from storages import (
     Sequences,
 )
 from storages.sharded import LocalShards, ReplayShard, ShardedReplay, SliceWriter, factory_of_shard
-from storages.transition import ACT2, ERRORS, INDICES, MASK, OBS, WEIGHTS
+from storages.transition import ACT2, ERRORS, INDICES, MASK, WEIGHTS
 from tests.support.model import equal, through_a_file
 from tests.support.shards import PRIORITISED, maker, slice_of
+
+
+def final_number(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    """Rewards are the number of the last step, so that they show which goal was drawn."""
+    return obs, rhs, obs2, rhs2, final_state[:, :1]
+
 
 AT_ONCE = {"batches_at_once": 1, "rounds_ahead": 0}
 SETTINGS: dict[str, Any] = {
@@ -40,6 +46,7 @@ SETTINGS: dict[str, Any] = {
     "episodes": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes()),
     "packed": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes(packed=True)),
     "passes": ReplayBuffer.create_factory(size=64, draws="passes"),
+    "hindsight": HERBuffer.create_factory(size=64, her_function=final_number, alpha=0.5, epsilon=0.1),
 }
 
 
@@ -183,7 +190,7 @@ def test_schedules_of_shards_follow_the_progress_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("ahead", [AT_ONCE, {"batches_at_once": 4, "rounds_ahead": 1}])
-@pytest.mark.parametrize("setting", ["priority", "sequences", "uniform"])
+@pytest.mark.parametrize("setting", ["priority", "sequences", "uniform", "hindsight"])
 def test_a_restored_state_gives_the_batches_of_the_uninterrupted_run(setting: str, ahead: dict[str, int]) -> None:
     group, replay = local(SETTINGS[setting], 3, **ahead)
     random, writer = np.random.default_rng(0), SliceWriter(group)
@@ -290,19 +297,6 @@ def test_persistent_episodic_buffers_cannot_be_sharded(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(size=8, directory=tmp_path)
     with pytest.raises(ValueError, match="use PERBuffer with directory="):
         ReplayShard(maker(factory))
-
-
-def test_hindsight_buffers_can_be_sharded() -> None:
-    factory = HERBuffer.create_factory(size=64, her_function=_unchanged, alpha=0.5, epsilon=0.1)
-    group, replay = local(factory, 2)
-    random = np.random.default_rng(0)
-    for shard in range(2):
-        group.insert_data_slice(shard, slice_of(random, 20)).result()
-    assert {batch[OBS].shape for batch in learn(replay, 6)} == {(8, 2)}
-
-
-def _unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 def test_shards_divide_the_size_memory_and_directory_of_one_storage() -> None:

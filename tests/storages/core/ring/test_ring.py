@@ -270,11 +270,12 @@ def test_a_storage_made_for_environments_knows_its_capacity_before_the_first_sam
     assert len(storage) == 0
 
 
-def test_indices_of_rows_are_unique_across_resets() -> None:
+def test_indices_of_rows_are_unique_across_resets_and_restarts() -> None:
     machine = Machine(size=3, num_envs=2, kind="vector", recurrent=False, seed=0)
     numbers: list[int] = []
     for _ in range(5):
         machine.insert_many()
         numbers += sorted(set(next(iter(machine.storage.generate_batches(1, 200)))["Indices"][:, 0].tolist()))
         machine.reset()
+        machine.continue_elsewhere()
     assert numbers == sorted(set(numbers))
