@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import Episodes, PERBuffer, PersistentEpisodicBuffer
+from storages import Episodes, PERBuffer, PersistentEpisodicBuffer, SampleError
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, SKIPPED, TRUNC2
 from tests.support.episodic import EpisodesModel
 from tests.support.model import ALGORITHM, contents, map_leaves, through_a_file
 from tests.support.profiles import examples
 
 ENVS = 3
+SKIPS = 12
+"""Of each environment: more transitions wait than a new buffer of incomplete steps has room for."""
 
 
 def complete_steps(random: np.random.Generator, steps: int) -> dict[str, Any]:
@@ -37,10 +39,10 @@ def complete_steps(random: np.random.Generator, steps: int) -> dict[str, Any]:
 
 def with_skipped_steps(data: dict[str, Any], random: np.random.Generator) -> dict[str, Any]:
     """The same transitions of each environment, between which it skips steps."""
-    made = [random.permutation(np.repeat([True, False], [len(data[REW]), 5])) for _ in range(ENVS)]
+    made = [random.permutation(np.repeat([True, False], [len(data[REW]), SKIPS])) for _ in range(ENVS)]
     spread = {}
     for name, values in data.items():
-        spread[name] = np.zeros((len(values) + 5, *values.shape[1:]), values.dtype)
+        spread[name] = np.zeros((len(values) + SKIPS, *values.shape[1:]), values.dtype)
         for env, where in enumerate(made):
             spread[name][where, env] = values[:, env]
     return spread | {SKIPPED: ~np.stack(made, axis=1)[..., None]}
@@ -97,6 +99,16 @@ def test_transitions_without_errors_keep_the_initial_error_beside_others_with_er
     errors = np.abs(data[ERRORS][..., 0])
     errors[:2, 1:] = errors[:2, 0].max()  # the largest error when they were stored
     np.testing.assert_allclose(errors_of(storage), errors.ravel(), rtol=1e-6)
+
+
+def test_steps_before_one_that_is_refused_keep_their_errors() -> None:
+    random = np.random.default_rng(0)
+    data = complete_steps(random, 6)
+    data[REW][4, 1] = np.nan
+    storage = prioritised()
+    with pytest.raises(SampleError, match="Reward of environment 1 is nan"):
+        storage.insert_data_slice(data | {SKIPPED: np.zeros((6, ENVS, 1), bool)})
+    np.testing.assert_allclose(errors_of(storage), np.abs(data[ERRORS][:4]).ravel(), rtol=1e-6)
 
 
 def test_an_episode_has_the_errors_of_all_its_steps_in_the_slice() -> None:
