@@ -40,6 +40,7 @@ def complete_steps(random: np.random.Generator, steps: int) -> dict[str, Any]:
 def with_skipped_steps(data: dict[str, Any], random: np.random.Generator) -> dict[str, Any]:
     """The same transitions of each environment, between which it skips steps."""
     made = [random.permutation(np.repeat([True, False], [len(data[REW]), SKIPS])) for _ in range(ENVS)]
+    made[0].sort()  # the first environment begins last
     spread = {}
     for name, values in data.items():
         spread[name] = np.zeros((len(values) + SKIPS, *values.shape[1:]), values.dtype)
