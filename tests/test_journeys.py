@@ -68,8 +68,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_three_seeds_are_trained_by_a_command_and_compared(trained: tuple[Path, str]) -> None:
     folder, output = trained
     assert len(list((folder / "runs").glob("*/seed-*/checkpoint.pt"))) == 6
-    assert "prioritised" in output or "PERBuffer" in output
-    assert re.search("interquartile|IQM", output)
+    scores, improvement = output.partition("Scores in CartPole-v1")[2].split("Probability of improvement over")
+    assert "final IQM" in scores
+    seeds_of = dict(re.findall(r"^ (DQN \+ \w+) +(\d+) ", scores, re.MULTILINE))
+    assert seeds_of == {"DQN + PERBuffer": "3", "DQN + NStepReplayBuffer": "3"}
+    assert sorted(re.findall(r"DQN \+ (\w+)", improvement)) == ["NStepReplayBuffer", "PERBuffer"]
 
 
 def test_six_runs_are_plotted(trained: tuple[Path, str]) -> None:

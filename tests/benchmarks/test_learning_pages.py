@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
@@ -156,6 +157,31 @@ def test_algorithms_of_other_libraries_are_trained_and_evaluated(benchmark: Any,
     assert run.result.steps == 300
     assert 0 < run.result.greedy_return < 4_000
     assert run.result.training_return is not None
+
+
+@pytest.mark.parametrize(
+    ("task_name", "name"),
+    [("hopper", name) for name in ("SAC", "TD3", "DDPG", "PPO", "TRPO")]
+    + [("hopper-efficient", name) for name in ("TQC", "CrossQ")],
+)
+def test_a_peer_has_networks_of_the_size_of_ours_and_the_same_settings(
+    benchmark: Any, task_name: str, name: str
+) -> None:
+    pytest.importorskip("sb3_contrib", reason="the package sb3-contrib is not installed")
+    pytest.importorskip("mujoco", reason="the package mujoco is not installed")
+    task = benchmark.PAGES["mujoco"].tasks[task_name]
+    scheme = prl.Scheme(**task.compositions[name].compose(), train_envs_factory=task.envs(1))
+    (peer,) = (peer for peer in task.peers if peer.startswith(f"{name} of"))
+    theirs = importlib.import_module(task.peer_module)._MAKE[peer](gym.make(task.env), {"device": "cpu"})
+    learnt = (each for key, each in theirs.policy.named_parameters() if "_target." not in key)
+    assert sum(each.numel() for each in scheme.actor.parameters()) == sum(each.numel() for each in learnt)
+    ours: Any = scheme.algorithm
+    assert ours.gamma == theirs.gamma
+    if isinstance(ours, prl.OffPolicyAlgorithm):
+        assert ours.lr_pi == ours.lr_q == theirs.learning_rate
+        assert (ours.mini_batch_size, ours.start_steps) == (theirs.batch_size, theirs.learning_starts)
+        assert 1 - ours.polyak == pytest.approx(theirs.tau)
+    scheme.close()
 
 
 def test_a_table_shows_thresholds_whether_they_are_reached_and_the_spread_over_seeds(

@@ -26,6 +26,13 @@ def test_dqn_trains_with_priorities_by_rank(tmp_path: Path) -> None:
     assert priorities.mean > 0
 
 
-def test_dqn_trains_with_draws_in_passes(tmp_path: Path) -> None:
-    scheme = trained(prl.ReplayBuffer.create_factory(size=100, draws="passes"), tmp_path)
-    assert scheme.storage.state_dict()["progress"][2] <= 60
+def test_each_pass_of_a_training_draws_every_transition_once(tmp_path: Path) -> None:
+    storage: Any = trained(
+        prl.ReplayBuffer.create_factory(size=100, draws="passes", count_draws=True), tmp_path
+    ).storage
+    counts = storage.draw_counts["counts"]
+    # The transitions of the first pass took part in all passes, of which the last one is incomplete.
+    assert counts[:20].min() > 1
+    assert counts[:20].max() - counts[:20].min() <= 1
+    # Later ones take part from the second pass on.
+    assert counts[20:30].min() > 0

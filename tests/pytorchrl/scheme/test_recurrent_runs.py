@@ -9,6 +9,7 @@ import pytorchrl as prl
 from tests.support.comparison import assert_equal
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
+NO_MEMORY = 'but OffPolicyActor has no memory .*; give it memory="gru", or the storage sequences=None'
 STORAGES = {
     "replay": prl.ReplayBuffer.create_factory(size=150, sequences=SEQUENCES),
     "n steps": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=SEQUENCES),
@@ -68,9 +69,13 @@ def test_a_resumed_run_has_the_saved_state_and_reaches_its_target(
 @pytest.mark.parametrize(
     ("memory", "sequences", "message"),
     [
-        ("gru", None, r"OffPolicyActor has a memory \(gru\), which learns from sequences, but ReplayBuffer"),
-        (None, SEQUENCES, r"ReplayBuffer makes batches of Sequences\(length=6.*, but OffPolicyActor has no memory"),
-        (None, prl.Episodes(), r"ReplayBuffer makes batches of Episodes\(.*, but OffPolicyActor has no memory"),
+        (
+            "gru",
+            None,
+            r"OffPolicyActor has a memory \(gru\), .*, but ReplayBuffer .*; give it sequences=Sequences\(length=",
+        ),
+        (None, SEQUENCES, rf"ReplayBuffer makes batches of Sequences\(length=6.*, {NO_MEMORY}"),
+        (None, prl.Episodes(), rf"ReplayBuffer makes batches of Episodes\(.*, {NO_MEMORY}"),
     ],
 )
 def test_memory_without_sequences_and_sequences_without_memory_are_refused(
@@ -90,7 +95,9 @@ def test_more_batches_than_sequences_are_refused() -> None:
     scheme.collect(10**6)
     scheme.storage.before_gradients()
     with pytest.raises(
-        ValueError, match="16 steps of 2 environments do not divide into 4 batches of sequences of 16 steps"
+        ValueError,
+        match="16 steps of 2 environments do not divide into 4 batches of sequences of 16 steps; "
+        "choose another sequence_length, or fewer batches",
     ):
         scheme.storage.generate_batches(4, None)
     scheme.close()

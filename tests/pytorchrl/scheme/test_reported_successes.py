@@ -71,10 +71,14 @@ def test_means_are_logged_for_training_and_evaluation_also_by_a_resumed_run(tmp_
         assert record["test/score"] == pytest.approx(2 * record["test/episode_length"])
 
 
-def test_a_run_stops_at_a_share_of_successes(tmp_path: Path) -> None:
-    learner = prl.Learner(dqn_scheme(envs=envs()), 400, tmp_path / "run", callbacks=[prl.StopAtSuccess(0.0)])
+def test_a_run_stops_once_an_evaluation_reaches_a_share_of_successes(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(2, envs=envs()), 400, tmp_path / "run", callbacks=[prl.StopAtSuccess(0.5)])
     assert not learner.run()
-    assert learner.scheme.steps == 100
+    records = prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
+    *before, last = (record["test/is_success"] for record in records if "test/is_success" in record)
+    assert last >= 0.5
+    assert all(rate < 0.5 for rate in before)
+    assert learner.scheme.steps == 100 * (len(before) + 1)
 
 
 def test_a_success_that_is_not_reported_is_refused_by_name(tmp_path: Path) -> None:

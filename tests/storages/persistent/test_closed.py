@@ -24,8 +24,11 @@ def emptied(path: Path) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Pair:
-    """A closed storage of several files; ``older`` beside it is a copy of its directory from some commits earlier."""
-    with small_segments(1_500):
+    """A closed storage of several files; ``older`` beside it is a copy of its directory from some commits earlier.
+
+    The last file of both is the same one, which had fewer commits then.
+    """
+    with small_segments(4_000):
         pair = Pair("priority", tmp_path / "kept", commit_every=4)
         pair.insert(20)
         pair.update()
@@ -34,7 +37,6 @@ def closed(tmp_path: Path) -> Pair:
         pair.kept.flush()
         shutil.copytree(tmp_path / "kept", tmp_path / "older")
         pair.insert(2)
-        pair.kept.flush()
         pair.close()
     return pair
 
@@ -58,11 +60,7 @@ def test_a_truncated_or_missing_last_file_is_named(closed: Pair, change: Callabl
 
 def test_an_older_version_of_the_last_file_is_detected(closed: Pair) -> None:
     path = last(closed.directory)
-    older = closed.directory.parent / "older" / path.name
-    if older.exists():
-        shutil.copy(older, path)
-    else:
-        path.unlink()
+    shutil.copy(closed.directory.parent / "older" / path.name, path)
     with pytest.raises(DamageError, match=rf"{path.name}.* when the storage was closed, so that commits .* are gone"):
         closed.open()
 
@@ -70,9 +68,6 @@ def test_an_older_version_of_the_last_file_is_detected(closed: Pair) -> None:
 def test_older_versions_of_all_files_but_the_closing_note_are_detected(closed: Pair) -> None:
     for path in (closed.directory.parent / "older").iterdir():
         shutil.copy(path, closed.directory / path.name)
-    for path in closed.directory.glob("*.steps"):
-        if not (closed.directory.parent / "older" / path.name).exists():
-            path.unlink()
     with pytest.raises(DamageError, match="when the storage was closed"):
         closed.open()
 
@@ -80,7 +75,7 @@ def test_older_versions_of_all_files_but_the_closing_note_are_detected(closed: P
 def test_a_missing_first_file_that_only_a_checkpoint_needs_is_reported(closed: Pair) -> None:
     path = min(closed.directory.glob("*.steps"))
     path.unlink()
-    with pytest.raises(DamageError, match=f"{path.name} is missing|is missing"):
+    with pytest.raises(DamageError, match=f"{path.name} is missing"):
         closed.open()
     assert repair(closed.directory).dropped
 

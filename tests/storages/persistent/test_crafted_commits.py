@@ -18,19 +18,19 @@ from storages.transition import REW
 from tests.storages.persistent.test_repair import filled, rows_of
 from tests.support.directories import Pair, made
 from tests.support.episodic import buffer
-from tests.support.model import Stream, environments
+from tests.support.model import Stream, contents, environments
 
 SIZE = 40
 MOST_BYTES = 100 << 20
 
 
 def rewritten(path: Path, change: Callable[[Record], Record]) -> None:
-    """Change the last record of a file that has rows."""
+    """Change the last record of a file that has rows, and drop those after it, which refer to its checksum."""
     found = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
     held = [len(next(iter(one.arrays.values()))[0]) for one in copies]
     newest = max(place for place, rows in enumerate(held) if rows)
-    copies[newest] = change(copies[newest])
+    copies[newest:] = [change(copies[newest])]
     with path.open("wb") as file:
         for one in copies:
             blocks.write(file.fileno(), one)
@@ -146,7 +146,7 @@ def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_dir
     filled("priority", tmp_path, "vector")
     (tmp_path / "closed.json").unlink()
     rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[defect] | {"priorities": {"largest_error": 1.0}}))
-    with pytest.raises(DamageError, match=str(tmp_path)):
+    with pytest.raises(DamageError, match=f"{tmp_path} is damaged, .* holds no valid state of a PERBuffer"):
         made("priority", tmp_path, environments("vector", 2), size=SIZE)
 
 
@@ -219,7 +219,8 @@ def test_a_repair_of_crafted_steps_keeps_whole_episodes(tmp_path: Path) -> None:
     for _ in range(60):
         storage.insert_transition(stream.step())
     storage.flush()
-    whole = len(list(storage.episodes(whole=True)))
+    stored, whole = contents(storage), [len(episode) for episode in storage.episodes(whole=True)]
+    assert len(whole) == 10
     storage.close()
     path = max((tmp_path / "wal").glob("*.steps"))
     (tmp_path / "wal" / "closed.json").unlink()
@@ -228,5 +229,6 @@ def test_a_repair_of_crafted_steps_keeps_whole_episodes(tmp_path: Path) -> None:
         buffer(tmp_path)
     assert any(path.name in one for one in repair(tmp_path).dropped)
     storage = buffer(tmp_path)
-    assert 0 < len(list(storage.episodes(whole=True))) <= whole
+    assert contents(storage) == stored
+    assert [len(episode) for episode in storage.episodes(whole=True)] == whole
     storage.close()

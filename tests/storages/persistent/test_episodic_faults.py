@@ -219,29 +219,21 @@ def test_a_failed_write_is_reported_and_retried(tmp_path: Path, monkeypatch: pyt
     from storages.persistent.episodes import segment_store
 
     storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
-    write, reported = segment_store._write, set[bool]()
+    write = segment_store._write
 
     def full(path: Path, data: bytes, durable: bool) -> None:
         path.write_bytes(data[:3])
         raise OSError(28, "No space left on device")
 
-    for step in range(120):
-        if step == 40:
-            storage.flush()
-            monkeypatch.setattr(segment_store, "_write", full)
-        if step == 80:
-            with pytest.raises(PersistenceError, match="Nothing is lost"):
-                storage.flush()
-            monkeypatch.setattr(segment_store, "_write", write)
-        sample = stream.step()
-        model.insert(sample)
-        while True:
-            try:
-                storage.insert_transition(sample)
-                break
-            except PersistenceError as error:
-                reported.add("free disk space" in str(error))
-    assert reported <= {True}
+    insert(storage, stream, model, 40)
+    storage.flush()
+    monkeypatch.setattr(segment_store, "_write", full)
+    for _ in range(3):
+        assert "free disk space" in inserted_until_refused(storage, stream, model)
+    with pytest.raises(PersistenceError, match="Nothing is lost"):
+        storage.flush()
+    monkeypatch.setattr(segment_store, "_write", write)
+    insert(storage, stream, model, 40)
     model.assert_holds(storage)
     storage.close()
     again = buffer(tmp_path)

@@ -188,19 +188,24 @@ def test_a_forked_process_neither_writes_nor_holds_the_lock(tmp_path: Path) -> N
         try:
             pair.kept.close()
             pair.kept.flush()
-        except PersistenceError as error:
-            os.write(reporting[1], str(error).encode())
+            os.write(reporting[1], b"nothing was refused")
+        except BaseException as error:
+            os.write(reporting[1], repr(error).encode())
         finally:
             os.read(waiting[0], 1)
             os._exit(0)
-    assert b"this process was forked from the one that holds it" in os.read(reporting[0], 10_000)
-    pair.reopen()
-    pair.insert(3)
-    pair.assert_same()
-    os.write(waiting[1], b"!")
-    os.waitpid(child, 0)
-    for end in (*reporting, *waiting):
-        os.close(end)
+    try:
+        refused = os.read(reporting[0], 10_000)
+        assert refused.startswith(b"PersistenceError")
+        assert b"this process was forked from the one that holds it" in refused
+        pair.reopen()
+        pair.insert(3)
+        pair.assert_same()
+    finally:
+        os.write(waiting[1], b"!")
+        os.waitpid(child, 0)
+        for end in (*reporting, *waiting):
+            os.close(end)
     pair.close()
 
 

@@ -29,10 +29,9 @@ def recorded(history: History, directory: Path) -> tuple[list[Event], list[tuple
 
 def progress_at(known: list[tuple[int, Lived]], cut: int) -> Lived:
     """The progress of a run after ``cut`` events; the action in progress may or may not have been completed."""
-    before, lived = max((one for one in known if one[0] <= cut), key=lambda one: (one[0], one[1].begun))
+    _, lived = max((one for one in known if one[0] <= cut), key=lambda one: (one[0], one[1].begun))
     following = min((one.begun for at, one in known if at > cut), default=lived.begun)
-    # The storage counts as closed once closing is completed.
-    return replace(lived, begun=max(lived.begun, following), closed=lived.closed and before <= cut)
+    return replace(lived, begun=max(lived.begun, following))
 
 
 def cut_everywhere(name: str, saves: bool, cuts: int | None, directory: Path) -> None:

@@ -1,35 +1,39 @@
 """A reader of a directory that another storage writes to sees a commit, and no damage."""
 
-import os
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from storages.persistent import DamageError, read_state
+from storages.persistent import DamageError, PersistenceError, read_state
 from storages.persistent.log import records as blocks
 from storages.persistent.replay import recovery
-from tests.support.directories import Pair, small_segments
-from tests.support.model import contents
+from storages.transition import REW
+from tests.support.directories import SIZE, Pair, made, small_segments
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-def test_reading_beside_a_writer_raises_no_error(way: str, tmp_path: Path) -> None:
+def test_a_reader_beside_a_writer_sees_the_steps_of_a_commit(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with small_segments(3_000):
         pair = Pair(way, tmp_path, commit_every=3)
+        step, number = pair._stream.step, itertools.count()
+        # Each reward is the number of its step.
+        monkeypatch.setattr(pair._stream, "step", lambda: step() | {REW: np.full((2, 1), next(number), np.float32)})
         pair.insert(9)
         pair.kept.flush()
-        done, seen, failures = threading.Event(), [0], []
+        done, states, failures = threading.Event(), [], []
 
         def read() -> None:
             while not done.is_set():
                 try:
-                    state = read_state(tmp_path)
-                    assert state["ring"]["steps"] - state["ring"]["first"] >= 0
-                    seen[0] += 1
+                    states.append(read_state(tmp_path))
                 except BaseException as error:
                     failures.append(error)
                     return
@@ -37,13 +41,20 @@ def test_reading_beside_a_writer_raises_no_error(way: str, tmp_path: Path) -> No
         reader = threading.Thread(target=read)
         reader.start()
         try:
-            while seen[0] < 40 and reader.is_alive():
+            while len(states) < 40 and reader.is_alive():
                 pair.insert(4)
                 pair.update()
         finally:
             done.set()
             reader.join()
         assert not failures
+        seen = [state["ring"]["steps"] for state in states]
+        assert seen == sorted(seen)
+        for state, steps in zip(states, seen, strict=True):
+            read_again = made(way, None)
+            read_again.load_state_dict(state)
+            rewards = read_again.get_all_buffer_data()[REW]
+            assert rewards[..., 0].tolist() == [[number, number] for number in range(max(0, steps - SIZE), steps)]
         pair.kept.flush()
         assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
         pair.close()
@@ -114,13 +125,10 @@ def test_reading_changes_no_files(tmp_path: Path) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
     pair.insert(9)
     pair.kept.flush()
-    before = (
-        contents(pair.kept),
-        {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()},
-    )
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
     read_state(tmp_path)
-    with pytest.raises(Exception, match="in use"):
+    with pytest.raises(PersistenceError, match="in use"):
         pair.open()
-    assert before[1] == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
-    assert os.listdir(tmp_path)  # noqa: PTH208
+    assert before == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    pair.assert_same()
     pair.close()

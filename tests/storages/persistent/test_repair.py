@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from storages import ReplayBuffer
-from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent import DamageError, PersistenceError, Position, read_state, repair
 from storages.persistent.log import records as blocks
-from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import WAYS, Pair, made, small_segments
 from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, contents, environments, map_leaves
 
@@ -143,16 +142,19 @@ def _errors(storage: Any) -> list[float]:
     return errors
 
 
-def test_a_repaired_storage_with_lost_errors_has_finite_errors_and_draws_batches(tmp_path: Path) -> None:
+def test_a_repair_keeps_the_earlier_errors_where_changed_ones_are_lost(tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     path = max(tmp_path.glob("*.steps"))
-    damage(path, len(list(blocks.read(path))) - 1, 70)
+    *_, before, lost, _ = (one for one in blocks.read(path) if isinstance(one, blocks.StoredRecord))
+    position: Position = {"commit": before.record.commit, "checksum": before.checksum}
+    earlier = read_state(tmp_path, position)["priorities"]["errors"].tolist()
+    damage(path, len(list(blocks.read(path))) - 2, 70)
     with pytest.raises(DamageError, match=rf"{path.name} is damaged"):
         made("priority", tmp_path, size=SIZE)
     (dropped,) = repair(tmp_path).dropped
-    assert "where steps" in dropped
+    assert f"where steps {lost.record.first} to {lost.record.steps}" in dropped
     storage = made("priority", tmp_path, size=SIZE)
-    assert np.isfinite(_errors(storage)).all()
+    assert _errors(storage) == earlier[-len(storage) :]
     assert len(list(storage.generate_batches(3, 8))) == 3
     storage.close()
 
@@ -231,16 +233,27 @@ def test_a_newest_file_without_an_intact_record_is_dropped(tmp_path: Path) -> No
     storage.close()
 
 
-def test_the_step_before_a_gap_is_not_joined_with_the_step_after_it(tmp_path: Path) -> None:
-    filled("n steps", tmp_path, "vector", num_envs=1)
-    path = sorted(tmp_path.glob("*.steps"))[-2]
-    lost = damage(path, 0, 30)
+def test_no_window_of_several_steps_reaches_across_a_gap(tmp_path: Path) -> None:
+    flag, obs = np.zeros((1, 1), bool), np.zeros((1, 3), np.float32)
+    # The observations before and after the gap are equal, so that only the repair can tell the steps apart.
+    unending = {OBS: obs, OBS2: obs, DONE: flag, DONE2: flag, TRUNC2: flag, ACT: np.zeros((1, 1), np.int64)}
+    storage = made("n steps", tmp_path, size=SIZE, commit_every=1000)
+    for step in range(15):
+        storage.insert_transition(unending | {REW: np.full((1, 1), step, np.float32)})
+        if step % 5 == 4:
+            storage.flush()
+    storage.close()
+    (path,) = tmp_path.glob("*.steps")
+    lost = damage(path, 2, 30)
+    assert (lost.first, lost.steps) == (5, 10)
     repair(tmp_path)
-    storage = ReplayBuffer.create_factory(SIZE, directory=tmp_path)("cpu", None, ALGORITHM, None)
-    rows = rows_of(storage)
-    gap = rows[REW][:, 0, 0].tolist().index(lost.first - 1)
-    assert not np.array_equal(rows[OBS2][gap], rows[OBS][gap + 1])
-    assert storage.ring.broken()[gap, 0]
+    storage = made("n steps", tmp_path, size=SIZE)
+    (batch,) = storage.generate_batches(1, 500)
+    drawn = (batch[INDICES] - storage.ring.oldest).numpy()
+    windows = [run[first : first + 3] for run in (range(5), range(10, 15)) for first in range(5)]
+    returns = [sum(ALGORITHM.gamma**place * step for place, step in enumerate(window)) for window in windows]
+    assert np.allclose(batch[REW], np.array(returns)[drawn])
+    assert set(drawn.ravel().tolist()) == set(range(10))
     storage.close()
 
 

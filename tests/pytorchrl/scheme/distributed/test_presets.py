@@ -75,9 +75,33 @@ def test_presets_have_the_settings_of_their_papers() -> None:
     assert (impala["slice_steps"], impala["slices_at_once"]) == (20, 32)
     assert ape_x["storage_factory"].hyper_parameters["n_step"] == 3
     assert (ape_x["num_replay_shards"], ape_x["initial_priorities"]) == (4, True)
-    assert prl.distributed.r2d2(num_replay_shards=8)["num_replay_shards"] == 8
     assert ape_x["algo_factory"].hyper_parameters["explorer"] == prl.ApeXEpsilonGreedy(0.4, 7.0)
     finals = [explorer.epsilon.final for explorer in nsq["explorers"]]
     assert len(finals) == 16
     assert set(finals) == {0.1, 0.01, 0.5}
     assert prl.distributed.dd_ppo()["preemption"] == 0.6
+    a3c, gorila, sac = prl.distributed.a3c(), prl.distributed.gorila(), prl.distributed.sac_distributed()
+    assert (a3c["algo_factory"].cls, a3c["storage_factory"].hyper_parameters["size"]) == (prl.A2C, 5)
+    assert gorila["algo_factory"].cls is prl.DQN
+    assert gorila["algo_factory"].hyper_parameters["target_update_interval"] == 60_000
+    assert gorila["storage_factory"].hyper_parameters["size"] == 1_000_000
+    assert (sac["algo_factory"].cls, sac["algo_factory"].hyper_parameters["update_every"]) == (prl.SAC, 1)
+    assert [preset["num_gradient_workers"] for preset in (a3c, gorila)] == [16, 100]
+    assert {preset["communication"] for preset in (impala, ape_x, nsq, a3c, gorila, sac)} == {"asynchronous"}
+
+
+def test_r2d2_has_the_storage_of_its_paper_among_shards() -> None:
+    preset = prl.distributed.r2d2(num_collectors=3, capacity=5_000, num_replay_shards=8)
+    assert (preset["num_collectors"], preset["num_replay_shards"], preset["initial_priorities"]) == (3, 8, True)
+    assert preset["algo_factory"].cls is prl.R2D2
+    assert preset["actor_factory"].hyper_parameters["memory"] == "lstm"
+    storage = preset["storage_factory"].hyper_parameters
+    assert {name: storage[name] for name in ("size", "n_step", "alpha", "beta", "sequences")} == {
+        "size": 5_000,
+        "n_step": 5,
+        "alpha": 0.9,
+        "beta": 0.6,
+        "sequences": prl.Sequences(80, burn_in=40, overlap=40),
+    }
+    assert preset["communication"] == "asynchronous"
+    assert preset["slice_steps"] == 400

@@ -1,12 +1,12 @@
 """Compositions that a scheme of several processes refuses before it starts any, and imports of Ray."""
 
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pytorchrl as prl
+from tests.support import warm_interpreter
 
 
 def compose(**changes: Any) -> prl.RayScheme:
@@ -109,10 +109,23 @@ def test_without_ray_the_error_names_the_command_that_installs_it(monkeypatch: p
         compose()
 
 
-@pytest.mark.long
-def test_importing_the_package_does_not_import_ray() -> None:
-    program = "import sys, pytorchrl; sys.exit('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+TRAINING_IN_ONE_PROCESS = """
+import sys
+import pytorchrl as prl
+scheme = prl.Scheme(
+    prl.DQN.create_factory(start_steps=20, mini_batch_size=8),
+    prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+    prl.ReplayBuffer.create_factory(size=100),
+    prl.VecEnv.create_factory("CartPole-v1"),
+)
+assert prl.Learner(scheme, target_steps=40, log_dir="run").run()
+assert "ray" not in sys.modules
+"""
+
+
+def test_training_in_one_process_does_not_import_ray(tmp_path: Path) -> None:
+    finished = warm_interpreter.run(["-c", TRAINING_IN_ONE_PROCESS], tmp_path)
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_each_further_environment_of_ape_x_explores_less() -> None:
