@@ -86,7 +86,9 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
     )
     return DistributedPreset(
         algo_factory=NStepQLearning.create_factory(
-            lr=LinearSchedule(7e-4, 0.0), optimizer=RMSprop(alpha=0.99), target_update_interval_steps=40_000
+            lr=LinearSchedule(7e-4, 0.0),
+            optimizer=RMSprop(alpha=0.99, centered=False),
+            target_update_interval_steps=40_000,
         ),
         actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
         storage_factory=VanillaOnPolicyBuffer.create_factory(size=5),
