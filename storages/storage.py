@@ -532,22 +532,25 @@ class Storage(Component, ABC):
 
         Args:
             ring: receives the steps.
-            sample: (N, ...), with or without ERRORS (N, 1).
+            sample: (N, ...); one of a slice may have ERRORS (N, 1).
             envs: (N,), indices of the environments.
             store: stores a step of all environments.
         """
-        staging, first = self._staging or Staging(ring), ring.steps * ring.envs
+        staging, first, errors = self._staging or Staging(ring), ring.steps * ring.envs, None
+        if self._errors_of_slice is not None and ERRORS in sample:
+            sample = dict(sample)
+            errors = as_array(sample.pop(ERRORS), (ERRORS,), ring.owner)
         self._stage(None)
         try:
-            errors = staging.insert(sample, list(envs), store)
+            of_step = staging.insert(sample, list(envs), errors, store)
         finally:
             self._stage(staging if len(staging) else None)
-        if errors is None:
+        if of_step is None:
             return
         if self._errors_of_slice is not None:
-            self._errors_of_slice.append(errors)
-        elif np.isfinite(errors).any():
-            self._take_errors(first, errors)
+            self._errors_of_slice.append(of_step)
+        elif np.isfinite(of_step).any():
+            self._take_errors(first, of_step)
 
     def _insert_masked_steps(self, arrays: dict[FieldKey, Array], errors: NDArray[np.floating] | None) -> None:
         """Store the steps of a slice with SKIPPED, and use its errors as those of one slice."""

@@ -235,19 +235,19 @@ def cleanrl_ppo(
         return found
 
     def update() -> None:
-        merits = advantages()
-        rows = observations.reshape(-1, size), chosen.flatten(), log_probs.flatten(), merits.flatten()
-        returns = (merits + values).flatten()
+        estimates = advantages()
+        rows = observations.reshape(-1, size), chosen.flatten(), log_probs.flatten(), estimates.flatten()
+        returns = (estimates + values).flatten()
         order = np.arange(rollout * num_envs)
         for _ in range(epochs):
             generator.shuffle(order)
             for batch in np.split(order, batches):
-                seen, action, before, merit = (column[batch] for column in rows)
+                seen, action, before, advantage = (column[batch] for column in rows)
                 distribution = Categorical(logits=policy(seen))
                 log_ratio = distribution.log_prob(action) - before  # type: ignore[no-untyped-call]
                 ratio = log_ratio.exp()
-                merit = (merit - merit.mean()) / (merit.std() + 1e-8)
-                policy_loss = torch.max(-merit * ratio, -merit * ratio.clamp(0.8, 1.2)).mean()
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                policy_loss = torch.max(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2)).mean()
                 value_loss = 0.5 * (value(seen).flatten() - returns[batch]).square().mean()
                 entropy = distribution.entropy().mean()  # type: ignore[no-untyped-call]
                 loss = policy_loss + value_loss - 0.0 * entropy

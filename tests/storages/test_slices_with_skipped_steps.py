@@ -112,6 +112,18 @@ def test_steps_before_one_that_is_refused_keep_their_errors() -> None:
     np.testing.assert_allclose(errors_of(storage), np.abs(data[ERRORS][:4]).ravel(), rtol=1e-6)
 
 
+def test_a_transition_that_waited_keeps_its_error_when_a_single_insertion_completes_its_step() -> None:
+    data = complete_steps(np.random.default_rng(0), 1)
+    errors, storage = data.pop(ERRORS), prioritised()
+    skipped = np.array([[[False], [False], [True]]])
+    storage.insert_data_slice(data | {ERRORS: errors, SKIPPED: skipped})
+    last = {name: values[0, [2]] for name, values in data.items()}
+    with pytest.raises(SampleError, match="Errors was not in the first sample"):
+        storage.insert_transition(last | {ERRORS: errors[0, [2]]}, [2])
+    storage.insert_transition(last, [2])
+    np.testing.assert_allclose(errors_of(storage)[:2], np.abs(errors[0, :2, 0]), rtol=1e-6)
+
+
 def test_an_episode_has_the_errors_of_all_its_steps_in_the_slice() -> None:
     random = np.random.default_rng(1)
     data = complete_steps(random, 20)

@@ -1,7 +1,7 @@
 """Steps whose numbers identify them, so that all data of a storage can be checked by itself.
 
-The observations of an environment count up from a large number of its own; one number is skipped between the last
-observation of an episode and the first one of the next. The reward is the number observed before the step.
+Each environment's observations count up from another large number; one number is skipped between the last observation
+of an episode and the first one of the next. The reward is the number observed before the step.
 """
 
 from types import SimpleNamespace

@@ -79,7 +79,6 @@ class InitialValue(EvaluateOnData):
         Raises:
             CompositionError: the algorithm has no Q-function, or there is no data set.
         """
-        super().on_run_begin(learner)
         scheme = learner.scheme
         first = first_observations(islice(episodes_with_steps(self.data(scheme)), 1))
         values_of_policy(scheme.algorithm, to_device(first, scheme.device), self.seed(scheme))

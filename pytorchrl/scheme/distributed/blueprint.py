@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -14,6 +16,7 @@ from storages.component.factory import Factory, make_factory
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
+from storages.transition import SKIPPED, Sample
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,21 @@ class Blueprint:
             # No returns are computed from it, so that no value function is needed.
             return VanillaOnPolicyBuffer.create_factory(steps, cut_episodes="drop", allow_nonfinite=nonfinite)
         n_step = self.priorities_of.hyper_parameters.get("n_step", 1)
-        return NStepReplayBuffer.create_factory(steps, n_step, allow_nonfinite=nonfinite)
+        return _SliceBuffer.create_factory(steps, n_step, allow_nonfinite=nonfinite)
 
     def make_algorithm(self, worker: int, envs: VecEnv) -> Algorithm:
         """Make a worker's algorithm; its weights are later replaced by the learner's."""
         algo_factory = with_explorer(self.algo_factory, self.explorers, worker)
         device = torch.device(self.device)
         return algo_factory(device, self.actor_factory(device, envs), envs)
+
+
+class _SliceBuffer(NStepReplayBuffer):
+    """Holds the steps of a slice, and which of them environments skipped, as rollouts do."""
+
+    def insert_masked(self, sample: Sample, mask: NDArray[np.bool_]) -> None:
+        """Store a step of all environments, with SKIPPED where one made no transition."""
+        self.insert_transition({**sample, SKIPPED: ~mask[:, None]})
 
 
 def with_explorer(

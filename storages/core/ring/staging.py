@@ -36,12 +36,15 @@ class Staging:
         """Number of buffered transitions."""
         return int(self.ahead.sum())
 
-    def insert(self, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> NDArray[np.float32] | None:
+    def insert(
+        self, sample: Sample, envs: list[int], errors: Array | None, store: Callable[[Sample], None]
+    ) -> NDArray[np.float32] | None:
         """Add the newest transitions of environments, and store the step that they complete, if any.
 
         Args:
-            sample: (N, ...), with or without ERRORS (N, 1).
+            sample: (N, ...).
             envs: (N,), indices of the environments.
+            errors: (N, 1), TD errors of the transitions; None where they are not known.
             store: stores a step; if it raises an error, the sample is not added either.
 
         Returns:
@@ -61,8 +64,7 @@ class Staging:
             )
         if len(checked_environments(envs, ring.envs, ring.owner)) < len(envs):
             raise IndexError(f"{ring.owner}: envs must name each environment at most once, got {envs!r}")
-        arrays = ring.checked({key: leaf for key, leaf in sample.items() if key != ERRORS}, envs)
-        errors = {_ERRORS: as_array(sample[ERRORS], _ERRORS, ring.owner)} if ERRORS in sample else _UNKNOWN
+        arrays = ring.checked(sample, envs)
         too_far = self.too_far
         if too_far[envs].any():
             raise RuntimeError(
@@ -70,7 +72,7 @@ class Staging:
                 f"ahead of environment {self.ahead.argmin()}, and no more are buffered; a step is stored once every "
                 f"environment has delivered its transition"
             )
-        self._put(arrays | errors, envs)
+        self._put(arrays | (_UNKNOWN if errors is None else {_ERRORS: errors}), envs)
         if not self.ahead.all():
             return None
         step = {key: array[self._first] for key, array in self._steps.items()}

@@ -1,5 +1,6 @@
 """``python -m pytorchrl env`` describes an environment, and reports its defects."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,11 +58,11 @@ def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: py
         "compatible A2C, ",
         ", ACER, ",
         "incompatible ACERContinuous, ",
-        ", TQC",
-        ": needs a Box action space;",
         "gymnasium's checker warns: - A Box observation space minimum value is -infinity.",
     ):
         assert expected in printed, expected
+    # Classes of other tests may stand in the list, too.
+    assert re.search(r", TQC(, \w+)*: needs a Box action space;", printed)
 
 
 def test_an_imported_environment_class_is_described_and_trained_by_its_name(

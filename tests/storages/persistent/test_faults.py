@@ -189,7 +189,7 @@ def test_a_forked_process_neither_writes_nor_holds_the_lock(tmp_path: Path) -> N
             pair.kept.close()
             pair.kept.flush()
             os.write(reporting[1], b"nothing was refused")
-        except BaseException as error:
+        except BaseException as error:  # The child must not return into pytest.
             os.write(reporting[1], repr(error).encode())
         finally:
             os.read(waiting[0], 1)

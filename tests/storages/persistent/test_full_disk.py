@@ -13,14 +13,14 @@ from tests.support import filling_disk
 
 DISK_BYTES = 4_000_000
 IN_OWN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
-"""Runs a command in a mount namespace of its own, which other processes do not see."""
+"""Runs a command in a separate mount namespace, which other processes do not see."""
 MOUNT = f'mount -t tmpfs -o size={DISK_BYTES} tmpfs "$0"'
 
 
 def why_there_is_no_disk(folder: Path) -> str | None:
     """The reason why no small disk can be mounted here; None if one can."""
     if shutil.which("unshare") is None:
-        return "unshare, which gives a process a mount namespace of its own, is not installed"
+        return "unshare, which creates a mount namespace, is not installed"
     tried = subprocess.run([*IN_OWN_NAMESPACE, "sh", "-c", MOUNT, folder], capture_output=True, text=True, timeout=60)
     return None if tried.returncode == 0 else f"no disk can be mounted here: {tried.stderr.strip()}"
 

@@ -17,6 +17,6 @@ CASES: dict[str, Case] = {
 
 
 def made(case: Case, base: Base, folder: Path) -> Path:
-    """Make one input in a folder of its own; return the path to open."""
+    """Create one input in a separate folder, and return its path."""
     folder.mkdir(parents=True)
     return case.make(base, folder)

@@ -181,13 +181,14 @@ def test_draws_are_reported_if_the_storage_counts_them(on_disk: bool, tmp_path: 
     storage = prl.PERBuffer.create_factory(size=18, alpha=0.5, beta=0.4, epsilon=0.25, count_draws=True, **given)
     learner = prl.Learner(dqn_scheme(envs=COUNTER, storage=storage), 200, tmp_path / "run")
     drawn: list[tuple[int, float]] = []
-    after_gradients = learner.scheme.storage.after_gradients
+    learning: Any = learner.scheme.storage
+    after_gradients = learning.after_gradients
 
     def record_draws(batch: Any, info: Any) -> Any:
         drawn.extend(zip(batch["Indices"][:, 0].tolist(), batch["Weights"][:, 0].tolist(), strict=True))
         return after_gradients(batch, info)
 
-    learner.scheme.storage.after_gradients = record_draws  # type: ignore[method-assign]
+    learning.after_gradients = record_draws
     learner.run()
     learner.close()
     found = StoredTransitions(SavedStorage.read(tmp_path / "run"))

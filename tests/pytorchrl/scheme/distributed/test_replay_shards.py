@@ -1,6 +1,7 @@
 """Schemes whose replay is divided among shards, and whose collectors compute initial priorities."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytorchrl as prl
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.distributed.blueprint import Blueprint
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState, weights_to_send
-from storages.transition import ERRORS, REW
+from storages.transition import ERRORS, REW, SKIPPED
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
 ACTOR = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
@@ -86,6 +87,23 @@ def test_collectors_compute_an_error_of_each_transition(algorithm: Any, actor: A
     assert np.abs(errors).min() > 0
     without = worker(algorithm, actor, None, envs=envs)
     assert ERRORS not in without.collect(RunState(0, 0, 100), weights_to_send(one._algorithm.get_weights())).data
+
+
+def test_errors_of_collectors_become_priorities_where_environments_skip_steps() -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", 3, vectorization_mode="vector_entry_point")
+    one = worker(prl.DQN.create_factory(), ACTOR, PRIORITISED, envs=envs)
+    weights = weights_to_send(one._algorithm.get_weights())
+    storage: Any = PRIORITISED("cpu", None, one._algorithm, SimpleNamespace(num_envs=3))
+    expected: list[list[float]] = [[], [], []]
+    for steps in range(0, 180, 36):
+        data: Any = one.collect(RunState(steps, 0, 180), weights).data
+        storage.insert_data_slice(data)
+        for env, made in enumerate((~data[SKIPPED][..., 0].astype(bool)).T):
+            expected[env] += np.abs(data[ERRORS][made, env, 0]).tolist()
+    assert len({len(errors) for errors in expected}) > 1, "the environments have skipped different numbers of steps"
+    stored = len(storage) // 3
+    found = storage.priorities.errors_of(0, 3 * stored).reshape(stored, 3)
+    np.testing.assert_allclose(found, np.transpose([errors[:stored] for errors in expected]), rtol=1e-6)
 
 
 def test_errors_of_collectors_are_n_step_errors_of_their_own_network() -> None:

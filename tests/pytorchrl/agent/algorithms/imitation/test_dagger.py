@@ -36,9 +36,8 @@ def dagger(
 def actions_of(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
     """Actions that the environments got and those of the policy without the expert, (steps, E, *action) each."""
     given, alone = [], []
-    envs, algorithm = scheme.envs, scheme.algorithm
-    assert envs is not None
-    step = envs.step
+    envs: Any = scheme.envs
+    algorithm, step = scheme.algorithm, envs.step
 
     def recording(action: Any) -> Any:
         given.append(action.copy())
@@ -50,7 +49,7 @@ def actions_of(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
     def observation() -> Any:
         return scheme._collector._observation  # type: ignore[union-attr]
 
-    envs.step = recording  # type: ignore[method-assign]
+    envs.step = recording
     scheme.collect(steps)
     return np.stack(given), np.stack(alone)
 

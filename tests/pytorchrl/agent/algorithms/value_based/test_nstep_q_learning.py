@@ -173,7 +173,8 @@ def test_copied_weights_include_the_target_network() -> None:
     obs = torch.randn(4, 3)
     one, other = (s.algorithm.actor.value(obs, None, torch.zeros(4, 1)) for s in (source, destination))
     assert torch.equal(one, other)
-    target = source.algorithm.q_target(source.algorithm.actor.view(obs)).best().mean  # type: ignore[attr-defined]
+    algorithm: Any = source.algorithm
+    target = algorithm.q_target(algorithm.actor.view(obs)).best().mean
     torch.testing.assert_close(one, target)
     source.close()
     destination.close()
