@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionQuantiles
@@ -17,7 +18,7 @@ from storages.component.hyper_parameters import Count, CountOrZero, Positive
 class TQC(SAC):
     """Kuznetsov et al., "Controlling Overestimation Bias with ... Quantile Critics" (arXiv 2005.04269), section 4.
 
-    The error for priorities is the quantile loss of all critics.
+    The error for priorities is the quantile loss, averaged over all critics.
 
     Args:
         num_quantiles: of each critic's distribution (M).
@@ -62,7 +63,15 @@ class TQC(SAC):
         return QuantileValue(mixture.quantiles.sort(1).values[:, :kept], mixture.fractions[:kept], self.kappa)
 
 
-def _mixture(values: Sequence[Any]) -> QuantileValue:
+class _Mixture(QuantileValue):
+    """The quantiles of all critics."""
+
+    def loss(self, target: QuantileValue) -> Tensor:
+        """Quantile Huber loss of each row, (B, 1): mean over quantiles, where that of one critic has a sum."""
+        return super().loss(target) / self.quantiles.shape[1]
+
+
+def _mixture(values: Sequence[Any]) -> _Mixture:
     first: QuantileValue = values[0]
     quantiles = torch.cat([value.quantiles for value in values], dim=1)
-    return QuantileValue(quantiles, first.fractions.repeat(len(values)), first.kappa)
+    return _Mixture(quantiles, first.fractions.repeat(len(values)), first.kappa)

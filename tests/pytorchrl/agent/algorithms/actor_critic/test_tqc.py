@@ -27,16 +27,16 @@ class NumpyTQC(ByHand):
         return np.hstack(values).mean(1, keepdims=True)
 
     def errors(self) -> Any:
-        """Quantile Huber losses, summed over critics and their quantiles, averaged over the target's quantiles."""
+        """Quantile Huber losses, averaged over critics, their quantiles and the target's quantiles."""
         fractions = (np.arange(QUANTILES) + 0.5) / QUANTILES
-        total = np.zeros((5, 1))
+        losses = []
         for quantiles in self.values(self.critics, self.batch[OBS], self.taken):
             error = self.target[:, None, :] - quantiles[:, :, None]
             size, kappa = np.abs(error), self._kappa
             huber = np.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))
             weight = np.abs(fractions[:, None] - (error < 0))
-            total += (weight * huber).mean(2).sum(1, keepdims=True)
-        return total
+            losses.append((weight * huber).mean((1, 2)))
+        return np.mean(losses, axis=0)[:, None]
 
     def critic_loss(self) -> float:
         return float((self.batch[WEIGHTS] * self.errors()).mean())
