@@ -93,11 +93,3 @@ class HERBuffer(EREBuffer):
         assert isinstance(self.relabeler, Hindsight)
         self.relabeler.ratio, self.relabeler.strategy = self.her_ratio, self.strategy
         self.relabeler.termination = self.her_terminated
-
-    def handle_end_of_episode(self) -> None:
-        """Interrupt all running episodes; the next step continues none of them.
-
-        Transitions that wait for those of other environments end with TRUNC2, as by :meth:`end_episode`.
-        """
-        self._tell_of_change(rows=True)
-        self._ring.interrupt(self._end_staged_episodes(None))

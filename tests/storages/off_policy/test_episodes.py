@@ -215,7 +215,7 @@ def test_an_interrupted_episode_is_not_drawn_as_a_whole_one() -> None:
     factory = HERBuffer.create_factory(size=40, her_function=unchanged, sequences=Episodes())
     storage = factory("cpu", None, ALGORITHM, None)
     insert_episodes(storage, 4, running=3)
-    storage.handle_end_of_episode()
+    storage.ring.interrupt()
     insert_episodes(storage, 2)
     assert drawn_episodes(storage) == {numbers(0, 4), numbers(0, 2)}
 

@@ -178,7 +178,7 @@ def test_hindsight_works_with_every_sampler_and_with_n_step_windows(
         storage.insert_transition(sample)
         history.insert(sample)
         if step == 30:
-            storage.handle_end_of_episode()
+            storage.end_episode()
             history.breaks.add(step)
         if step == 45:
             state = through_a_file(storage.state_dict())
@@ -201,13 +201,13 @@ def test_an_end_of_episode_applies_to_transitions_of_incomplete_steps() -> None:
     for step in steps[:2]:
         storage.insert_transition(step)
     storage.insert_transition(_of_environment(0, steps[2]), [0])
-    storage.handle_end_of_episode()
+    storage.end_episode()
     storage.insert_transition(_of_environment(0, steps[3]), [0])
     storage.insert_transition(_of_environment(1, steps[2]), [1])
     storage.insert_transition(_of_environment(1, steps[3]), [1])
     storage.insert_transition(steps[4], [0, 1])
     assert storage.get_all_buffer_data()[TRUNC2][:, 0, 0].tolist() == [0, 0, 1, 0, 0]
-    assert storage.get_all_buffer_data()[TRUNC2][:, 1, 0].tolist() == [0, 0, 0, 0, 0]
+    assert storage.get_all_buffer_data()[TRUNC2][:, 1, 0].tolist() == [0, 1, 0, 0, 0]
     # The interruption came after three transitions of environment 0, and after two of environment 1.
     interrupted_after = (3, 2)
     place = {step[OBS]["observation"][env, 0]: (number, env) for number, step in enumerate(steps) for env in (0, 1)}

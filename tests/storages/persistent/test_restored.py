@@ -127,7 +127,7 @@ def test_an_episode_end_without_a_flag_in_a_step_is_kept(tmp_path: Path) -> None
     pair.insert(4)
     pair.kept.flush()
     for one in (pair.kept, pair.twin):
-        one.handle_end_of_episode()
+        one.end_episode()
     pair.reopen()
     pair.insert(2)
     pair.assert_same()
