@@ -13,6 +13,8 @@ from storages.transition import DONE, DONE2, TRUNC2, Array
 from storages.windows import Episodes
 
 _FEWEST_PLACES = 64
+BYTES_OF_A_TRANSITION = 16
+"""Most memory per transition, where each is an episode: 12 for the starts, 4 for those of half of the ring, added."""
 
 
 class EpisodeStarts:
@@ -32,7 +34,7 @@ class EpisodeStarts:
         self._added, self._moved = np.empty(ring.envs, np.int64), np.empty(ring.envs, np.int64)
         self._num_added, self._num_moved = 0, 0
         # The valid part is between the bounds: free room after it, dropped starts before it.
-        self._starts = np.empty(max(_FEWEST_PLACES, ring.live_transitions), np.int64)
+        self._starts = np.empty(self._room_for(ring.live_transitions), np.int64)
         self._bounds = np.zeros(2, np.int64)
         self._add_all(ring.oldest)
 
@@ -123,7 +125,7 @@ class EpisodeStarts:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self._starts.nbytes
+        return self._starts.nbytes + self._added.nbytes + self._moved.nbytes
 
     # Internals
 
@@ -164,6 +166,12 @@ class EpisodeStarts:
         if self._bounds[1] + more <= len(self._starts):
             return
         numbers = self.numbers
-        self._starts = np.empty(max(_FEWEST_PLACES, 2 * (len(numbers) + more)), np.int64)
+        if self._whole:
+            numbers = numbers[np.searchsorted(numbers, self._ring.start) :]
+        self._starts = np.empty(self._room_for(len(numbers) + more), np.int64)
         self._starts[: len(numbers)] = numbers
         self._bounds[:] = 0, len(numbers)
+
+    def _room_for(self, starts: int) -> int:
+        """Return the number of places for some starts: twice as many, or half of the ring more if that is less."""
+        return min(max(_FEWEST_PLACES, 2 * starts), starts + self._ring.size * self._ring.envs // 2)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
-from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.core.sampling.episode_starts import BYTES_OF_A_TRANSITION, EpisodeStarts
 from storages.windows import Episodes
 
 
@@ -94,8 +94,9 @@ class EpisodeTracker(RingObserver):
 
     @property
     def bytes_of_a_transition(self) -> int:
-        """Bytes of the index per transition."""
-        return 2 * np.dtype(np.int64).itemsize
+        """Most bytes per transition of the index and the starts."""
+        of_the_index = 2 * np.dtype(np.int64).itemsize
+        return of_the_index + (0 if self._episodes is None else BYTES_OF_A_TRANSITION)
 
     @property
     def nbytes(self) -> int:
