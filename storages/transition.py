@@ -65,8 +65,8 @@ DISCOUNT = "Discount"
 WEIGHTS = "Weights"
 """(B, 1), off-policy batches: importance weights, 1 unless prioritised."""
 INDICES = "Indices"
-"""(B, 1) int64, off-policy batches: numbers of the transitions. They increase from 0 with each insertion and are never
-reused, not even after ``reset()``."""
+"""(B, 1) int64, off-policy batches: numbers of the transitions. They increase from 0 with each insertion, also
+after ``reset()``; a loaded state continues those of the storage that it was saved by."""
 ACT2 = "NextAction"
 """(B, *action), as ACT, off-policy batches of algorithms that need it: the action taken in OBS2; where it is not known,
 ACT of the step before OBS2."""

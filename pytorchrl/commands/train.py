@@ -67,7 +67,7 @@ class DescribedRun:
         """The folder of the runs of all seeds."""
         env = self.parts.envs.hyper_parameters["env"]
         name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
-        kinds = [] if self.data is None else ["online" if self.data.online else "offline"]
+        kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
         folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
         return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
@@ -125,8 +125,10 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
-    data = data_of(settings, has_size="size" in {**file.get("storage", {}), **by_option["storage"]})
-    return DescribedRun(composed(whole), preset, settings, data, given.parent_process)
+    parts = composed(whole)
+    has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
+    data = data_of(settings, parts.algorithm.cls, has_size)
+    return DescribedRun(parts, preset, settings, data, given.parent_process)
 
 
 def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -163,7 +165,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         "--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))} (default: one that suits the storage)"
     )
     parser.add_argument(
-        "--steps", type=int, metavar="INT", help="environment steps to train for; updates with --data alone"
+        "--steps", type=int, metavar="INT", help="environment steps to train for; updates if none are made"
     )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)")
@@ -176,7 +178,9 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
     )
-    parser.add_argument("--data", metavar="PATH", help="a data set to learn from, alone or with --online")
+    parser.add_argument(
+        "--data", metavar="PATH", help="a data set to learn from: alone, with --online, or of demonstrations"
+    )
     parser.add_argument(
         "--select", metavar="SETTING", help="its episodes to learn from: 'SelectEpisodes(best_share=0.1)'"
     )

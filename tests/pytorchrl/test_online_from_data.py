@@ -270,6 +270,55 @@ def test_invalid_data_options_are_refused(arguments: list[str], message: str) ->
         train(*OFFLINE, *arguments)
 
 
+ROWS = 200
+SMALL = ["--env", "Pendulum-v1", "--actor.hidden-sizes", "8", "--algorithm.test-every", "0", "--log-dir", "runs/shown"]
+
+
+@pytest.mark.parametrize(("algorithm", "source"), [("gail", "expert"), ("airl", "expert"), ("ppod", "demonstrations")])
+def test_the_command_line_gives_demonstrations_to_algorithms_that_learn_from_rollouts_beside_them(
+    algorithm: str,
+    source: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train("--algorithm", algorithm, *SMALL, "--storage.size", "50", "--data", str(data), "--steps", "100")
+    printed = capsys.readouterr().out
+    assert f"as the source '{source}'" in printed
+    assert "0 of 100 steps" in printed
+    config = RunFolder("runs/shown/seed-1").read_config()
+    shown = prl.from_dataset(prl.ReplayBuffer.create_factory(size=ROWS), data)
+    assert config["sources"][source] == shown.config
+    assert config["storage"] == prl.GAEBuffer.create_factory(size=50).config
+    others = {name: part for name, part in config["sources"].items() if name not in (source, "main")}
+    assert others == ({"repeated": config["storage"]} if algorithm == "ppod" else {})
+
+
+def test_the_command_line_trains_cal_ql_on_data_with_returns_to_go(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train("--algorithm", "calql", *SMALL, "--algorithm.gamma", "0.9", "--data", str(data), "--steps", "3")
+    expected = prl.from_dataset(prl.ReplayBuffer.create_factory(size=ROWS), data, returns_to_go=0.9)
+    assert RunFolder("runs/shown/seed-1").read_config()["storage"] == expected.config
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "arguments", "message"),
+    [
+        ("gail", [], "GAIL learns from a data set; name one by --data"),
+        ("behaviour-cloning", [], "BehaviourCloning learns from a data set; name one by --data"),
+        ("gail", ["--data", "x.npz", "--online"], "GAIL always learns from the environments' transitions, too; leave"),
+        ("calql", ["--data", "x.npz", "--online"], "CalQL learns from the data set alone; leave out --online"),
+    ],
+)
+def test_the_data_options_that_an_algorithm_needs_are_named(algorithm: str, arguments: list[str], message: str) -> None:
+    with pytest.raises(prl.CompositionError, match=message):
+        train("--algorithm", algorithm, *SMALL, *arguments)
+
+
 @pytest.mark.long
 def test_a_run_killed_in_offline_and_online_training_equals_the_run_without_kills(data: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composition.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.composition.values import value_of
-from pytorchrl.experiments.runs.user_modules import factory_function
+from pytorchrl.experiments.runs.user_modules import factory_function, function_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
@@ -168,12 +168,24 @@ def _without_name(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
-    """Make a factory from values or texts; where a sequence is expected, a single value becomes one."""
+    """Make a factory from values or texts.
+
+    Where a sequence is expected, a single value becomes one; where a function is, the name of one of an imported module
+    becomes the function.
+    """
     parameters = hyper_parameters_of(cls)
     values = {name: value_of(value) for name, value in given.items()}
     for name, value in values.items():
         wanted = parameters[name].annotation if name in parameters else Any
         if typing.get_origin(wanted) is collections.abc.Sequence and not isinstance(value, list):
             values[name] = [value]
+        elif isinstance(value, str) and _is_of_functions(wanted):
+            values[name] = function_named(value) or value
     factory: Factory[Any] = cls.create_factory(**values)
     return factory
+
+
+def _is_of_functions(annotation: Any) -> bool:
+    """Whether an annotation is that of functions, or None, alone."""
+    kinds = {typing.get_origin(one) or one for one in (typing.get_args(annotation) or (annotation,))}
+    return kinds - {type(None)} == {collections.abc.Callable}

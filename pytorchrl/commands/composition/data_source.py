@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.commands.composition.composing import Composed
 from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.commands.composition.values import value_of
@@ -19,6 +20,7 @@ from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
 from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource
+from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.storage import Storage
 
 OF_DATA = ("data", "select", "online", "data_share")
@@ -39,6 +41,13 @@ class Data:
     """Share of each batch that comes from the data, if ``online``."""
     has_size: bool
     """Whether the size of the storage was given; else it is that of the data."""
+    source: str | None = None
+    """Name of the algorithm's source that the data are; None for the main one."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether no transitions of the environments are learnt from."""
+        return not self.online and self.source is None
 
     @property
     def references(self) -> tuple[float, float] | None:
@@ -46,52 +55,85 @@ class Data:
         return references_of(open_dataset(self.path).about)
 
     def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
-        """Make a scheme that learns from the data alone, or from batches mixed with the environments' transitions."""
+        """Make a scheme that learns from the data.
+
+        They are the source that the algorithm has beside its rollouts (such as "expert"), if there is one. Else they
+        are a part of each batch, beside the environments' transitions, if ``online``, and its only source if not.
+        """
+        more: dict[str, Any] = {"device": device, "seed": seed}
+        if further := further_sources(parts.algorithm.cls):
+            sources = {name: self._further(parts, name, need) for name, need in further.items()}
+            return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, sources=sources, **more)
         if not self.online:
-            storage = self._filled(parts.storage, self.has_size)
-            return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, device=device, seed=seed)
-        directory = parts.storage.hyper_parameters.get("directory")
-        changed = {} if directory is None else {"directory": f"{directory}-{_SOURCE}"}
-        beside = make_factory(parts.storage.cls, (), parts.storage.hyper_parameters | changed)
+            storage = self._filled(parts, parts.storage, self.has_size)
+            return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, **more)
         return Scheme(
             parts.algorithm,
             parts.actor,
             parts.storage,
             parts.envs,
-            sources={_SOURCE: self._filled(beside, has_size=False)},
+            sources={_SOURCE: self._filled(parts, _in_own_directory(parts.storage, _SOURCE), has_size=False)},
             mixed={"main": MixedSource({_SOURCE: self.share, "main": 1 - self.share})},
-            device=device,
-            seed=seed,
+            **more,
         )
 
-    def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
+    def _further(self, parts: Composed, name: str, need: Needs) -> Factory[Storage]:
+        """Return the storage of a further source: the data, or one of rollouts as the main one."""
+        if need.kind == "rollout":
+            return _in_own_directory(parts.storage, name)
+        return self._filled(parts, ReplayBuffer.create_factory(size=1), has_size=False)
+
+    def _filled(self, parts: Composed, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
         hyper_parameters = storage.hyper_parameters
         if "size" in hyper_parameters and not has_size:
             dataset = open_dataset(self.path)
             steps = (dataset if self.select is None else SelectedDataset(dataset, self.select)).steps
             storage = make_factory(storage.cls, (), hyper_parameters | {"size": max(1, steps)})
-        return from_dataset(storage, self.path, select=self.select)
+        needs_returns = parts.algorithm.cls.sources["main"].returns_to_go
+        gamma = parts.algorithm.hyper_parameters["gamma"] if needs_returns else None
+        return from_dataset(storage, self.path, select=self.select, returns_to_go=gamma)
 
     def __str__(self) -> str:
         select = "" if self.select is None else f", {self.select}"
-        return f"Data: {self.path}{select}" + (
-            f", {self.share:g} of each batch" if self.online else ", without collecting"
-        )
+        use = "without collecting" if self.source is None else f"as the source {self.source!r}"
+        if self.online:
+            use = f"{self.share:g} of each batch"
+        return f"Data: {self.path}{select}, {use}"
 
 
-def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
-    """Return the data set that settings name; None where they name none.
+def further_sources(algorithm: type[Algorithm]) -> dict[str, Needs]:
+    """Return the sources that an algorithm must be given beside its main one."""
+    return {name: need for name, need in algorithm.sources.items() if name != "main" and not need.optional}
+
+
+def _in_own_directory(storage: Factory[Storage], source: str) -> Factory[Storage]:
+    directory = storage.hyper_parameters.get("directory")
+    changed = {} if directory is None else {"directory": f"{directory}-{source}"}
+    return make_factory(storage.cls, (), storage.hyper_parameters | changed)
+
+
+def data_of(settings: Mapping[str, Any], algorithm: type[Algorithm], has_size: bool) -> Data | None:
+    """Return the data set that settings name for an algorithm; None where they name none.
 
     Raises:
         CompositionError: settings that need a data set are given without one, or do not fit together.
     """
     path, online = settings.get("data"), bool(settings.get("online"))
+    source = next((key for key, need in further_sources(algorithm).items() if need.kind != "rollout"), None)
     select, share = value_of(settings.get("select")), value_of(settings.get("data_share"))
     if path is None:
         needless = [f"--{name.replace('_', '-')}" for name in OF_DATA[1:] if settings.get(name) is not None]
         if needless:
             raise CompositionError(f"no data set is given for {', '.join(needless)}; name one by --data")
+        if source is not None or not algorithm.sources["main"].collected:
+            raise CompositionError(f"{algorithm.__name__} learns from a data set; name one by --data")
         return None
+    if online and not algorithm.sources["main"].collected:
+        raise CompositionError(f"{algorithm.__name__} learns from the data set alone; leave out --online")
+    if online and source is not None:
+        raise CompositionError(
+            f"{algorithm.__name__} always learns from the environments' transitions, too; leave out --online"
+        )
     if select is not None and not isinstance(select, SelectEpisodes):
         raise CompositionError(f"--select must be a setting such as 'SelectEpisodes(best_share=0.1)', got {select!r}")
     if share is not None and not online:
@@ -99,7 +141,7 @@ def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
     share = _SHARE if share is None else share
     if not isinstance(share, int | float) or not 0 < share < 1:
         raise CompositionError(f"--data-share must lie between 0 and 1, got {share!r}")
-    return Data(str(path), select, online, float(share), has_size)
+    return Data(str(path), select, online, float(share), has_size, source)
 
 
 def description_of(run: Path) -> dict[str, Any]:

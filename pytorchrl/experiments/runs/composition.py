@@ -17,7 +17,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.experiments.runs.user_modules import factory_function, is_imported, missing_modules_named
+from pytorchrl.experiments.runs.user_modules import factory_function, function_named, is_imported, missing_modules_named
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
@@ -213,9 +213,16 @@ def made_of(config: Any) -> Any:
     if not isinstance(config, Mapping):
         return config
     if set(config) == {"callable"}:
-        maker = factory_function(str(config["callable"]))
+        name = str(config["callable"])
+        maker = factory_function(name)
+        if maker is None and function_named(name) is not None:
+            raise CompositionError(
+                f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
+                f"annotated to return an environment, wrapper or network; go on with the same train command, or "
+                f"{_IN_A_SCRIPT}"
+            )
         if maker is None:
-            raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
+            raise CompositionError(f"the run was composed with the function {name}; {_WAY_OUT}")
         return maker
     if {"name", "hyper_parameters", "dataset"} <= set(config):
         raise CompositionError(f"the run learns from the data set {config['dataset']}; {_IN_A_SCRIPT}")

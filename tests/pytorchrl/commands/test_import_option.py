@@ -13,6 +13,8 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.commands.train import described_run
+from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs import user_modules
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules, is_maker, modules_to_import
 from tests.support import warm_interpreter
@@ -133,6 +135,24 @@ def test_a_run_file_can_name_only_imported_functions_that_make_environments(
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises((prl.CompositionError, prl.CheckpointError), match="makes_nothing"):
         prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+def test_a_function_that_the_user_names_on_the_command_line_cannot_be_named_by_the_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "my_expert.py").write_text("def right(observations):\n    return observations[:, :1].astype(int) * 0\n")
+    monkeypatch.chdir(tmp_path)
+    train = ["--import", "my_expert.py", "--algorithm", "dagger", "--env", "CartPole-v1", "--actor.hidden-sizes", "8"]
+    train += ["--algorithm.expert", "right", "--algorithm.test-every", "0", "--log-dir", "runs"]
+    train_command([*train, "--steps", "20"])
+    train_command([*train, "--steps", "30"])
+    assert "20 of 30 steps" in capsys.readouterr().out
+    with pytest.raises(prl.CompositionError, match="the function right, which a run's configuration may not name"):
+        prl.Learner.resume(tmp_path / "runs" / "seed-1")
+    with pytest.raises(ValueError, match="DAgger: expert must be callable, got 'left'"):
+        described_run([*train, "--algorithm.expert", "left"])
 
 
 @pytest.mark.usefixtures("no_modules_imported")

@@ -121,7 +121,9 @@ def test_if_whole_episodes_are_sampled_only_their_first_steps_have_priorities(
     assert priorities is not None
     # In steps 82 to 99, whole episodes of 5 begin at 85, 90 and 95.
     assert priorities.ages.tolist() == [14, 14, 9, 9, 4, 4]
-    assert inspection.nbytes + inspection.index_nbytes + priorities.nbytes == scheme.storage.nbytes
+    loaded = recurrent_dqn_scheme(storage).storage
+    loaded.load_state_dict(scheme.storage.state_dict())
+    assert inspection.nbytes + inspection.index_nbytes + priorities.nbytes == loaded.nbytes
     capsys.readouterr()
     command(monkeypatch, tmp_path / "run")
     assert "of 6 episodes" in capsys.readouterr().out
