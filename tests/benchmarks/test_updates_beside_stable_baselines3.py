@@ -1,6 +1,7 @@
-"""Updates equal those of stable-baselines3 and sb3-contrib, given the same weights, batches and noise."""
+"""Updates and runs equal those of stable-baselines3 and sb3-contrib, given the same weights, batches and noise."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
 
 ACTION, ROWS, UPDATES = 2, 32, 6
+START = 50
+"""Random steps at the beginning of a run."""
 COMMON: dict[str, Any] = {"lr_pi": 1e-3, "lr_q": 1e-3, "polyak": 0.995, "gamma": 0.99}
 OURS: Mapping[str, Any] = {
     "SAC": prl.SAC.create_factory(**COMMON, lr_alpha=1e-3),
@@ -23,6 +26,10 @@ OURS: Mapping[str, Any] = {
     "DDPG": prl.DDPG.create_factory(**COMMON),
 }
 """With the hyper-parameters that are the peers' defaults."""
+ACTOR = prl.OffPolicyActor.create_factory(hidden_sizes=(16, 16))
+
+
+RUN: Mapping[str, Any] = {"start_steps": START, "mini_batch_size": ROWS, "test_every": 0}
 
 
 class Still(gym.Env[Any, Any]):
@@ -43,7 +50,7 @@ class Noise:
         original = torch.Tensor.normal_
 
         def normal_(tensor: Tensor, mean: float = 0, std: float = 1, **given: Any) -> Tensor:
-            if tensor.shape != (ROWS, ACTION):
+            if not self._queue:
                 return original(tensor, mean, std, **given)
             return tensor.copy_(mean + std * self._queue.pop(0))
 
@@ -75,11 +82,11 @@ def layers_of_peer(network: nn.Module) -> list[Tensor]:
     return body + [torch.cat([parts[f"mu.{kind}"], parts[f"log_std.{kind}"]]) for kind in ("weight", "bias")]
 
 
-def peer_named(name: str) -> Any:
+def peer_named(name: str, env: gym.Env[Any, Any] | None = None) -> Any:
     sb3, contrib = pytest.importorskip("stable_baselines3"), pytest.importorskip("sb3_contrib")
     networks = {"net_arch": [16, 16], "activation_fn": nn.ReLU}
     algorithm = getattr(contrib if name == "TQC" else sb3, name)
-    model = algorithm("MlpPolicy", Still(), learning_rate=1e-3, policy_kwargs=networks, seed=1, device="cpu")
+    model = algorithm("MlpPolicy", env or Still(), learning_rate=1e-3, policy_kwargs=networks, seed=1, device="cpu")
     model._setup_learn(1)
     with torch.no_grad():
         # So large that values depend on actions as much as on rewards.
@@ -94,15 +101,18 @@ def peer_named(name: str) -> Any:
 
 def ours_with_weights_of(peer: Any, name: str) -> Any:
     envs: Any = SimpleNamespace(observation_space=Still.observation_space, action_space=Still.action_space)
-    body = prl.OffPolicyActor.create_factory(hidden_sizes=(16, 16))("cpu", envs)
-    algorithm = OURS[name]("cpu", body, envs)
+    algorithm = OURS[name]("cpu", ACTOR("cpu", envs), envs)
     algorithm.seed(0)
+    copy_weights(peer, algorithm)
+    return algorithm
+
+
+def copy_weights(peer: Any, algorithm: Any) -> None:
     with torch.no_grad():
         for mine, other in pairs(algorithm, peer):
             mine.copy_(other)
     for target in algorithm.training.targets.values():
         target.follow(0)
-    return algorithm
 
 
 def pairs(algorithm: Any, peer: Any) -> list[tuple[Tensor, Tensor]]:
@@ -161,3 +171,50 @@ def test_updates_equal_those_of_the_peer_with_the_same_weights_batches_and_noise
         assert (mine - first).abs().max() > 1e-4
     if name in ("SAC", "TQC"):
         torch.testing.assert_close(algorithm.log_alpha.detach(), peer.log_ent_coef.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3"])
+def test_a_run_takes_the_actions_of_the_peer_that_is_given_its_transitions_batches_and_noise(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, largest = START + 40, 2.0  # the bound of Pendulum's action
+    peer = peer_named(name, gym.make("Pendulum-v1"))
+    storage = prl.ReplayBuffer.create_factory(size=steps)
+    factory = type(OURS[name])(OURS[name].cls, OURS[name].hyper_parameters | RUN)
+    scheme = prl.Scheme(factory, ACTOR, storage, prl.VecEnv.create_factory("Pendulum-v1"), seed=3)
+    algorithm = scheme.algorithm
+    copy_weights(peer, algorithm)
+    drawn, indices, original, update = [], [], torch.Tensor.normal_, algorithm.update
+
+    def recorded(tensor: Tensor, mean: float = 0, std: float = 1, **given: Any) -> Tensor:
+        drawn.append((original(tensor, mean, std, **given) - mean) / std)
+        return tensor
+
+    def update_and_record(batch: Any) -> Any:
+        indices.append(batch[INDICES][:, 0].clone())
+        return update(batch)
+
+    with monkeypatch.context() as recording:
+        recording.setattr(torch.Tensor, "normal_", recorded)
+        recording.setattr(algorithm, "update", update_and_record)
+        prl.Learner(scheme, steps, tmp_path).run(checkpoint_every=25)
+    data = {key: value[:, 0] for key, value in scheme.storage.get_all_buffer_data().items() if value.ndim == 3}
+    acting = [noise for noise in drawn if len(noise) == 1]
+    of_updates = [noise for noise in drawn if len(noise) == ROWS]
+    assert len(acting) == len(indices) == steps - START
+    noise = Noise(monkeypatch)
+    for step, explored, rows in zip(range(START, steps), acting, indices, strict=True):
+        noise.give(explored)
+        with torch.no_grad():
+            action = peer.actor(data[OBS][step : step + 1])
+        if name == "TD3":
+            action = (action + 0.1 * explored).clamp(-1, 1)
+        torch.testing.assert_close(largest * action[0], data[ACT][step], rtol=0, atol=1e-3)
+        assert rows.max() <= step
+        of_next, of_now = of_updates.pop(0), of_updates.pop(0) if name == "SAC" else None
+        noise.give(*(each for each in (of_now, of_next) if each is not None))
+        batch = {key: data[key][rows] for key in (OBS, OBS2, ACT, REW, DONE2)}
+        update_peer(peer, batch | {ACT: batch[ACT] / largest, DONE2: batch[DONE2].float()})
+    assert not of_updates
+    assert data[ACT][START:].std() > 0.05
+    assert data[ACT][:START].std() > 1
