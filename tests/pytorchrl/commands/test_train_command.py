@@ -15,12 +15,19 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composition.composing import composed, merged, preset_of, read_yaml
 from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.commands.composition.values import TextError, value_of
+from pytorchrl.commands.train import described_run
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from tests.support.compositions import dqn_scheme
+from tests.support.data_sets import recorded
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
+ANY = "any environment"
 PRESETS = Path(prl.__file__).parent / "commands" / "presets.yaml"
+
+
+def _is_algorithm(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Algorithm) and not inspect.isabstract(value)
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
@@ -114,7 +121,7 @@ def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_
     errors = {}
     for name in prl.__all__:
         cls = getattr(prl, name)
-        if not isinstance(cls, type) or not issubclass(cls, Algorithm) or inspect.isabstract(cls):
+        if not _is_algorithm(cls):
             continue
         env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
         try:
@@ -135,10 +142,53 @@ def test_every_preset_can_be_composed() -> None:
     for algorithm, of_envs in presets.items():
         for env, preset in of_envs.items():
             assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
-            whole = merged(preset, {"algorithm": {"name": algorithm}, "env": {"name": env}})
+            continuous = part_named(Algorithm, algorithm).actions in ("box", "bounded")
+            used, said = (env, env) if env != "*" else (f"Mountain{'CarContinuous' if continuous else 'Car'}-v0", ANY)
+            whole = merged(preset, {"algorithm": {"name": algorithm}, "env": {"name": used}})
             parts = composed(whole)
             assert parts.algorithm.cls.__name__ == algorithm
-            assert preset_of(algorithm, env)[1] == f"{algorithm}, {env}"
+            assert preset_of(algorithm, used) == (preset, f"{algorithm}, {said}")
+
+
+@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4)])
+def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
+    chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
+    parts = composed(merged(preset_of(name, "CartPole-v1")[0], chosen))
+    small = getattr(prl, name).small(num_envs=num_envs)
+    assert small["algo_factory"].hyper_parameters | {"test_every": 0} == parts.algorithm.hyper_parameters | {
+        "test_every": 0
+    }
+    assert parts.actor == small["actor_factory"]
+    assert parts.storage.config == prl.PERBuffer.create_factory(**small["storage_factory"].hyper_parameters).config
+    assert parts.envs.hyper_parameters["num_envs"] == num_envs
+
+
+@pytest.fixture(scope="module")
+def data_sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("data")
+    return {env: recorded(folder / f"{env}.npz", env) for env in ("CartPole-v1", "Pendulum-v1")}
+
+
+EXPERT = "def left(observations):\n    return observations[:, :1].astype(int) * 0\n"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in prl.__all__ if _is_algorithm(getattr(prl, name))))
+def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it(
+    name: str, data_sets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    cls = getattr(prl, name)
+    env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
+    options = ["--algorithm", name, "--env", env]
+    if cls is prl.DAgger:
+        (tmp_path / "my_teacher.py").write_text(EXPERT)
+        options += ["--import", "my_teacher.py", "--algorithm.expert", "left"]
+    if not cls.sources["main"].collected or len(cls.sources) > 1:
+        options += ["--data", str(data_sets[env])]
+    scheme = described_run(options).scheme(1)
+    assert type(scheme.algorithm) is cls
+    scheme.close()
 
 
 def test_train_runs_several_seeds_and_continues_them_with_more_steps(
