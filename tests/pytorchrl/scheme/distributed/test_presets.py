@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+import torch
+from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
 from storages.component.factory import make_factory
+from storages.transition import DISCOUNT, OBS, OBS2
+from tests.support.clocks import Clocks
 from tests.support.training import train
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
@@ -66,6 +70,27 @@ def test_a_preset_collects_and_updates_its_weights(name: str) -> None:
         train(scheme, steps)
         assert scheme.algorithm.updates > 0
         assert any((weights != before[name]).any() for name, weights in scheme.algorithm.get_weights().items())
+    finally:
+        scheme.close()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_ape_x_learns_from_environments_that_skip_a_step_after_each_episode() -> None:
+    compose, _, steps = PRESETS["ape_x"]
+    envs = prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": AutoresetMode.NEXT_STEP})
+    scheme = prl.RayScheme(**compose(), train_envs_factory=envs)
+    before = scheme.algorithm.get_weights()
+    try:
+        train(scheme, steps)
+        assert scheme.algorithm.updates > 0
+        assert any((weights != before[name]).any() for name, weights in scheme.algorithm.get_weights().items())
+        batch = next(scheme.storage.generate_batches(1, 200))
+        # Observations are the numbers of the episode and its step; episodes have 2 and 3 steps.
+        episode, step, episode2, step2 = torch.cat([batch[OBS], batch[OBS2]], dim=1).T
+        assert torch.equal(episode, episode2)
+        assert set((step2 - step).tolist()) == {1, 2, 3}
+        assert set(step2[batch[DISCOUNT][:, 0] == 0].tolist()) == {2, 3}
     finally:
         scheme.close()
 
