@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import Episodes, PERBuffer, PersistentEpisodicBuffer, SampleError
+from storages import Episodes, PERBuffer, PersistentEpisodicBuffer, SampleError, Sequences
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, SKIPPED, TRUNC2
 from tests.support.episodic import EpisodesModel
 from tests.support.model import ALGORITHM, contents, map_leaves, through_a_file
@@ -64,26 +64,54 @@ def episodes_in(directory: Path) -> Any:
     return factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=ENVS))
 
 
+def restarted(storage: Any, given: dict[str, Any]) -> Any:
+    """A new storage that has loaded the state of one that is closed."""
+    state = through_a_file(storage.state_dict())
+    storage.close()
+    storage = prioritised(**given)
+    storage.load_state_dict(state)
+    return storage
+
+
 def errors_of(storage: Any) -> list[float]:
     priorities = storage.priorities
     return [float(priorities.errors_of(number, number + 1)[0]) for number in priorities.drawn]
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
 @given(seed=st.integers(0, 1000), length=st.integers(1, 25))
-@settings(max_examples=examples(30), deadline=None)
-def test_transitions_have_the_errors_that_came_with_them_after_skipped_steps_and_a_restart(
-    seed: int, length: int
+@settings(max_examples=examples(20), deadline=None)
+def test_transitions_have_the_errors_that_came_with_them_after_skipped_steps_and_restarts(
+    on_disk: bool, seed: int, length: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    given = {"directory": tmp_path_factory.mktemp("replay")} if on_disk else {}
     random = np.random.default_rng(seed)
     data = complete_steps(random, 20)
-    storage, expected = prioritised(), prioritised()
+    storage, expected = prioritised(**given), prioritised()
     expected.insert_data_slice(data)
     for piece in pieces(with_skipped_steps(data, random), length):
         storage.insert_data_slice(piece)
-        state, storage = through_a_file(storage.state_dict()), prioritised()
-        storage.load_state_dict(state)
+        storage = restarted(storage, given)
     assert contents(storage) == contents(expected)
     assert errors_of(storage) == errors_of(expected)
+    storage.close()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("sequences", [Sequences(4, burn_in=1, overlap=2), Episodes()])
+def test_sequences_and_episodes_have_the_errors_of_all_their_steps_in_the_slice(
+    sequences: Any, on_disk: bool, tmp_path: Path
+) -> None:
+    given = {"sequences": sequences} | ({"directory": tmp_path} if on_disk else {})
+    random = np.random.default_rng(1)
+    data = complete_steps(random, 20)
+    storage, expected = prioritised(**given), prioritised(sequences=sequences)
+    expected.insert_data_slice(data)
+    storage.insert_data_slice(with_skipped_steps(data, random))
+    storage = restarted(storage, given)
+    assert contents(storage) == contents(expected)
+    assert errors_of(storage) == errors_of(expected)
+    storage.close()
 
 
 def test_transitions_without_errors_keep_the_initial_error_beside_others_with_errors() -> None:
@@ -122,15 +150,6 @@ def test_a_transition_that_waited_keeps_its_error_when_a_single_insertion_comple
         storage.insert_transition(last | {ERRORS: errors[0, [2]]}, [2])
     storage.insert_transition(last, [2])
     np.testing.assert_allclose(errors_of(storage)[:2], np.abs(errors[0, :2, 0]), rtol=1e-6)
-
-
-def test_an_episode_has_the_errors_of_all_its_steps_in_the_slice() -> None:
-    random = np.random.default_rng(1)
-    data = complete_steps(random, 20)
-    storage, expected = prioritised(sequences=Episodes()), prioritised(sequences=Episodes())
-    expected.insert_data_slice(data)
-    storage.insert_data_slice(with_skipped_steps(data, random))
-    assert errors_of(storage) == errors_of(expected)
 
 
 @given(seed=st.integers(0, 1000), length=st.integers(1, 25))
