@@ -277,9 +277,6 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
         )
         for name, each in classes.items()
     }
-    for name, needs in cls.sources.items():
-        if needs.returns_to_go:
-            sources[name] = prl.from_dataset(sources[name], "data.npz", returns_to_go=0.99)
     actor = prl.OffPolicyActor.create_factory(memory=memory)
     try:
         check_composition(_factory(cls), actor, sources, collects=cls.sources["main"].collected)

@@ -59,6 +59,8 @@ class Storage(Component, ABC):
     """Whether the actor must evaluate Q-values of actions."""
     knows_next_actions: ClassVar[bool] = False
     """Whether :meth:`include_next_actions` is supported."""
+    knows_returns_to_go: ClassVar[bool] = False
+    """Whether :meth:`include_returns_to_go` is supported."""
     knows_newest_steps: ClassVar[bool] = False
     """Whether :meth:`newest_steps` is supported."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
@@ -201,6 +203,18 @@ class Storage(Component, ABC):
         raise NotImplementedError(
             f"{type(self).__name__} does not know the action that followed a transition; ReplayBuffer and its "
             f"subclasses do"
+        )
+
+    def include_returns_to_go(self) -> None:
+        """Add RTG, the discounted return to the end of the episode, to batches; called for algorithms that need it.
+
+        It is NaN where the episode has not ended, and where hindsight has relabelled the rewards.
+
+        Raises:
+            NotImplementedError: the storage does not support it.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not know the returns of episodes; ReplayBuffer and its subclasses do"
         )
 
     def newest_steps(self, steps: int) -> Batch:

@@ -41,7 +41,7 @@ ACTPROBS = "ActionProbs"
 """(E, n): probabilities (or log-probability) under the behaviour policy."""
 
 RTG = "ReturnToGo"
-"""(E, 1): discounted return from this step to the end of the episode; of data sets, on request."""
+"""(E, 1): discounted return from this step to the end of the episode, on request; NaN where it has not ended."""
 INFO = "Info"
 """A dict of (E, 1) or (E, *info): those entries of the environment's info that a storage asks for."""
 

@@ -8,7 +8,6 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
@@ -139,10 +138,10 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         )
     if needs.single_steps and (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
         return f"{algorithm} learns from one-step transitions, but {storage.name} has n_step={n_step}; give it n_step=1"
-    if needs.returns_to_go and (not isinstance(storage, DatasetFactory) or storage.returns_to_go is None):
+    if needs.returns_to_go and not storage.cls.knows_returns_to_go:
         return (
-            f"{algorithm} learns from returns-to-go, which {storage.name} does not have; make it "
-            f"from_dataset(..., returns_to_go=gamma)"
+            f"{algorithm} learns from returns-to-go, which batches of {storage.name} lack; ReplayBuffer and its "
+            f"subclasses provide them"
         )
     if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
         return reason

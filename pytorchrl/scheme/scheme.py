@@ -393,6 +393,8 @@ class Scheme:
             for storage in read.values():
                 if needs.next_actions:
                     storage.include_next_actions()
+                if needs.returns_to_go:
+                    storage.include_returns_to_go()
             if name in self._mixed:
                 # A mix has all methods that algorithms call on a source of replayed transitions.
                 sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))

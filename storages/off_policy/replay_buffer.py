@@ -25,7 +25,7 @@ from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import UniformSampler
 from storages.core.sampling.without_replacement import DistinctSampler, PassSampler
-from storages.core.windows.n_step import NSteps, next_actions
+from storages.core.windows.n_step import NSteps, next_actions, returns_to_go
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.off_policy.ring_growth import RingGrowth
@@ -100,6 +100,7 @@ class ReplayBuffer(Storage):
 
     on_policy = False
     knows_next_actions = True
+    knows_returns_to_go = True
     knows_newest_steps = True
     unchangeable = frozenset(
         {
@@ -123,7 +124,7 @@ class ReplayBuffer(Storage):
         """Make the parts; hyper-parameters are set already."""
         super().build(device, actor, algorithm, envs)
         self._transfer = Transfer(torch.device(device))
-        self._with_next_actions = False
+        self._with_next_actions = self._with_returns_to_go = False
         self._sampled = 0
         ring, episodes = self._ring, self.sequences if isinstance(self.sequences, Episodes) else None
         self._tracker = EpisodeTracker(ring, episodes) if episodes is not None or self.follows_episodes else None
@@ -228,6 +229,11 @@ class ReplayBuffer(Storage):
         """Add ACT2 and TAKEN2 to batches from now on."""
         self._tell_of_change()
         self._with_next_actions = True
+
+    def include_returns_to_go(self) -> None:
+        """Add RTG to batches from now on."""
+        self._tell_of_change()
+        self._with_returns_to_go = True
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -402,6 +408,8 @@ class ReplayBuffer(Storage):
         fields = window.step_fields(ring, gather, transitions, gamma)
         if self._with_next_actions:
             fields |= next_actions(ring, window.spans(ring, transitions, gamma).last)
+        if self._with_returns_to_go:
+            fields |= returns_to_go(ring, transitions, gamma)
         if relabeled is not None and self.relabeler is not None:
             self.relabeler.relabel(ring, window, fields, transitions, relabeled, gamma)
         if steps is not None:

@@ -177,6 +177,11 @@ class ShardedReplay:
         self._pipeline.drop()
         self._call_all("include_next_actions")
 
+    def include_returns_to_go(self) -> None:
+        """Add RTG to all further batches."""
+        self._pipeline.drop()
+        self._call_all("include_returns_to_go")
+
     def newest_steps(self, steps: int) -> Batch:
         """Raise an error: a shard does not know the newest steps of all shards.
 

@@ -296,22 +296,17 @@ def test_the_command_line_gives_demonstrations_to_algorithms_that_learn_from_rol
     assert others == ({"repeated": config["storage"]} if algorithm == "ppod" else {})
 
 
-def test_the_command_line_trains_cal_ql_on_data_with_returns_to_go(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    train("--algorithm", "calql", *SMALL, "--algorithm.gamma", "0.9", "--data", str(data), "--steps", "3")
-    expected = prl.from_dataset(prl.ReplayBuffer.create_factory(size=ROWS), data, returns_to_go=0.9)
-    assert RunFolder("runs/shown/seed-1").read_config()["storage"] == expected.config
-
-
 @pytest.mark.parametrize(
     ("algorithm", "arguments", "message"),
     [
         ("gail", [], "GAIL learns from a data set; name one by --data"),
         ("behaviour-cloning", [], "BehaviourCloning learns from a data set; name one by --data"),
         ("gail", ["--data", "x.npz", "--online"], "GAIL always learns from the environments' transitions, too; leave"),
-        ("calql", ["--data", "x.npz", "--online"], "CalQL learns from the data set alone; leave out --online"),
+        (
+            "behaviour-cloning",
+            ["--data", "x.npz", "--online"],
+            "BehaviourCloning learns from the data set alone; leave",
+        ),
     ],
 )
 def test_the_data_options_that_an_algorithm_needs_are_named(algorithm: str, arguments: list[str], message: str) -> None:

@@ -249,8 +249,7 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
             windows |= {"n_step": 1}
         storage = storage_class.create_factory(size=40, **(given_ | windows))
         if not cls.sources["main"].collected:
-            discount = algorithm.hyper_parameters["gamma"] if cls.sources["main"].returns_to_go else None
-            data = prl.from_dataset(storage, expert_data(folder, kind, space), returns_to_go=discount)
+            data = prl.from_dataset(storage, expert_data(folder, kind, space))
             return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
         if one.learns == "with demonstrations" and not in_segments:
             sources = {"demonstrations": prl.from_dataset(storage, expert_data(folder, kind, space))}

@@ -26,6 +26,7 @@ from storages.transition import (
     REW,
     RHS,
     RHS2,
+    RTG,
     SORTED_INDICES,
     TAKEN2,
     TRUNC2,
@@ -267,6 +268,17 @@ def assert_packed_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n
             assert same(row(batch[RHS], b), first[RHS][number % episodic.num_envs])
 
 
+def return_to_go(model: Model, step: int, env: int) -> float:
+    """The discounted rewards from a step to the end of its episode; NaN where it has not ended."""
+    rest = [step]
+    while goes_on(model, rest[-1], env):
+        rest.append(rest[-1] + 1)
+    last = model.steps[rest[-1]]
+    if not (last[DONE2][env, 0] or last[TRUNC2][env, 0]):
+        return math.nan
+    return sum(GAMMA**i * float(model.steps[one][REW][env, 0]) for i, one in enumerate(rest))
+
+
 def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, env: int, n_step: int) -> None:
     """Assert that a row of a batch is as expected, except DONE and memories, which depend on the kind of batch."""
     window = [step]
@@ -293,5 +305,10 @@ def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, 
         done_next = model.steps[window[-1] + 1] if is_known else last
         assert same(row(batch[ACT2], *position), row(done_next[ACT], env))
         assert batch[TAKEN2][position].item() == is_known
+    if RTG in batch:
+        expected = return_to_go(model, step, env)
+        assert math.isclose(batch[RTG][position].item(), expected, rel_tol=1e-5, abs_tol=1e-6) or (
+            math.isnan(batch[RTG][position].item()) and math.isnan(expected)
+        )
     discount = 0.0 if last[DONE2][env, 0] else GAMMA ** len(window)
     assert math.isclose(batch[DISCOUNT][position].item(), discount, rel_tol=1e-6)

@@ -25,7 +25,7 @@ class Needs:
         intrinsic: whether it stores intrinsic rewards in rollouts, from which the storage must compute returns.
         segments: whether it learns from the newest steps of all environments and from replayed sequences or episodes,
             both of one-step transitions; with or without a memory.
-        returns_to_go: whether its batches must hold returns-to-go of the data.
+        returns_to_go: whether its batches must hold returns-to-go.
         single_steps: whether transitions must be one-step.
         whole_episodes: whether its batches must be whole padded episodes of one-step transitions.
     """

@@ -65,14 +65,14 @@ class Data:
             sources = {name: self._further(parts, name, need) for name, need in further.items()}
             return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, sources=sources, **more)
         if not self.online:
-            storage = self._filled(parts, parts.storage, self.has_size)
+            storage = self._filled(parts.storage, self.has_size)
             return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, **more)
         return Scheme(
             parts.algorithm,
             parts.actor,
             parts.storage,
             parts.envs,
-            sources={_SOURCE: self._filled(parts, _in_own_directory(parts.storage, _SOURCE), has_size=False)},
+            sources={_SOURCE: self._filled(_in_own_directory(parts.storage, _SOURCE), has_size=False)},
             mixed={"main": MixedSource({_SOURCE: self.share, "main": 1 - self.share})},
             **more,
         )
@@ -81,17 +81,15 @@ class Data:
         """Return the storage of a further source: the data, or one of rollouts as the main one."""
         if need.kind == "rollout":
             return _in_own_directory(parts.storage, name)
-        return self._filled(parts, ReplayBuffer.create_factory(size=1), has_size=False)
+        return self._filled(ReplayBuffer.create_factory(size=1), has_size=False)
 
-    def _filled(self, parts: Composed, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
+    def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
         hyper_parameters = storage.hyper_parameters
         if "size" in hyper_parameters and not has_size:
             dataset = open_dataset(self.path)
             steps = (dataset if self.select is None else SelectedDataset(dataset, self.select)).steps
             storage = make_factory(storage.cls, (), hyper_parameters | {"size": max(1, steps)})
-        needs_returns = parts.algorithm.cls.sources["main"].returns_to_go
-        gamma = parts.algorithm.hyper_parameters["gamma"] if needs_returns else None
-        return from_dataset(storage, self.path, select=self.select, returns_to_go=gamma)
+        return from_dataset(storage, self.path, select=self.select)
 
     def __str__(self) -> str:
         select = "" if self.select is None else f", {self.select}"

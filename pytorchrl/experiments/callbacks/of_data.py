@@ -109,6 +109,8 @@ class EvaluateOnData(Callback):
         storage = factory(scheme.device, scheme.actor, scheme.algorithm, DatasetEnvs(spaces_of(scheme)))
         if scheme.algorithm.sources["main"].next_actions:
             storage.include_next_actions()
+        if scheme.algorithm.sources["main"].returns_to_go:
+            storage.include_returns_to_go()
         return storage
 
     def _place(self, scheme: "Scheme") -> tuple[str, SelectEpisodes | None]:

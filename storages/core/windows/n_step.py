@@ -9,7 +9,7 @@ from storages.core.kernels.step_windows import cut_discounts, discounts_of, foll
 from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
-from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2
+from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, RTG, TAKEN2, TRUNC2
 
 
 class NSteps(Window):
@@ -99,3 +99,10 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
     following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
     next_steps(last, ring.end, ring.envs, ring.columns.final_numbers, following, taken)
     return {ACT2: ring.columns.gather_leaf((ACT,), following), TAKEN2: taken}
+
+
+def returns_to_go(ring: Ring, transitions: NDArray[np.int64], gamma: float) -> dict[str, Any]:
+    """Return RTG of transitions (B,): the discounted rewards to the end of the episode, NaN where it has not ended."""
+    spans = spans_of(ring, transitions, ring.size, gamma)
+    ends = ring.columns.gather_leaf((DONE2,), spans.last) + ring.columns.gather_leaf((TRUNC2,), spans.last)
+    return {RTG: np.where(ends > 0, spans.rewards, np.nan).astype(np.float32)}

@@ -19,6 +19,7 @@ from storages.transition import (
     REW,
     RHS,
     RHS2,
+    RTG,
     TAKEN2,
     TRUNC2,
     Array,
@@ -92,6 +93,8 @@ class RelabeledRows(NamedTuple):
         """
         fields, rows, steps = self.fields, self.rows, self.steps
         ends = steps.ends
+        if RTG in fields:
+            fields[RTG][rows, 0] = np.nan
         if terminated is None:
             fields[REW][rows, 0] = self._discounted(rewards)
             return ends

@@ -108,7 +108,6 @@ NEEDED = {
     **dict.fromkeys(("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "UnifiedPCL"), "give it sequences="),
     **dict.fromkeys(("AIRL", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
-    "CalQL": "make it from_dataset(",
     "DAgger": "expert must be a function",
     "R2D2": 'give it memory="lstm"',
     "Rainbow": "give the actor noisy=True",

@@ -1,5 +1,6 @@
 """CQL's losses and gradients equal those of slow numpy loops over rows and drawn actions."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE, OBS, OBS2, REW, RTG, WEIGHTS
+from storages.transition import ACT, DISCOUNT, DONE, INDICES, OBS, OBS2, REW, RTG, WEIGHTS
 from tests.support.by_hand import numpy
+from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
 from tests.support.training import train
@@ -133,18 +135,44 @@ def test_a_calibrated_gap_and_its_gradients_equal_those_of_numpy_loops() -> None
     assert_gradients(algorithm, batch, by_hand)
 
 
-def test_calql_refuses_data_without_returns_to_go(tmp_path: Path) -> None:
+def test_a_gap_is_not_calibrated_where_the_return_to_go_is_not_known() -> None:
+    calibrated, plain = (made(cls, initial_alpha=0.3, num_samples=4) for cls in (prl.CalQL, prl.CQL))
+    plain.set_weights(calibrated.get_weights())
+    unknown = n_step_batch() | {RTG: torch.full((5, 1), torch.nan)}
+    gradients, result = calibrated.compute_gradients(unknown)
+    expected, plain_result = plain.compute_gradients(n_step_batch())
+    assert result.metrics["conservative_gap"] == plain_result.metrics["conservative_gap"]
+    assert_equal(dict(gradients), dict(expected))
+
+
+def test_calql_learns_from_data_and_then_from_the_environments_with_the_returns_of_both(tmp_path: Path) -> None:
     data, storage = recorded(tmp_path / "data.npz", "Pendulum-v1"), prl.ReplayBuffer.create_factory(size=100)
-    algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0)
+    algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0, start_steps=0, gamma=0.5)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
-    envs = prl.VecEnv.create_factory("Pendulum-v1")
-    with pytest.raises(
-        prl.CompositionError, match=r"CalQL learns from returns-to-go, .* from_dataset\(..., returns_to_go="
-    ):
-        prl.Scheme(algorithm, actor, prl.from_dataset(storage, data), test_envs_factory=envs)
-    factory = prl.from_dataset(storage, data, returns_to_go=0.99)
-    scheme = train(prl.Scheme(algorithm, actor, factory, test_envs_factory=envs, seed=1), 3)
-    assert scheme.algorithm.updates == 3
+    envs = prl.VecEnv.create_factory("Pendulum-v1", env_kwargs={"max_episode_steps": 20})
+    offline = train(prl.Scheme(algorithm, actor, prl.from_dataset(storage, data), test_envs_factory=envs, seed=1), 3)
+    assert offline.algorithm.updates == 3
+    online = prl.Scheme(
+        algorithm,
+        actor,
+        storage,
+        envs,
+        sources={"data": prl.from_dataset(storage, data)},
+        mixed={"main": prl.MixedSource({"data": 0.5, "main": 0.5})},
+        seed=1,
+    )
+    online.algorithm.set_weights(offline.algorithm.get_weights())
+    train(online, 30)
+    assert online.algorithm.updates == 30
+    for name, ended in (("data", 60), ("main", 20)):
+        fields = online.storages[name].get_all_buffer_data()
+        rewards = fields[REW][:, 0, 0].tolist()
+        (batch,) = online.storages[name].generate_batches(1, 200)
+        for number, value in zip(batch[INDICES][:, 0].tolist(), batch[RTG][:, 0].tolist(), strict=True):
+            # Episodes have 20 steps.
+            rest = rewards[number : number - number % 20 + 20]
+            expected = sum(0.5**i * reward for i, reward in enumerate(rest)) if number < ended else math.nan
+            assert value == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
 def test_a_multiplier_rises_while_gaps_are_above_the_threshold_and_falls_below_it() -> None:

@@ -52,7 +52,7 @@ def test_returns_on_the_pendulum_are_higher_than_those_of_the_data(name: str, pe
     scheme = prl.Scheme(
         cls.create_factory(**common | settings),
         prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        prl.from_dataset(prl.ReplayBuffer.create_factory(size=20_000), pendulum, returns_to_go=0.99),
+        prl.from_dataset(prl.ReplayBuffer.create_factory(size=20_000), pendulum),
         test_envs_factory=prl.VecEnv.create_factory("Pendulum-v1"),
         seed=1,
     )

@@ -1,4 +1,4 @@
-"""Next actions are those that were taken after the last step of each window, in every kind of batch."""
+"""Next actions are those taken after the last step of each window, and returns-to-go those of the episode."""
 
 import copy
 from pathlib import Path
@@ -22,7 +22,7 @@ from storages import (
     Sequences,
     Storage,
 )
-from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, TAKEN2
+from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, RTG, TAKEN2
 from tests.storages.off_policy.test_her_buffer import GoalStream, History, compute_reward
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file
@@ -58,6 +58,8 @@ def made(way: str, envs: Any, **hyper_parameters: Any) -> Storage:
     storage: Storage = WAYS[way](**hyper_parameters)("cpu", None, ALGORITHM, envs)
     storage.seed(0)
     storage.include_next_actions()
+    if way != "hindsight":
+        storage.include_returns_to_go()
     return storage
 
 
@@ -84,7 +86,7 @@ def assert_batches(episodic: Episodic, storage: Any, random: np.random.Generator
     parts=st.lists(st.integers(1, 18), min_size=1, max_size=4),
     seed=st.integers(0, 2**20),
 )
-def test_next_actions_equal_those_of_a_reference_model(
+def test_next_actions_and_returns_equal_those_of_a_reference_model(
     way: str,
     n_step: int,
     window: str,
@@ -123,7 +125,7 @@ def test_next_actions_equal_those_of_a_reference_model(
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_next_actions_are_available_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
+def test_next_actions_and_returns_are_available_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
     def opened() -> Any:
         return made("priority", None, size=SIZE, n_step=n_step, directory=tmp_path, commit_every=3)
 
@@ -150,7 +152,7 @@ def test_next_actions_are_available_after_a_directory_is_reopened(n_step: int, t
         pytest.param(40, "packed episodes", marks=pytest.mark.long),
     ],
 )
-def test_next_actions_of_episodes_on_disk_end_with_the_episode_or_its_piece(
+def test_next_actions_and_returns_of_episodes_on_disk_end_with_the_episode_or_its_piece(
     size: int, window: str, tmp_path: Path
 ) -> None:
     sequences = WINDOWS[window]
@@ -165,8 +167,23 @@ def test_next_actions_of_episodes_on_disk_end_with_the_episode_or_its_piece(
         storage.close()
         storage = buffer(tmp_path, "frames", **given)
         storage.include_next_actions()
+        storage.include_returns_to_go()
         assert_batches(model.windows(), storage, np.random.default_rng(2))
     storage.close()
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("her_ratio", [0.0, 1.0])
+def test_relabelled_rows_have_no_return_to_go(her_ratio: float, n_step: int) -> None:
+    envs = type("Envs", (), {"num_envs": 2, "compute_reward": staticmethod(compute_reward)})()
+    storage = HERBuffer.create_factory(size=15, n_step=n_step, her_ratio=her_ratio)("cpu", None, ALGORITHM, envs)
+    storage.include_returns_to_go()
+    stream = GoalStream(2, np.random.default_rng(0))
+    for _ in range(40):
+        storage.insert_transition(stream.step())
+    storage.end_episode()
+    (batch,) = storage.generate_batches(1, 200)
+    assert batch[RTG].isnan().all() if her_ratio else batch[RTG].isfinite().all()
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -200,9 +217,10 @@ def test_the_newest_step_and_the_ends_and_interruptions_of_episodes_have_no_next
             assert taken == (number < newest and continues(steps[number], steps[number + 1], 0))
 
 
-def test_next_actions_take_no_additional_memory() -> None:
+def test_next_actions_and_returns_take_no_additional_memory() -> None:
     storage, plain = replay_buffer(50), replay_buffer(50)
     storage.include_next_actions()
+    storage.include_returns_to_go()
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(60):
         sample = stream.step()
@@ -210,14 +228,17 @@ def test_next_actions_take_no_additional_memory() -> None:
         plain.insert_transition(sample)
     assert storage.nbytes == plain.nbytes
     (one,), (two,) = storage.generate_batches(1, 8), plain.generate_batches(1, 8)
-    assert one.keys() - two.keys() == {ACT2, TAKEN2}
+    assert one.keys() - two.keys() == {ACT2, TAKEN2, RTG}
     with pytest.raises(SampleError, match="NextAction"):
         plain.insert_transition(stream.step() | {ACT2: np.zeros((2, 1), np.int64)})
 
 
-def test_rollouts_have_no_next_actions() -> None:
+def test_rollouts_have_no_next_actions_and_no_returns_to_go() -> None:
     storage = GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
     with pytest.raises(NotImplementedError, match="GAEBuffer does not know the action that followed a transition"):
         storage.include_next_actions()
+    with pytest.raises(NotImplementedError, match="GAEBuffer does not know the returns of episodes; ReplayBuffer and"):
+        storage.include_returns_to_go()
     assert not GAEBuffer.knows_next_actions
+    assert not GAEBuffer.knows_returns_to_go
     assert ReplayBuffer.knows_next_actions
