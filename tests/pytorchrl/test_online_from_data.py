@@ -296,6 +296,16 @@ def test_the_command_line_gives_demonstrations_to_algorithms_that_learn_from_rol
     assert others == ({"repeated": config["storage"]} if algorithm == "ppod" else {})
 
 
+def test_demonstrations_are_drawn_as_sequences_by_an_actor_with_a_memory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory = ["--actor.memory", "gru", "--actor.memory-size", "8", "--storage.sequence-length", "10"]
+    train("--algorithm", "gail", *SMALL, *memory, "--storage.size", "50", "--data", str(data), "--steps", "100")
+    storage = RunFolder("runs/shown/seed-1").read_config()["sources"]["expert"]
+    assert storage["hyper_parameters"]["sequences"] == prl.Sequences(20, burn_in=10).config
+
+
 @pytest.mark.parametrize(
     ("algorithm", "arguments", "message"),
     [

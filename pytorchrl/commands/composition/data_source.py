@@ -22,11 +22,14 @@ from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset, ref
 from storages.off_policy.mixed_storage import MixedSource
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.storage import Storage
+from storages.windows import Sequences
 
 OF_DATA = ("data", "select", "online", "data_share")
 """Names of the settings that describe the data."""
 _SHARE = 0.5
 _SOURCE = "data"
+_SEQUENCES = Sequences(20, burn_in=10)
+"""Of demonstrations for an actor with a memory, whose states are not in the data."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ class Data:
         """Return the storage of a further source: the data, or one of rollouts as the main one."""
         if need.kind == "rollout":
             return _in_own_directory(parts.storage, name)
-        return self._filled(ReplayBuffer.create_factory(size=1), has_size=False)
+        remembers = parts.actor.hyper_parameters.get("memory") is not None
+        sequences = _SEQUENCES if remembers else None
+        return self._filled(ReplayBuffer.create_factory(size=_SEQUENCES.length, sequences=sequences), has_size=False)
 
     def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
         hyper_parameters = storage.hyper_parameters
