@@ -29,6 +29,8 @@ class ActingNetwork(nn.Module):
         space = algorithm.actor.observation_space
         self._names = list(space.spaces) if isinstance(space, spaces.Dict) else None
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
+        # The random numbers of a policy that draws proposals are those of whatever runs the exported network.
+        self._exploration.generator = None  # type: ignore[assignment]
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Return the actions for observations.
@@ -42,6 +44,8 @@ class ActingNetwork(nn.Module):
         """
         parts = inputs if self.actor.memory is None else inputs[:-1]
         obs: Any = parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
+        # Not a constant of the exported network: a policy may draw as many actions as there are rows.
+        self._exploration.num_envs = inputs[0].shape[0]
         if self.actor.memory is None:
             return self._actions(self.actor.view(obs))
         # Callers pass zero states where an episode begins.

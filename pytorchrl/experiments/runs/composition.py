@@ -225,7 +225,10 @@ def made_of(config: Any) -> Any:
             raise CompositionError(f"the run was composed with the function {name}; {_WAY_OUT}")
         return maker
     if {"name", "hyper_parameters", "dataset"} <= set(config):
-        raise CompositionError(f"the run learns from the data set {config['dataset']}; {_IN_A_SCRIPT}")
+        raise CompositionError(
+            f"the run learns from the data set {config['dataset']}; go on with the same train command, or "
+            f"{_IN_A_SCRIPT}"
+        )
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}

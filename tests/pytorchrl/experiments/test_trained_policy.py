@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from tests.support.data_sets import recorded
 from tests.support.toys import Counter
 
 RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
@@ -45,6 +46,12 @@ RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
         prl.OffPolicyActor.create_factory(hidden_sizes=(16,), dueling=True),
         prl.ReplayBuffer.create_factory(size=500),
         "CartPole-v1",
+    ),
+    "naf": (
+        prl.NAF.create_factory(start_steps=50, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
+        prl.ReplayBuffer.create_factory(size=500),
+        "Pendulum-v1",
     ),
     "ppo with memory": (
         prl.PPO.create_factory(num_mini_batch=1, test_every=100, num_test_episodes=2),
@@ -292,6 +299,38 @@ def test_an_exported_policy_returns_the_same_actions(
         np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(observations).reshape(5, -1), rtol=1e-4, atol=1e-5)
     # Classes that torch derives from the networks' during the export do not hide them from runs loaded later.
     assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_rows(
+    cls: Any, suffix: str, tmp_path: Path
+) -> None:
+    data = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), recorded(tmp_path / "data.npz", "Pendulum-v1"))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
+    envs = prl.VecEnv.create_factory("Pendulum-v1")
+    scheme = prl.Scheme(cls.create_factory(test_every=0), actor, data, test_envs_factory=envs)
+    learner = prl.Learner(scheme, 2, tmp_path / "run")
+    learner.run()
+    learner.close()
+    path = prl.load_policy(tmp_path / "run").export(tmp_path / f"policy{suffix}")
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
+        session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
+    exported = torch.export.load(path).module() if suffix == ".pt2" else None
+    generator = np.random.default_rng(0)
+    for rows in (1, 2, 5):
+        seen = generator.normal(size=(rows, 3)).astype(np.float32)
+        if exported is not None:
+            drawn = [exported(torch.from_numpy(seen)).numpy() for _ in range(2)]
+        else:
+            drawn = [session.run(None, {session.get_inputs()[0].name: seen})[0] for _ in range(2)]
+        assert drawn[0].shape == (rows, 1)
+        assert np.abs(drawn[0]).max() <= 2
+        # The best of BCQ's proposals often has the clipped latents that were the best before.
+        assert cls is prl.BCQ or (drawn[0] != drawn[1]).any()
 
 
 def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_progress_is_reported_in_updates(
 
 def test_a_run_with_a_data_set_cannot_be_resumed_from_its_folder_alone(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
-    with pytest.raises(prl.CompositionError, match=r"learns from the data set .*data\.npz; make the scheme in a scri"):
+    with pytest.raises(
+        prl.CompositionError, match=r"learns from the data set .*data\.npz; go on with the same train comm"
+    ):
         prl.Learner.resume(tmp_path / "run")
 
 

@@ -86,6 +86,6 @@ class _Quadratic(QuickModule):
         )
         diagonal = above(self._head.min_log_diagonal, log_diagonal).exp()
         entries = torch.cat([diagonal, below], dim=1)
-        factor = entries.new_zeros((len(entries), size * size)).index_copy(1, self.places, entries)
+        factor = entries.new_zeros((entries.shape[0], size * size)).index_copy(1, self.places, entries)
         peak = torch.tanh(peak) if squash else peak
         return QuadraticValues(value, peak, factor.view(-1, size, size), squash, self._head.huber_threshold)
