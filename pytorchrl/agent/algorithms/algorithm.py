@@ -57,6 +57,8 @@ class Algorithm(FieldComponent, ABC):
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
     """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
+    called_in_training: ClassVar[frozenset[str]] = frozenset()
+    """Names of hyper-parameters that are functions which the greedy policy does not call."""
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()

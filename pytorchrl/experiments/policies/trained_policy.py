@@ -19,7 +19,12 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_of, refuse_classes_of_a_script
+from pytorchrl.experiments.runs.composition import (
+    acting_algorithm_of,
+    as_checkpoint_error,
+    made_of,
+    refuse_classes_of_a_script,
+)
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
@@ -186,7 +191,7 @@ def load_policy(
         with missing_modules_named(of_run):
             if algo_factory is None or actor_factory is None:
                 refuse_classes_of_a_script(config | of_run, _WAY_OUT)
-            algo_factory = algo_factory or made_of(config["algorithm"])
+            algo_factory = algo_factory or acting_algorithm_of(config["algorithm"])
             actor_factory = actor_factory or made_of(config["actor"])
         with torch.device("meta"):
             # The meta device allocates no memory for sizes in a file that are not verified yet.

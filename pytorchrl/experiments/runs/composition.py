@@ -93,7 +93,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
             refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")
         with as_checkpoint_error(folder.config_file):
-            algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
+            algo_factory, actor_factory = acting_algorithm_of(config["algorithm"]), made_of(config["actor"])
             if envs_factory is None:
                 envs_factory = one_copy(envs_of(config, folder.path))
     envs = envs_factory()
@@ -236,6 +236,25 @@ def made_of(config: Any) -> Any:
     if issubclass(cls, Component):
         return make_factory(cls, (), hyper_parameters)
     return cls(**hyper_parameters)
+
+
+def acting_algorithm_of(config: Mapping[str, Any]) -> Factory[Algorithm]:
+    """As :func:`made_of` the configuration of an algorithm, for acting greedily: functions of training are left out."""
+    cls = class_named(config["name"])
+    if not issubclass(cls, Algorithm):
+        raise CompositionError(f"the run was composed with {cls.__name__}, which is no algorithm")
+    hyper_parameters = {
+        name: _left_out if name in cls.called_in_training else made_of(value)
+        for name, value in config["hyper_parameters"].items()
+    }
+    return make_factory(cls, (), hyper_parameters)
+
+
+def _left_out(*_: Any) -> Any:
+    raise CompositionError(
+        "the algorithm was loaded to act greedily, without the functions that training calls, such as an expert; to "
+        "train or to explore, make the scheme in a script"
+    )
 
 
 def class_named(name: str) -> type:

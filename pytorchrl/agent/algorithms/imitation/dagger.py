@@ -30,6 +30,7 @@ class DAgger(BehaviourCloning):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
     unchangeable = BehaviourCloning.unchangeable | {"expert"}
+    called_in_training = frozenset({"expert"})
 
     expert: Callable[[Any], Any] | None = None
     beta: UnitIntervalOrSchedule = 0.0

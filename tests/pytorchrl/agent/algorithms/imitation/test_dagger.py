@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from storages.transition import ACT, OBS
 from tests.support.by_hand import exploring
 from tests.support.comparison import assert_equal
@@ -145,13 +146,28 @@ def test_a_loaded_policy_can_be_the_expert(tmp_path: Path) -> None:
     learner = prl.Learner(dagger(), 60, tmp_path / "expert")
     learner.run()
     learner.close()
-    factory = prl.DAgger.create_factory(expert=balance)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
-    expert = prl.load_policy(tmp_path / "expert", algo_factory=factory, actor_factory=actor)
+    expert = prl.load_policy(tmp_path / "expert")
     scheme = dagger(expert=expert, num_envs=3)
     train(scheme, 60)
     held = scheme.storage.get_all_buffer_data()
     np.testing.assert_array_equal(held[ACT][..., 0].numpy(), [expert(seen.numpy()) for seen in held[OBS]])
+
+
+def test_a_loaded_policy_acts_greedily_without_the_expert_and_explores_with_it_alone(tmp_path: Path) -> None:
+    scheme = dagger()
+    learner = prl.Learner(scheme, 60, tmp_path / "run")
+    learner.run()
+    seen = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    greedy = prl.load_policy(tmp_path / "run")(seen)
+    np.testing.assert_array_equal(greedy, TrainedPolicy(scheme.algorithm)(seen))
+    learner.close()
+    factory = prl.DAgger.create_factory(expert=balance)
+    with_expert = prl.load_policy(
+        tmp_path / "run", algo_factory=factory, actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
+    )
+    assert with_expert(seen, deterministic=False).shape == greedy.shape
+    with pytest.raises(prl.CompositionError, match="loaded to act greedily, without the functions that training calls"):
+        prl.load_policy(tmp_path / "run")(seen, deterministic=False)
 
 
 def test_the_experts_actions_are_checked_against_the_environments_action_space() -> None:
