@@ -17,6 +17,7 @@ from pytorchrl.commands.composition.composing import (
     Composed,
     checked,
     composed,
+    fitted,
     merged,
     preset_of,
     read_yaml,
@@ -144,7 +145,7 @@ def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dic
     if algorithm is None or env is None or chosen.no_preset or of_run:
         return whole, None
     preset, preset_name = preset_of(part_named(Algorithm, algorithm).__name__, env)
-    return merged(preset, file, names), preset_name
+    return merged(fitted(preset, whole), file, names), preset_name
 
 
 def _parser(add_help: bool) -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.composing import composed, merged, preset_of
+from pytorchrl.commands.composition.composing import composed, fitted, merged, preset_of
 from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.scheme import Scheme
 from storages import Storage
@@ -55,5 +55,5 @@ def compose(
     if isinstance(algorithm, str):
         made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
         preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(made))
-    parts = composed(merged(preset, chosen), factories)
+    parts = composed(merged(fitted(preset, chosen), chosen), factories)
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)

@@ -58,6 +58,17 @@ def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
     return {}, None
 
 
+def fitted(preset: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a preset without hyper-parameters that classes which were chosen instead of its defaults do not have."""
+    kept = dict(preset)
+    for kind, cls in KINDS.items():
+        name = chosen.get(kind, {}).get("name")
+        if kind in preset and "name" not in preset[kind] and name is not None and kind != "env":
+            known = hyper_parameters_of(part_named(cls, name))
+            kept[kind] = {key: value for key, value in preset[kind].items() if key in known}
+    return kept
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain data from a YAML file.
 
@@ -181,7 +192,11 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
             values[name] = [value]
         elif isinstance(value, str) and _is_of_functions(wanted):
             values[name] = function_named(value) or value
-    factory: Factory[Any] = cls.create_factory(**values)
+    try:
+        factory: Factory[Any] = cls.create_factory(**values)
+    except TypeError as error:
+        # A hyper-parameter that a file names, but the class does not have.
+        raise CompositionError(str(error)) from error
     return factory
 
 

@@ -190,6 +190,20 @@ def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it
     scheme.close()
 
 
+def test_parts_of_a_preset_that_a_chosen_class_does_not_have_are_left_out() -> None:
+    scheme = described_run(["--algorithm", "acer", "--env", "MountainCar-v0", "--storage", "per"]).scheme(1)
+    assert scheme.factories[2].hyper_parameters["sequences"] == prl.Sequences(20, across_episodes=True)
+    scheme.close()
+    with pytest.raises(prl.CompositionError, match="ACER learns from replayed transitions, but GAEBuffer holds one"):
+        described_run(["--algorithm", "acer", "--env", "MountainCar-v0", "--storage", "gae"]).scheme(1)
+
+
+def test_an_unknown_hyper_parameter_in_a_configuration_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("algorithm: {name: PPO, lrr: 1e-3}\nenv: CartPole-v1\n")
+    with pytest.raises(prl.CompositionError, match="PPO: unknown hyper-parameter 'lrr'; did you mean 'lr'"):
+        described_run(["--config", str(tmp_path / "run.yaml")])
+
+
 def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
