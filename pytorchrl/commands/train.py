@@ -26,6 +26,7 @@ from pytorchrl.commands.composition.composing import (
 from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
 from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
+from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
@@ -109,7 +110,9 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     first = _parser(add_help=False)
     chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
     import_modules(chosen.imports)
-    file = {} if chosen.config is None else checked(read_yaml(chosen.config), chosen.config, _OF_FILES)
+    file = (
+        {} if chosen.config is None else checked_settings(checked(read_yaml(chosen.config), chosen.config, _OF_FILES))
+    )
     description, preset = _described(chosen, file)
     parser = _parser(add_help=True)
     _add_options_of_parts(parser, description)
@@ -121,8 +124,9 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
         by_option["steps"] = given.steps
     settings = {name: file[name] for name in _OF_FILES if name in file}
     settings |= {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
+    settings = checked_settings(settings)
     _callbacks(settings)
-    whole = merged(description, by_option)
+    whole = checked_settings(merged(description, by_option))
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)

@@ -105,6 +105,8 @@ def checked(description: Mapping[str, Any], path: Path, further: tuple[str, ...]
         parts[kind] = {"name": part} if isinstance(part, str) else part
         if not isinstance(parts[kind], dict):
             raise CompositionError(f"{path}: {kind} must be a name, or a mapping of hyper-parameters, got {part!r}")
+        if not isinstance(named := parts[kind].get("name"), str | None):
+            raise CompositionError(f"{path}: the name of {kind} must be a text, got {named!r}")
     return {**description, **parts}
 
 
@@ -157,7 +159,7 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
         name = description["actor"].get("name")
         actor = actor_for(made["storage"].cls) if name is None else part_named(Actor, name)
         made["actor"] = _factory(actor, _without_name(description["actor"]))
-    return Composed(made["algorithm"], made["actor"], made["storage"], made["env"], description.get("steps", _STEPS))
+    return Composed(made["algorithm"], made["actor"], made["storage"], made["env"], description.get("steps") or _STEPS)
 
 
 def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:

@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -196,6 +197,53 @@ def test_parts_of_a_preset_that_a_chosen_class_does_not_have_are_left_out() -> N
     scheme.close()
     with pytest.raises(prl.CompositionError, match="ACER learns from replayed transitions, but GAEBuffer holds one"):
         described_run(["--algorithm", "acer", "--env", "MountainCar-v0", "--storage", "gae"]).scheme(1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"steps": "many"}, "steps must be a whole number from 1, got 'many'"),
+        ({"steps": True}, "steps must be a whole number from 1, got True"),
+        ({"seeds": ["a"]}, "seeds must be whole numbers from 0, got ['a']"),
+        ({"seeds": -1}, "seeds must be whole numbers from 0, got -1"),
+        ({"log_dir": 3}, "log_dir must be the path of a folder, got 3"),
+        ({"from": 3}, "from must be a text, got 3"),
+        ({"data": ["a", "b"]}, "data must be a text, got ['a', 'b']"),
+        ({"online": "maybe"}, "online must be true or false, got 'maybe'"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be a whole number from 1, got 0"),
+        ({"callbacks": [3]}, "callbacks must be callbacks, such as StopAtReturn(475), got [3]"),
+        ({"log_to": {"wandb": True}}, "log_to must be names of destinations, got {'wandb': True}"),
+        ({"algorithm": {"name": ["DQN"]}}, "the name of algorithm must be a text, got ['DQN']"),
+    ],
+)
+def test_a_setting_of_another_type_in_a_configuration_file_is_named(
+    setting: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"algorithm": "DQN", "env": "CartPole-v1"} | setting))
+    with pytest.raises(prl.CompositionError, match=re.escape(message)):
+        described_run(["--config", str(file)])
+
+
+def test_a_single_value_may_stand_for_a_list_in_a_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("algorithm: DQN\nenv: CartPole-v1\nseeds: 3\nlog_to: tensorboard\ncallbacks: StopAtReturn(475)\n")
+    settings = described_run(["--config", str(file)]).settings
+    assert (settings["seeds"], settings["log_to"]) == ([3], ["tensorboard"])
+    assert settings["callbacks"] == ["StopAtReturn(475)"]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--seeds", "1", "-2"], "seeds must be whole numbers from 0"),
+        (["--checkpoint-every", "0"], "checkpoint_every must be"),
+        (["--steps", "0"], "steps must be a whole number from 1, got 0"),
+    ],
+)
+def test_a_number_out_of_range_on_the_command_line_is_named(option: list[str], message: str) -> None:
+    with pytest.raises(prl.CompositionError, match=message):
+        described_run(["--algorithm", "DQN", "--env", "CartPole-v1", *option])
 
 
 def test_an_unknown_hyper_parameter_in_a_configuration_file_is_named(tmp_path: Path) -> None:
