@@ -26,7 +26,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
 from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
-from pytorchrl.commands.shared import Imports
+from pytorchrl.commands.shared import Imports, check_counts, check_seed
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
 from storages.component.factory import Factory
 
@@ -57,8 +57,8 @@ def env(
     """
     import_modules(imports)
     arguments = _arguments(env_kwargs)
-    if episodes < 1 or longest < 1:
-        raise ValueError(f"env: episodes and longest must be at least 1, got {episodes} and {longest}")
+    check_counts(episodes=episodes, longest=longest, num_envs=num_envs)
+    check_seed(seed)
     made_by = factory_function(env_id)
     made_of = made_by or env_id
     if is_native(made_of, vectorization_mode, backend):

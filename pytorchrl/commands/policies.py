@@ -10,7 +10,7 @@ import tyro
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.shared import Imports, Run
+from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
 from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
@@ -37,6 +37,8 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
+    check_counts(episodes=episodes)
+    check_seed(seed)
     import_modules(imports)
     algorithm, envs = load_agent(run)
     try:
@@ -73,6 +75,8 @@ def watch(
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
+    check_counts(episodes=episodes)
+    check_seed(seed)
     if output is not None:
         record(run, output, episodes, seed=seed, explore=explore, imports=imports)
         return
@@ -108,6 +112,8 @@ def record(
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         imports: modules to import first.
     """
+    check_counts(episodes=episodes, longest=longest)
+    check_seed(seed)
     refuse_missing_encoder(output.suffix)
     algorithm, envs = _policy_of(run, imports)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):

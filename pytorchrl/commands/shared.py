@@ -18,3 +18,24 @@ Imports = Annotated[
     tyro.conf.UseAppendAction,
 ]
 """Modules that a command imports first, by ``import_modules``."""
+
+
+def check_counts(**counts: int | None) -> None:
+    """Check that counts are at least 1; None is not checked.
+
+    Raises:
+        ValueError: the message names the option and its value.
+    """
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+
+
+def check_seed(seed: int) -> None:
+    """Check that a seed is not negative.
+
+    Raises:
+        ValueError: it is.
+    """
+    if seed < 0:
+        raise ValueError(f"--seed must be at least 0, got {seed}")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from pytorchrl.commands.composition.options import dashed
+from pytorchrl.commands.shared import check_counts
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
@@ -28,8 +29,7 @@ def sweep(arguments: Sequence[str]) -> None:
     ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
     if ranges and given.trials is None:
         raise CompositionError(f"{ranges[0]} varies within a range; give the number of trials: --trials 20")
-    if given.trials is not None and given.trials < 1:
-        raise CompositionError(f"--trials must be at least 1, got {given.trials}")
+    check_counts(trials=given.trials, processes=given.processes)
     try:
         if given.trials is None:
             failed, number = _train_all_combinations(vary, seeds, log_dir, of_train, given.processes)

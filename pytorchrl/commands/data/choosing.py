@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.commands.data.shared import Count, Format, Output, Share, Source, write
+from pytorchrl.commands.shared import check_counts, check_seed
 from pytorchrl.logging.bars import watched
 from storages.datasets import (
     Dataset,
@@ -56,8 +57,8 @@ def prune(
             "prune: say what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
             "--random-share or --successes"
         )
-    if max_episodes is not None and max_episodes < 1:
-        raise ValueError(f"prune: --max-episodes must be at least 1, got {max_episodes}")
+    check_counts(max_episodes=max_episodes)
+    check_seed(seed)
     selection = SelectEpisodes(
         min_return=min_return,
         max_episodes=max_episodes,
@@ -101,6 +102,7 @@ def split(
         seed: of the draw.
         format: of both; npz where their names end in .npz, else minari-hdf5.
     """
+    check_seed(seed)
     if train == validation:
         raise ValueError(f"split: --train and --validation must be different, got {train} for both")
     for output in (train, validation):

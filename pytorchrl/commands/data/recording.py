@@ -7,7 +7,7 @@ import tyro
 
 from pytorchrl.commands.data.making import Kind, make_dataset
 from pytorchrl.commands.data.shared import Count, Format, Output, say
-from pytorchrl.commands.shared import Imports
+from pytorchrl.commands.shared import Imports, check_seed
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.runs.user_modules import import_modules
 
@@ -81,6 +81,7 @@ def collect(
         explore: act as in training, with exploration, instead of greedily.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
     """
+    check_seed(seed)
     say(
         collect_demonstrations(
             run, path=output, steps=steps, episodes=episodes, seed=seed, deterministic=not explore, format=format

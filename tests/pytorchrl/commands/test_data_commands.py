@@ -168,7 +168,7 @@ def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
         (("show", "paid.npz", "--names", "colour", "c"), "error: --names: unknown colour; choose from actions, epi"),
         (("merge", "-o", "x.npz"), "error: merge: name the data sets to be merged"),
         (("prune", "paid.npz", "x.npz"), "error: prune: say what to leave out"),
-        (("prune", "paid.npz", "x.npz", "--max-episodes", "0"), "error: prune: --max-episodes must be at least 1"),
+        (("prune", "paid.npz", "x.npz", "--max-episodes", "0"), "error: --max-episodes must be at least 1, got 0"),
         (("prune", "paid.npz", "x.npz", "--best-share", "2"), "error: SelectEpisodes: best_share"),
         (
             ("prune", "paid.npz", "x.npz", "--successes"),

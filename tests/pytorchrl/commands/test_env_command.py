@@ -94,7 +94,7 @@ def test_an_imported_environment_class_is_described_and_trained_by_its_name(
         ),
         (["NoSuch-v0"], "error: env: env 'NoSuch-v0' is no registered gymnasium id"),
         (["CartPole-v1", "--env-kwargs", "[1]"], r"error: env: env_kwargs must be a dict such as .*, got '\[1\]'"),
-        (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be at least 1, got 0"),
+        (["CartPole-v1", "--episodes", "0"], "error: --episodes must be at least 1, got 0"),
     ],
 )
 def test_an_invalid_environment_or_option_is_refused_in_one_line(

@@ -123,3 +123,21 @@ def test_an_interrupted_video_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_video(tmp_path / "video.gif", frames(), 10)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "a-run", "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        (["evaluate", "a-run", "--episodes", "-3"], "--episodes must be at least 1, got -3"),
+        (["evaluate", "a-run", "--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["play", "a-run", "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        (["record", "a-run", "--longest", "0"], "--longest must be at least 1, got 0"),
+        (["record", "a-run", "--seed", "-1"], "--seed must be at least 0, got -1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_loaded(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match=message):
+        command(monkeypatch, *arguments)

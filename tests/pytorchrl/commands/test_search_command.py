@@ -183,6 +183,7 @@ def test_a_range_is_parsed_from_two_numbers(text: str, between: Range | None) ->
         (["algorithm.lr", "1..2", "3", "--trials", "2"], "algorithm.lr mixes a range with other values"),
         (["algorithm.gamma", "0.9..1.5", "--trials", "2"], r"DQN: gamma must lie in \[0, 1\], got 1.5"),
         (["algorithm.gamma", "0.9..1", "--trials", "0"], "--trials must be at least 1, got 0"),
+        (["algorithm.gamma", "0.9", "--processes", "0"], "--processes must be at least 1, got 0"),
         (
             ["algorithm.gamma", "0.9..1", "--trials", "2", "--algorithm.test-every", "0"],
             "enable them by --algorithm.test",
