@@ -34,14 +34,15 @@ _SETTINGS = (
     "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours "
     "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and "
     "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
-    "scaled. Our run of DDPG in HalfCheetah with seed 3 was made when policies were still updated before the critics; "
-    "it is shown until it is repeated. Our others of SAC and DDPG in HalfCheetah, and of TD3 and DDPG in Hopper, were "
-    "made on a slower machine, which lowers steps/s. On the "
-    "same batches and without noise, updates of TD3 and SAC equal stable-baselines3's up to rounding, those of TD3 "
-    "after 90,000 updates too. TD3 in HalfCheetah and SAC in Hopper have more seeds, because stable-baselines3 was "
-    "ahead in the first three; the added ones alone are an unbiased comparison, in which means and standard errors "
-    "are 5,174 ± 209 and 5,567 ± 257 (TD3, seeds 4 to 7), 442 ± 116 and 510 ± 67 (SAC, seeds 4 to 9). Means in "
-    "nnabla-rl's published results after 100,000 steps, with its own settings: "
+    "scaled. Our runs of SAC and DDPG in HalfCheetah, and of TD3, DDPG, TQC and CrossQ in Hopper, were made on a "
+    "slower machine, which lowers steps/s. Given the same weights, batches and noise, updates of SAC, TD3, DDPG and "
+    "TQC equal those of stable-baselines3 and sb3-contrib up to rounding; given the transitions, batches and noise of "
+    "a whole run of ours, stable-baselines3's SAC and TD3 take its actions (a test holds both). TD3 in HalfCheetah, "
+    "and SAC and TQC in Hopper, have more seeds, because stable-baselines3 was ahead in the first ones; the added "
+    "ones alone are an unbiased comparison, in which means and standard errors are 5,174 ± 209 and 5,567 ± 257 (TD3, "
+    "seeds 4 to 7), 428 ± 86 and 530 ± 52 (SAC, seeds 4 to 11). In Hopper, our runs of SAC and TQC end at the plateau "
+    "of 300 to 400 more often, and we do not know why. Means in nnabla-rl's published results after 100,000 steps, "
+    "with its own settings: "
 )
 
 
