@@ -1,6 +1,7 @@
 """Presets of published distributed algorithms: their settings, and updates of small versions of them."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -59,40 +60,40 @@ PRESETS: dict[str, tuple[Callable[[], dict[str, Any]], Any, int]] = {
 }
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_collects_and_updates_its_weights(name: str) -> None:
-    compose, envs, steps = PRESETS[name]
-    scheme = prl.RayScheme(**compose(), train_envs_factory=envs)
+@contextlib.contextmanager
+def trained(name: str, envs: Any | None = None) -> Iterator[prl.RayScheme]:
+    """A scheme of a preset that has collected, and updated its weights."""
+    compose, default, steps = PRESETS[name]
+    scheme = prl.RayScheme(**compose(), train_envs_factory=envs or default)
     before = scheme.algorithm.get_weights()
     try:
         train(scheme, steps)
         assert scheme.algorithm.updates > 0
         assert any((weights != before[name]).any() for name, weights in scheme.algorithm.get_weights().items())
+        yield scheme
     finally:
         scheme.close()
 
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_collects_and_updates_its_weights(name: str) -> None:
+    with trained(name):
+        pass
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
 def test_ape_x_learns_from_environments_that_skip_a_step_after_each_episode() -> None:
-    compose, _, steps = PRESETS["ape_x"]
     envs = prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": AutoresetMode.NEXT_STEP})
-    scheme = prl.RayScheme(**compose(), train_envs_factory=envs)
-    before = scheme.algorithm.get_weights()
-    try:
-        train(scheme, steps)
-        assert scheme.algorithm.updates > 0
-        assert any((weights != before[name]).any() for name, weights in scheme.algorithm.get_weights().items())
+    with trained("ape_x", envs) as scheme:
         batch = next(scheme.storage.generate_batches(1, 200))
         # Observations are the numbers of the episode and its step; episodes have 2 and 3 steps.
         episode, step, episode2, step2 = torch.cat([batch[OBS], batch[OBS2]], dim=1).T
         assert torch.equal(episode, episode2)
         assert set((step2 - step).tolist()) == {1, 2, 3}
         assert set(step2[batch[DISCOUNT][:, 0] == 0].tolist()) == {2, 3}
-    finally:
-        scheme.close()
 
 
 def test_presets_have_the_settings_of_their_papers() -> None:
