@@ -170,7 +170,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         "--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))} (default: one that suits the storage)"
     )
     parser.add_argument(
-        "--steps", type=int, metavar="INT", help="environment steps to train for; updates if none are made"
+        "--steps", type=int, metavar="INT", help="environment steps to train for; updates where no steps are collected"
     )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)")
