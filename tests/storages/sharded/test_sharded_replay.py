@@ -24,7 +24,7 @@ from storages import (
     Sequences,
 )
 from storages.sharded import LocalShards, ReplayShard, ShardedReplay, SliceWriter, factory_of_shard
-from storages.transition import ACT2, ERRORS, INDICES, MASK, WEIGHTS
+from storages.transition import ACT2, ERRORS, INDICES, MASK, RTG, WEIGHTS
 from tests.support.model import equal, through_a_file
 from tests.support.shards import PRIORITISED, maker, slice_of
 
@@ -233,8 +233,9 @@ def test_updates_and_resets_apply_to_every_shard() -> None:
     for shard in range(2):
         group.insert_data_slice(shard, slice_of(random, 20)).result()
     replay.include_next_actions()
+    replay.include_returns_to_go()
     replay.update_storage_parameter("n_step", 4)
-    assert all(ACT2 in batch for batch in replay.generate_batches(8, 4))
+    assert all({ACT2, RTG} <= batch.keys() for batch in replay.generate_batches(8, 4))
     assert [shard.storage.n_step for shard in group.shards] == [4, 4]
     assert (replay.capacity, replay.num_envs) == (2 * 128, 2)
     assert replay.nbytes == sum(shard.storage.nbytes for shard in group.shards)
