@@ -121,12 +121,12 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     if given.num_envs is not None:
         by_option["env"]["num_envs"] = given.num_envs
     if given.steps is not None:
-        by_option["steps"] = given.steps
+        by_option |= checked_settings({"steps": given.steps})
     settings = {name: file[name] for name in _OF_FILES if name in file}
-    settings |= {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
-    settings = checked_settings(settings)
+    options = {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
+    settings |= checked_settings(options)
     _callbacks(settings)
-    whole = checked_settings(merged(description, by_option))
+    whole = merged(description, by_option)
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)

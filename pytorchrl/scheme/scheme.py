@@ -391,10 +391,7 @@ class Scheme:
         for name, needs in self.algorithm.sources.items():
             read = {part: self.storages[part] for part in storages_read(name, self._mixed) if part in self.storages}
             for storage in read.values():
-                if needs.next_actions:
-                    storage.include_next_actions()
-                if needs.returns_to_go:
-                    storage.include_returns_to_go()
+                needs.request_fields(storage)
             if name in self._mixed:
                 # A mix has all methods that algorithms call on a source of replayed transitions.
                 sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))

@@ -1,7 +1,10 @@
 """Requirements of an algorithm on the storages that it learns from."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from storages.storage import Storage
 
 SourceKind: TypeAlias = Literal["rollout", "replay", "any"]
 
@@ -45,3 +48,10 @@ class Needs:
     returns_to_go: bool = False
     single_steps: bool = False
     whole_episodes: bool = False
+
+    def request_fields(self, storage: "Storage") -> None:
+        """Let a storage add the fields to its batches that the algorithm needs beside the inserted ones."""
+        if self.next_actions:
+            storage.include_next_actions()
+        if self.returns_to_go:
+            storage.include_returns_to_go()

@@ -84,9 +84,8 @@ class Data:
         """Return the storage of a further source: the data, or one of rollouts as the main one."""
         if need.kind == "rollout":
             return _in_own_directory(parts.storage, name)
-        remembers = parts.actor.hyper_parameters.get("memory") is not None
-        sequences = _SEQUENCES if remembers else None
-        return self._filled(ReplayBuffer.create_factory(size=_SEQUENCES.length, sequences=sequences), has_size=False)
+        sequences = None if parts.actor.hyper_parameters.get("memory") is None else _SEQUENCES
+        return self._filled(ReplayBuffer.create_factory(size=None, sequences=sequences), has_size=False)
 
     def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
         hyper_parameters = storage.hyper_parameters

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytorchrl.scheme.compatibility import CompositionError
 
-Check = tuple[Callable[[Any], bool], str]
+_Check = tuple[Callable[[Any], bool], str]
 
 
 def _is_count(value: Any) -> bool:
@@ -17,9 +17,9 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-_TEXT: Check = _is_text, "a text"
-_COUNT: Check = _is_count, "a whole number from 1"
-_CHECKS: Mapping[str, Check] = {
+_TEXT: _Check = _is_text, "a text"
+_COUNT: _Check = _is_count, "a whole number from 1"
+_CHECKS: Mapping[str, _Check] = {
     "steps": _COUNT,
     "device": _TEXT,
     "log_dir": (lambda value: isinstance(value, str | os.PathLike), "the path of a folder"),
@@ -28,7 +28,7 @@ _CHECKS: Mapping[str, Check] = {
     "data": _TEXT,
     "online": (lambda value: isinstance(value, bool), "true or false"),
 }
-_LISTS: Mapping[str, Check] = {
+_LISTS: Mapping[str, _Check] = {
     "seeds": (lambda value: type(value) is int and value >= 0, "whole numbers from 0"),
     "log_to": (_is_text, "names of destinations"),
     "callbacks": (_is_text, "callbacks, such as StopAtReturn(475)"),

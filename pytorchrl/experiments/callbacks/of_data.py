@@ -107,10 +107,7 @@ class EvaluateOnData(Callback):
         plain = ReplayBuffer.create_factory(size=steps)
         factory = DatasetFactory(_in_memory(_storage_of(scheme), steps) if like_the_run else plain, path, select)
         storage = factory(scheme.device, scheme.actor, scheme.algorithm, DatasetEnvs(spaces_of(scheme)))
-        if scheme.algorithm.sources["main"].next_actions:
-            storage.include_next_actions()
-        if scheme.algorithm.sources["main"].returns_to_go:
-            storage.include_returns_to_go()
+        scheme.algorithm.sources["main"].request_fields(storage)
         return storage
 
     def _place(self, scheme: "Scheme") -> tuple[str, SelectEpisodes | None]:

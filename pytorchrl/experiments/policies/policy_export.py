@@ -29,7 +29,7 @@ class ActingNetwork(nn.Module):
         space = algorithm.actor.observation_space
         self._names = list(space.spaces) if isinstance(space, spaces.Dict) else None
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
-        # The random numbers of a policy that draws proposals are those of whatever runs the exported network.
+        # A file cannot hold a generator: torch, or the ONNX runtime, draws from its own.
         self._exploration.generator = None  # type: ignore[assignment]
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
