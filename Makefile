@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline learning-online learning-collectors docs format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline learning-online learning-collectors docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -16,6 +16,11 @@ test-all: $(ENV)  ## all tests, with all generated examples; the slowest are nam
 
 test-long: $(ENV)  ## the tests that are not quick, with all generated examples unless HYPOTHESIS_PROFILE is another
 	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
+
+test-lowest:  ## the quick tests with the oldest versions that pyproject.toml allows, in .venv-lowest; their torch takes gigabytes
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --constraint lowest-versions.txt --editable ".[dev]"
+	.venv-lowest/bin/python -m pytest -q -n auto --dist worksteal -m "not long and not ray"
 
 test-ray: $(ENV)  ## the tests that start Ray
 	$(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
@@ -89,7 +94,7 @@ format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove what the targets made
-	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf site .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -7,6 +7,12 @@ from importlib.metadata import requires
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+EXTRAS_UNDER_TEST = ("atari", "tensorboard", "video", "onnx", "optuna", "report", "data", "envpool", "ray")
+NOT_RUN_BY_TESTS = {
+    *("import-linter", "mypy", "ruff", "types-pyyaml", "setuptools", "pygame", "playwright"),
+    *("latex2mathml", "mkdocs-material", "mkdocstrings"),
+}
+"""Tools of development, whose oldest versions matter to nobody who uses the package."""
 BY_NAME = re.compile(r"""pytorchrl\[|pip3? install (-\S+ )*["']?pytorchrl\b""")
 
 
@@ -17,6 +23,22 @@ def test_no_file_recommends_installing_this_package_from_an_index() -> None:
     assert len(files) > 100
     wrong = [file for file in files if file != Path(__file__) and file.is_file() and BY_NAME.search(file.read_text())]
     assert not wrong
+
+
+def test_the_oldest_versions_under_test_are_those_that_the_package_allows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    tested = [*project["dependencies"], *(each for name in EXTRAS_UNDER_TEST for each in extras[name]), *extras["dev"]]
+    allowed = {(package, oldest) for package, _, oldest in (each.partition(">=") for each in tested)}
+    lines = (ROOT / "lowest-versions.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    for package, oldest in allowed:
+        name = package.partition("[")[0].lower()
+        if name in pinned:
+            assert pinned.pop(name) == oldest, name
+        else:
+            assert name in NOT_RUN_BY_TESTS, name
+    assert not pinned, "pyproject.toml does not require them"
 
 
 def test_the_atari_extra_installs_opencv_for_the_preprocessing_of_frames() -> None:

@@ -1,6 +1,7 @@
 """``python -m pytorchrl sweep``: train a composition with several values of some hyper-parameters, in parallel."""
 
 import argparse
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -101,9 +102,10 @@ def _search(
         )
     steps = described.parts.steps
     search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
-    print(f"{given.trials} trials in {log_dir}, {given.processes} at a time", flush=True)
-    failed = search.run(given.trials, of_train, given.processes)
-    search.write_results()
+    with contextlib.closing(search):
+        print(f"{given.trials} trials in {log_dir}, {given.processes} at a time", flush=True)
+        failed = search.run(given.trials, of_train, given.processes)
+        search.write_results()
     return failed, given.trials
 
 

@@ -143,7 +143,7 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
     assert config["storage"] == prl.ReplayBuffer.create_factory(size=150).config
     assert (config["seed"], config["target_steps"]) == (7, 300)
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())
-    assert versions["packages"]["torch"] == torch.__version__
+    assert versions["packages"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert "git_commit" in versions
     assert versions["machine"]["cores"] == os.cpu_count()
     assert len(versions["experiment"]) == 12

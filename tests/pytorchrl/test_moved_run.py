@@ -1,5 +1,6 @@
 """A run folder may be moved, and its storage on disk is found in the new place."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -86,5 +87,6 @@ def test_a_missing_storage_outside_is_reported_and_found_by_a_scheme_with_its_ne
 def test_the_directory_of_the_storage_of_another_run_is_refused() -> None:
     trained("runs/x", "replay")
     trained("runs/y", "other", seed=1)
-    with pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, but commit \d+"):
-        prl.Learner.resume("runs/x", scheme=scheme("other"))
+    refused = pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, but commit \d+")
+    with contextlib.closing(scheme("other")) as other, refused:
+        prl.Learner.resume("runs/x", scheme=other)

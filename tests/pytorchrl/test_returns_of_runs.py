@@ -159,12 +159,13 @@ def returns_by_policy(run: Path, environment: str, actions: str, wrappers: Any, 
     for _ in range(TEST_EPISODES):
         observation, _ = env.reset(seed=first)
         policy.reset()
-        first, rewards, over = None, list[float](), False
+        first, total, over = None, 0.0, False
         while not over:
             observation, reward, terminated, truncated, _ = env.step(policy(observation))
-            rewards.append(float(reward))
+            # From Python 3.12 on, `sum` rounds otherwise.
+            total += float(reward)
             over = terminated or truncated
-        returns.append(sum(rewards))
+        returns.append(total)
     return returns
 
 

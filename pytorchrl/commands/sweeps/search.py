@@ -63,11 +63,14 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._vary, self._log_dir, self._steps, self._seeds = vary, log_dir, steps, seeds
         log_dir.mkdir(parents=True, exist_ok=True)
-        storage = f"sqlite:///{log_dir / _STUDY_FILE}"
-        self._study = optuna.create_study(storage=storage, study_name=_STUDY, direction="maximize", load_if_exists=True)
+        self._database = optuna.storages.RDBStorage(f"sqlite:///{log_dir / _STUDY_FILE}")
+        self._study = optuna.create_study(
+            storage=self._database, study_name=_STUDY, direction="maximize", load_if_exists=True
+        )
         varied = {name: list(values) for name, values in vary.items()}
         known = self._study.user_attrs.get(_VARIED, varied)
         if known != varied:
+            self.close()
             raise CompositionError(
                 f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose another "
                 f"--log-dir"
@@ -122,6 +125,11 @@ class Search:
         print_table(Table("Trials", columns, rows))
         write_atomically(self._log_dir / _RESULTS, csv_of(records).encode())
         print(f"Table: {self._log_dir / _RESULTS}")
+
+    def close(self) -> None:
+        """Close the connections to the study's file."""
+        self._database.remove_session()
+        self._database.engine.dispose()
 
     def _work(self, trials: int, of_train: Sequence[str]) -> None:
         while not self._stopped.is_set() and (trial := self._next(trials)) is not None:

@@ -5,7 +5,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 def rows(folder: Path) -> list[dict[str, str]]:
     with (folder / "results.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def search_of() -> Iterator[Callable[..., Search]]:
+    """Makes searches, and closes them after the test."""
+    with ExitStack() as searches:
+        yield lambda *arguments, **settings: searches.enter_context(closing(Search(*arguments, **settings)))
 
 
 @pytest.mark.long
@@ -96,10 +104,10 @@ def quality(trial: Trial) -> float:
 
 
 def test_later_trials_choose_values_near_those_with_high_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "train", fake_training(lambda trial: [quality(trial)] * 4))
-    study = Search({"x": ["0.0..1.0"]}, tmp_path, 400, [1], prune=False)
+    study = search_of({"x": ["0.0..1.0"]}, tmp_path, 400, [1], prune=False)
     assert study.run(40, [], 1) == 0
     study.write_results()
     found = rows(tmp_path)
@@ -110,12 +118,14 @@ def test_later_trials_choose_values_near_those_with_high_returns(
     assert last < first / 2
 
 
-def test_trials_below_the_median_of_others_are_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_below_the_median_of_others_are_pruned(
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Later trials are worse.
     monkeypatch.setattr(
         search, "train", fake_training(lambda trial: [-int(trial.folder.name.removeprefix("trial-"))] * 4)
     )
-    study = Search({"x": ["0.0..1.0"]}, tmp_path, 400, [1])
+    study = search_of({"x": ["0.0..1.0"]}, tmp_path, 400, [1])
     study.run(8, [], 1)
     study.write_results()
     states = {row["trial"]: row["state"] for row in rows(tmp_path)}
@@ -124,7 +134,7 @@ def test_trials_below_the_median_of_others_are_pruned(tmp_path: Path, monkeypatc
 
 
 def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vary = {"x": ["1e-4..1:log"], "y": ["2..9"], "z": ["a", "b"]}
     seen: list[dict[str, str]] = []
@@ -134,12 +144,12 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
         return [1.0] * 4
 
     monkeypatch.setattr(search, "train", fake_training(returns, stops_at=2))
-    stopped = Search(vary, tmp_path, 400, [1, 2])
+    stopped = search_of(vary, tmp_path, 400, [1, 2])
     trial = stopped._next(3)
     assert trial is not None
     stopped._train(trial, [])
     monkeypatch.setattr(search, "train", fake_training(returns))
-    again = Search(vary, tmp_path, 400, [1, 2])
+    again = search_of(vary, tmp_path, 400, [1, 2])
     assert again.run(3, [], 1) == 0
     # Two seeds of each.
     assert len(seen) == 2 + 3 * 2
@@ -147,12 +157,14 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
     again.write_results()
     assert [row["state"] for row in rows(tmp_path)] == ["complete"] * 3
     with pytest.raises(CompositionError, match=r"holds a study that varies x 1e-4.*, y 2.*, z a b, this one varies x"):
-        Search({"x": ["0..1"]}, tmp_path, 400, [1])
+        search_of({"x": ["0..1"]}, tmp_path, 400, [1])
 
 
-def test_trials_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_that_fail_are_counted(
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "train", lambda *arguments: 1)
-    study = Search({"x": ["0..1"]}, tmp_path, 400, [1], sampler="random")
+    study = search_of({"x": ["0..1"]}, tmp_path, 400, [1], sampler="random")
     assert study.run(2, [], 1) == 2
     study.write_results()
     assert [row["state"] for row in rows(tmp_path)] == ["fail", "fail"]

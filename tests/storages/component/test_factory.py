@@ -1,5 +1,6 @@
 """Factories are validated when they are created, comparable and picklable, and have a config of plain data."""
 
+import inspect
 import json
 import pickle
 import re
@@ -196,8 +197,9 @@ def test_invalid_hyper_parameters_of_storages_are_refused(
     "cls", [one for one in vars(storages).values() if isinstance(one, type) and Storage in one.__mro__[1:]]
 )
 def test_storages_document_each_hyper_parameter_and_repeat_no_description(cls: type[Component]) -> None:
-    lines = [line for each in cls.__mro__[:-1] if each is not Component for line in (each.__doc__ or "").splitlines()]
-    descriptions = [line for line in lines if re.match(r" {8}\w+: ", line)]
+    documented = [each for each in cls.__mro__[:-1] if each is not Component]
+    lines = [line for each in documented for line in inspect.cleandoc(each.__doc__ or "").splitlines()]
+    descriptions = [line for line in lines if re.match(r" {4}\w+: ", line)]
     assert len(descriptions) == len(set(descriptions))
     assert set(hyper_parameters_of(cls)) <= {line.split(":")[0].strip() for line in descriptions}
 

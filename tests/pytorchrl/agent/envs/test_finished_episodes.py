@@ -28,15 +28,16 @@ def own_episodes(seed: int, steps: int) -> list[list[EpisodeRecord]]:
     copies, seen = [Noise(), Noise()], []
     for env, first in zip(copies, seeds, strict=True):
         env.reset(seed=int(first))
-    totals: list[list[float]] = [[], []]
+    returns, lengths = [0.0, 0.0], [0, 0]
     for _ in range(steps):
         records = []
         for index, env in enumerate(copies):
             _, reward, terminated, truncated, _ = env.step(0)
-            totals[index].append(reward)
+            returns[index] += reward
+            lengths[index] += 1
             if terminated or truncated:
-                records.append(EpisodeRecord(index, sum(totals[index]), len(totals[index])))
-                totals[index] = []
+                records.append(EpisodeRecord(index, returns[index], lengths[index]))
+                returns[index], lengths[index] = 0.0, 0
                 env.reset()
         seen.append(records)
     return seen
