@@ -77,7 +77,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     rows = torch.export.Dim("rows")
     shapes = {"inputs": tuple({0: rows} for _ in inputs)}
     with torch.no_grad():
-        program = torch.export.export(network, inputs, dynamic_shapes=shapes)
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes, strict=False)
         # Parameters may be views into one flat tensor of an optimiser; the file must contain each separately.
         for name, parameter in program.state_dict.items():
             program.state_dict[name] = nn.Parameter(parameter.clone(), parameter.requires_grad)

@@ -161,9 +161,9 @@ def test_a_file_truncated_by_another_program_is_reported(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["close", "fsync", "fdatasync", "fstat", "open", "write", "listdir"])
 @pytest.mark.parametrize("durable", [False, True])
 def test_after_any_call_fails_once_a_retry_loses_no_steps(name: str, durable: bool, tmp_path: Path) -> None:
-    call = getattr(os, name)
+    call, kept = getattr(os, name), tmp_path / "kept"
     with small_segments(2_000):
-        pair = Pair("priority", tmp_path, commit_every=3, durable=durable)
+        pair = Pair("priority", kept, commit_every=3, durable=durable)
         pair.insert(6)
         for place in range(12):
             left = [place]
@@ -187,7 +187,7 @@ def test_after_any_call_fails_once_a_retry_loses_no_steps(name: str, durable: bo
                     pair.kept.flush()
                 except PersistenceError:
                     pair.kept.flush()
-            there = pair.open(copied(tmp_path, tmp_path.parent / f"{tmp_path.name} {place}"))
+            there = pair.open(copied(kept, tmp_path / f"copy {place}"))
             assert contents(there) == contents(pair.twin)
             there.close()
             pair.update()

@@ -29,6 +29,8 @@ class AleEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - gymnasium's own way
+    # gymnasium closes a vector environment whose settings were refused, too.
+    _games: Any = None
 
     def __init__(self, env_id: str, num_envs: int, **settings: Any) -> None:
         made_of = settings_of(env_id, "AleEnvs")
@@ -39,7 +41,7 @@ class AleEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         vector: Any = require("ale_py.vector_env", "AleEnvs").AtariVectorEnv
         settings = {**made_of, "reward_clipping": False, "num_envs": num_envs, **settings}
         try:
-            self._games: Any = vector(**settings, autoreset_mode=AutoresetMode.NEXT_STEP)
+            self._games = vector(**settings, autoreset_mode=AutoresetMode.NEXT_STEP)
         except TypeError as error:
             raise ValueError(f"AleEnvs: {error}") from None
         self.num_envs = num_envs
@@ -62,4 +64,5 @@ class AleEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the games."""
-        self._games.close()
+        if self._games is not None:
+            self._games.close()

@@ -31,6 +31,8 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - gymnasium's own way
+    # gymnasium closes a vector environment whose settings were refused, too.
+    _pool: Any = None
 
     def __init__(self, env_id: str, num_envs: int, **settings: Any) -> None:
         if settings.get("batch_size", num_envs) != num_envs:
@@ -55,7 +57,6 @@ class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
         self.stacked_frames = int(getattr(made.config, "stack_num", 0))
         """Number of frames that are stacked in an observation; 0 without a stack."""
         self._action_dtype = np.dtype(made.action_array_spec["action"].dtype)
-        self._pool: Any = None
         self._observation: Any = None
         self._actions: NDArray[Any] = np.zeros(0)
 

@@ -85,7 +85,8 @@ def test_networks_with_tanh_match_torch_modules() -> None:
 def test_traced_and_exported_networks_match_the_network() -> None:
     network, given = MLP(5, (8,), "tanh"), torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))
     traced = torch.jit.trace(network, given)  # type: ignore[no-untyped-call]
-    exported = torch.export.export(network, (given,), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()
+    shapes = ({0: torch.export.Dim("rows")},)
+    exported = torch.export.export(network, (given,), dynamic_shapes=shapes, strict=False).module()
     for rows in (given[:3], 2 * given):
         torch.testing.assert_close(traced(rows), network(rows), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(exported(rows), network(rows), rtol=1e-5, atol=1e-6)

@@ -141,7 +141,7 @@ def test_the_target_network_keeps_its_own_recurrent_states(memory: Any) -> None:
             np.testing.assert_allclose(stored[VAL][t], head(features).best().mean, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(tensors[RHS2][t][:, body.stored_at], state)
             following, _ = body(tensors[OBS2][t], state, torch.zeros(NUM_ENVS, 1))
-            largest[t] = head(following).best().mean[:, 0]
+            largest[t] = head(following).best().mean[:, 0].numpy()
     np.testing.assert_allclose(stored[RET][..., 0], returns_of(stored, largest), rtol=1e-4, atol=1e-4)
     scheme.close()
 
