@@ -103,6 +103,8 @@ class TrainedPolicy:
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
 
+        ONNX files and recurrent networks need a later version of torch than 2.6.
+
         Args:
             path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations. A
                 recurrent one also takes its states (B, hidden), initially zeros, and returns them after the actions.
