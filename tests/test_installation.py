@@ -8,11 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS_UNDER_TEST = ("atari", "tensorboard", "video", "onnx", "optuna", "report", "data", "envpool", "ray")
-NOT_RUN_BY_TESTS = {
+DEVELOPMENT_TOOLS = {
     *("import-linter", "mypy", "ruff", "types-pyyaml", "setuptools", "pygame", "playwright"),
     *("latex2mathml", "mkdocs-material", "mkdocstrings"),
 }
-"""Tools of development, whose oldest versions matter to nobody who uses the package."""
+"""Packages that only developers install, whose oldest versions are not tested."""
 BY_NAME = re.compile(r"""pytorchrl\[|pip3? install (-\S+ )*["']?pytorchrl\b""")
 
 
@@ -37,7 +37,7 @@ def test_the_oldest_versions_under_test_are_those_that_the_package_allows() -> N
         if name in pinned:
             assert pinned.pop(name) == oldest, name
         else:
-            assert name in NOT_RUN_BY_TESTS, name
+            assert name in DEVELOPMENT_TOOLS, name
     assert not pinned, "pyproject.toml does not require them"
 
 
