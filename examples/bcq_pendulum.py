@@ -117,3 +117,4 @@ if __name__ == "__main__":
     print(f"Mean return of the data: {behaviour_return(chosen):.1f}")
     print(f"Learning curve: {learner.curve_file}")
     print(f"Run folder:     {learner.log_dir}")
+    print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")

@@ -93,3 +93,4 @@ if __name__ == "__main__":
     learner.print_info()
     print(f"Learning curve: {learner.curve_file}")
     print(f"Run folder:     {learner.log_dir}")
+    print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")

@@ -22,16 +22,18 @@ from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 
 
-def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> None:
+def resume(run: Run, target_steps: int | None = None, data: tuple[str, ...] = (), imports: Imports = ()) -> None:
     """Continue a run from its last checkpoint.
 
     Args:
         run: the run folder.
-        target_steps: a new target, in environment transitions; the old one where left out.
+        target_steps: a new target, in environment transitions (updates, of a run that collects none); the old one where
+            left out.
+        data: the data sets that the run learns from, in the order of its configuration; they may have moved.
         imports: modules to import first.
     """
     import_modules(imports)
-    learner = Learner.resume(run, target_steps=target_steps)
+    learner = Learner.resume(run, target_steps=target_steps, data=data)
     try:
         if learner.run():
             learner.print_info()

@@ -22,7 +22,7 @@ from pytorchrl.experiments.resuming import resumed_run
 from pytorchrl.experiments.run_settings import parts_of, positive, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
-from pytorchrl.experiments.runs.continuation import how_to_continue, modules_of, resume_command
+from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continue, modules_of, resume_command
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
@@ -103,6 +103,7 @@ class Learner:
         target_steps: int | None = None,
         log_to: Sequence[str] | None = None,
         callbacks: Sequence[Callback | Callable[["Learner"], object]] | None = None,
+        data: Sequence[str | os.PathLike[str]] = (),
     ) -> "Learner":
         """Return a learner that resumes from the newest undamaged checkpoint of a run folder.
 
@@ -119,8 +120,11 @@ class Learner:
             callbacks: new callbacks, which replace the old ones in the run's settings; those with the same arguments as
                 before restore their state. None builds them from ``config.json``, which is possible where they contain
                 no user-defined objects.
+            data: paths of the data sets that the run learns from, in the order of ``config.json``, where ``scheme`` is
+                None; they may have moved. A data set is never opened because ``config.json`` names it.
 
         Raises:
+            ValueError: ``data`` is given beside a scheme, which has its own.
             CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
             CompositionError: the composition cannot be built from ``config.json`` alone.
             RunInUseError: another process is training the run.
@@ -131,7 +135,9 @@ class Learner:
         with (
             missing_modules_named(config),
             RunLock(folder.path, directories.values()) as lock,
-            resumed_run(folder, config, scheme, target_steps, log_to, callbacks) as run,
+            resumed_run(
+                folder, config, scheme, target_steps, log_to, callbacks, [os.fspath(one) for one in data]
+            ) as run,
         ):
             learner = cls.__new__(cls)
             writers = make_writers(run.config["log_to"], folder.path, run.config, resumed_at=run.scheme.steps)
@@ -342,7 +348,9 @@ class Learner:
         that are defined in a script, and so cannot be imported, is resumed from that script:
         ``Learner.resume(log_dir, scheme=scheme)``.
         """
-        return resume_command(self._folder.path, modules_of(self.scheme.factories, self._callbacks.all) or ())
+        factories = self.scheme.factories
+        modules = modules_of(factories, self._callbacks.all) or ()
+        return resume_command(self._folder.path, modules, data_sets_of(factories))
 
     def save_checkpoint(self) -> Path:
         """Write a checkpoint to the run folder atomically; returns the file."""

@@ -51,6 +51,7 @@ def resumed_run(
     target_steps: int | None,
     log_to: Sequence[str] | None,
     callbacks: Sequence[Any] | None,
+    data: Sequence[str],
 ) -> Iterator[ResumedRun]:
     """Restore a run; if the context raises, a scheme that was built here is closed again.
 
@@ -61,11 +62,15 @@ def resumed_run(
         target_steps: a new target; None takes the configuration's.
         log_to: new loggers; None takes the configuration's.
         callbacks: new callbacks; None builds them from the configuration.
+        data: paths of the run's data sets, if the scheme is None.
 
     Raises:
+        ValueError: data sets are given beside a scheme.
         CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
         CompositionError: the composition cannot be built from the configuration alone.
     """
+    if scheme is not None and data:
+        raise ValueError(f"Learner.resume: the scheme has its own data sets, got data={list(data)!r} beside it")
     keep_checkpoints = config.get("keep_checkpoints", 1)
     candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
     file, state, damaged = checkpoint.load_newest(candidates)
@@ -79,7 +84,7 @@ def resumed_run(
     made = None
     if scheme is None:
         with as_checkpoint_error(folder.config_file):
-            scheme = made = scheme_from_config(config)
+            scheme = made = scheme_from_config(config, data)
     try:
         with as_checkpoint_error(folder.config_file):
             called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)

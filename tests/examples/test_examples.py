@@ -32,6 +32,8 @@ from examples import (
     td3_pendulum,
     trpo_cartpole,
 )
+from pytorchrl.experiments import RunFolder
+from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme import evaluate
 from tests.support.profiles import is_nightly
 
@@ -88,9 +90,8 @@ def test_an_example_trains_by_a_function_call_and_its_run_resumes(name: str, tmp
     learner = example.train(arguments)
     assert learner.done()
     assert learner.curve_file.is_file()
-    # A run that learns from a data set is resumed with the scheme of its script.
-    scheme = example.compose(arguments) if hasattr(example, "compose") else None
-    learner = prl.Learner.resume(tmp_path / "run", scheme=scheme, target_steps=1_500)
+    data = storage_paths.data_sets_of(RunFolder(tmp_path / "run").read_config())
+    learner = prl.Learner.resume(tmp_path / "run", data=data, target_steps=1_500)
     assert learner.run()
     learner.close()
 

@@ -71,7 +71,8 @@ def test_a_stopped_offline_run_prints_its_updates_and_how_to_continue(
     monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= 27)
     assert not learner.run()
     learner.close()
-    assert "Stopped at 27 of 50 updates; continue in the script that defines the data set" in capsys.readouterr().out
+    stopped = f"Stopped at 27 of 50 updates; continue with\n  {learner.resume_command}\n"
+    assert stopped in capsys.readouterr().out
     resumed = prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
     assert resumed.scheme.steps == 27
     assert resumed.run()

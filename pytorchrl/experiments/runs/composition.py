@@ -2,8 +2,9 @@
 
 import inspect
 import os
+import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import factory_function, function_named, is_imported, missing_modules_named
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.setting import Setting
+from storages.storage import Storage
 
 COMPOSITION = (
     "algorithm",
@@ -42,14 +45,21 @@ COMPOSITION = (
 """Keys of a configuration that belong to the composition."""
 
 
-def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
+def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> Scheme:
     """Build the scheme that a configuration describes.
 
-    Classes are looked up by name among those already imported: a configuration cannot execute other code.
+    Classes are looked up by name among those already imported: a configuration cannot execute other code. Nor are data
+    sets opened because it names them.
+
+    Args:
+        config: the configuration.
+        data: the present paths of the data sets that it names, in the order of `storage_paths.data_sets_of`.
 
     Raises:
-        CompositionError: it names a class that is not imported, or a function that cannot be rebuilt from plain data.
+        CompositionError: it names a class that is not imported, a function that cannot be rebuilt from plain data, or
+            another number of data sets.
     """
+    data_sets = _given_data(config, data)
     refuse_to_import(config, _WAY_OUT)
     refuse_classes_of_a_script(config, _WAY_OUT)
     try:
@@ -61,10 +71,10 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     parts = {
         "algo_factory": made_of(config["algorithm"]),
         "actor_factory": made_of(config["actor"]),
-        "storage_factory": made_of(config["storage"]),
+        "storage_factory": _storage_factory(config["storage"], data_sets),
         "train_envs_factory": made_of(config["train_envs"]),
         "test_envs_factory": made_of(config["test_envs"]),
-        "sources": made_of(config.get("sources", {})),
+        "sources": {name: _storage_factory(one, data_sets) for name, one in config.get("sources", {}).items()},
         "mixed": made_of(config.get("mixed", {})),
         "normalize_rewards": config.get("normalize_rewards"),
         "device": device,
@@ -74,6 +84,35 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
     return Scheme(**parts, collection=made_of(config.get("collection")))
+
+
+def _given_data(config: Mapping[str, Any], data: Sequence[str]) -> dict[str, str]:
+    """Return the given path of each data set that a configuration names."""
+    named = storage_paths.data_sets_of(config)
+    if data and not named:
+        raise CompositionError(f"the run learns from no data set, got {', '.join(data)}; leave it out")
+    if len(named) != len(data):
+        options = shlex.join(["--data", *named])
+        raise CompositionError(
+            f"the run learns from the data {'set' if len(named) == 1 else 'sets'} {', '.join(named)}, and {len(data)} "
+            f"were given; name {'it' if len(named) == 1 else 'each of them, in this order'}, by {options}, or in a "
+            f"script: Learner.resume(log_dir, data={named!r})"
+        )
+    return dict(zip(named, data, strict=True))
+
+
+def _storage_factory(config: Mapping[str, Any], data_sets: Mapping[str, str]) -> Factory[Storage]:
+    """Return the factory of a storage, which is filled from the given data set if the configuration names one."""
+    described = {name: config[name] for name in ("name", "hyper_parameters")}
+    factory: Factory[Storage] = made_of(described)
+    if "dataset" not in config:
+        return factory
+    return from_dataset(
+        factory,
+        data_sets[config["dataset"]],
+        select=made_of(config.get("select")),
+        returns_to_go=config.get("returns_to_go"),
+    )
 
 
 def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None = None) -> tuple[Algorithm, VecEnv]:
@@ -224,11 +263,6 @@ def made_of(config: Any) -> Any:
         if maker is None:
             raise CompositionError(f"the run was composed with the function {name}; {_WAY_OUT}")
         return maker
-    if {"name", "hyper_parameters", "dataset"} <= set(config):
-        raise CompositionError(
-            f"the run learns from the data set {config['dataset']}; go on with the same train command, or "
-            f"{_IN_A_SCRIPT}"
-        )
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}

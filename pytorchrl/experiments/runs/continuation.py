@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,10 +27,22 @@ class OwnPart(NamedTuple):
     """The module that defines or registers it; None if a command cannot make it even with that module."""
 
 
-def resume_command(folder: Path, modules: Iterable[str] = ()) -> str:
-    """Return the shell command that resumes the run in a folder and imports modules that define parts of it."""
+def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequence[str] = ()) -> str:
+    """Return the shell command that resumes the run in a folder.
+
+    Args:
+        folder: the run folder.
+        modules: names of modules that define parts of the run.
+        data_sets: paths of the data sets that the run learns from.
+    """
     imports = [word for module in modules for word in ("--import", module)]
-    return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder), *imports])
+    data = ["--data", *data_sets] if data_sets else []
+    return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder), *data, *imports])
+
+
+def data_sets_of(factories: Iterable[Factory[Any]]) -> list[str]:
+    """Return the paths of the data sets that fill a run's storages, each once."""
+    return list(dict.fromkeys(factory.path for factory in factories if isinstance(factory, DatasetFactory)))
 
 
 def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> str:
@@ -38,7 +50,7 @@ def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: 
     factories, callbacks = list(factories), list(callbacks)
     modules = modules_of(factories, callbacks)
     if modules is not None:
-        return f"with\n  {resume_command(folder, modules)}"
+        return f"with\n  {resume_command(folder, modules, data_sets_of(factories))}"
     of_scheme = dict.fromkeys(part.name for part in own_parts(factories))
     of_callbacks = dict.fromkeys(part.name for part in own_parts(callbacks))
     given = [name for name, parts in (("scheme", of_scheme), ("callbacks", of_callbacks)) if parts]
@@ -60,8 +72,6 @@ def own_parts(configured: Iterable[Configured]) -> Iterator[OwnPart]:
     """Yield the classes, functions, environments and wrappers that a new process lacks without further imports."""
     for one in configured:
         yield from _of_the_script(one)
-        if isinstance(one, DatasetFactory):
-            yield OwnPart(f"the data set {one.path}", None)
         if not issubclass(one.cls, VecEnv):
             continue
         env = one.hyper_parameters.get("env")

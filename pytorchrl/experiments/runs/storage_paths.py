@@ -65,6 +65,11 @@ def directories_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: directory for name, directory in directories.items() if directory is not None}
 
 
+def data_sets_of(config: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the data sets that fill a composition's storages, each once."""
+    return list(dict.fromkeys(s["dataset"] for s in storages_of(config).values() if "dataset" in s))
+
+
 def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
     """Refuse a storage outside the run folder that lacks the commit that the checkpoint refers to.
 

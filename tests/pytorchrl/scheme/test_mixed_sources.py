@@ -87,6 +87,35 @@ def test_a_run_without_environments_mixes_data_sets(data: Path) -> None:
     scheme.close()
 
 
+def test_a_run_with_several_data_sets_continues_with_them_in_the_order_of_its_configuration(
+    data: Path, tmp_path: Path
+) -> None:
+    def scheme() -> prl.Scheme:
+        sources = {"other": prl.from_dataset(REPLAY, other), "again": prl.from_dataset(REPLAY, data)}
+        return prl.Scheme(
+            prl.BehaviourCloning.create_factory(mini_batch_size=8, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.from_dataset(REPLAY, data),
+            sources=sources,
+            mixed={"main": prl.MixedSource({"main": 0.5, "other": 0.25, "again": 0.25})},
+        )
+
+    other = recorded(tmp_path / "other.npz", seed=1)
+    whole = train(scheme(), 6)
+    learner = prl.Learner(scheme(), 3, tmp_path / "run")
+    assert learner.run()
+    assert learner.resume_command.endswith(f" --data {data} {other}")
+    with pytest.raises(prl.CheckpointError, match="is not what the run learnt from"):
+        prl.Learner.resume(tmp_path / "run", data=[other, data])
+    with pytest.raises(prl.CompositionError, match="and 1 were given; name each of them, in this order, by --data"):
+        prl.Learner.resume(tmp_path / "run", data=[data])
+    learner = prl.Learner.resume(tmp_path / "run", data=[data, other], target_steps=6)
+    assert learner.run()
+    assert_equal(learner.scheme.state_dict(), whole.state_dict())
+    learner.close()
+    whole.close()
+
+
 def test_a_run_with_storages_on_disk_resumes_from_its_folder_alone(data: Path, tmp_path: Path) -> None:
     on_disk = prl.PERBuffer.create_factory(**PRIORITIES, directory=tmp_path / "demonstrations")
     learning(data, sources={"demonstrations": prl.from_dataset(on_disk, data)}).close()

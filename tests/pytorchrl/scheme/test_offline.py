@@ -1,5 +1,6 @@
 """Schemes without environments learn from data; all counts of steps are then counts of updates."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from storages import DatasetError
 from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of
 from storages.transition import ACT, INDICES, OBS, REW, RTG
 from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 from tests.support.data_sets import balance, cloning, recorded
 from tests.support.folders import content
 from tests.support.training import stopped
@@ -53,18 +55,60 @@ def test_progress_is_reported_in_updates(
     stopped(learner, 12, monkeypatch)
     learner.print_info()
     printed = capsys.readouterr().out
-    assert "Stopped at 12 of 30 updates; continue in the script that defines the data set" in printed
-    assert str(data) in printed
-    assert "Learner.resume" in printed
+    assert f"Stopped at 12 of 30 updates; continue with\n  {learner.resume_command}\n" in printed
     assert "12 of 30 updates" in printed.splitlines()[-1]
 
 
-def test_a_run_with_a_data_set_cannot_be_resumed_from_its_folder_alone(data: Path, tmp_path: Path) -> None:
+def test_a_run_folder_alone_opens_no_data_set(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     with pytest.raises(
-        prl.CompositionError, match=r"learns from the data set .*data\.npz; go on with the same train comm"
+        prl.CompositionError, match=r"from the data set .*data\.npz, and 0 were given; .* by --data .*npz"
     ):
         prl.Learner.resume(tmp_path / "run")
+
+
+def test_data_sets_that_the_run_does_not_learn_from_are_refused(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 5, tmp_path / "run").run()
+    with pytest.raises(prl.CompositionError, match="and 2 were given; name it"):
+        prl.Learner.resume(tmp_path / "run", data=[data, data])
+    with pytest.raises(ValueError, match=r"the scheme has its own data sets, got data=\['other.npz'\]"):
+        prl.Learner.resume(tmp_path / "run", scheme=cloning(data), data=["other.npz"])
+    other = recorded(tmp_path / "other.npz", seed=1)
+    with pytest.raises(prl.CheckpointError, match="is not what the run learnt from"):
+        prl.Learner.resume(tmp_path / "run", data=[other])
+    prl.Learner(dqn_scheme(), 5, tmp_path / "collecting").run()
+    with pytest.raises(prl.CompositionError, match=r"learns from no data set, got other\.npz; leave it out"):
+        prl.Learner.resume(tmp_path / "collecting", data=["other.npz"])
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_run_continues_from_its_folder_and_its_data_set_which_may_have_moved(
+    on_disk: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scheme(run: str, path: Path) -> prl.Scheme:
+        kind, place = (
+            (prl.PersistentEpisodicBuffer, {"directory": str(tmp_path / run / "replay")})
+            if on_disk
+            else (prl.PERBuffer, {})
+        )
+        storage = kind.create_factory(size=100, **place)
+        select = prl.SelectEpisodes(best_share=0.7)
+        filled = prl.from_dataset(storage, path, select=select, returns_to_go=0.9)
+        return cloning(path, filled, test_envs_factory=CARTPOLE)
+
+    whole = prl.Learner(scheme("whole", data), 20, tmp_path / "whole")
+    assert whole.run()
+    first = Path(shutil.copy(data, tmp_path / "first.npz"))
+    learner = prl.Learner(scheme("parts", first), 20, tmp_path / "parts")
+    folder = stopped(learner, 7, monkeypatch)
+    moved = first.rename(tmp_path / "moved.npz")
+    learner = prl.Learner.resume(folder, data=[moved])
+    assert learner.scheme.steps == 7
+    assert learner.resume_command.endswith(f" {folder} --data {moved}")
+    assert learner.run()
+    assert_equal(learner.scheme.algorithm.state_dict(), whole.scheme.algorithm.state_dict())
+    for one in (whole, learner):
+        one.close()
 
 
 STORAGES: dict[str, Callable[[], Any]] = {
