@@ -121,7 +121,8 @@ class Learner:
                 before restore their state. None builds them from ``config.json``, which is possible where they contain
                 no user-defined objects.
             data: paths of the data sets that the run learns from, in the order of ``config.json``, where ``scheme`` is
-                None; they may have moved. A data set is never opened because ``config.json`` names it.
+                None; they may have moved. That ``config.json`` names them does not suffice, as a run folder may come
+                from anybody.
 
         Raises:
             ValueError: ``data`` is given beside a scheme, which has its own.

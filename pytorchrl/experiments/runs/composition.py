@@ -48,8 +48,8 @@ COMPOSITION = (
 def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> Scheme:
     """Build the scheme that a configuration describes.
 
-    Classes are looked up by name among those already imported: a configuration cannot execute other code. Nor are data
-    sets opened because it names them.
+    Classes are looked up by name among those already imported: a configuration cannot execute other code. Data sets
+    are opened where the user says.
 
     Args:
         config: the configuration.
