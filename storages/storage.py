@@ -217,6 +217,9 @@ class Storage(Component, ABC):
             f"{type(self).__name__} does not know the returns of episodes; ReplayBuffer and its subclasses do"
         )
 
+    def keep_newest_steps(self, steps: int) -> None:
+        """Keep at least so many steps for :meth:`newest_steps`, if the storage would not anyway."""
+
     def newest_steps(self, steps: int) -> Batch:
         """Return the newest steps of all environments, as a batch of sequences.
 

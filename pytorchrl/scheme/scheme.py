@@ -388,10 +388,10 @@ class Scheme:
     def _sources(self) -> dict[str, Storage]:
         """Build the algorithm's sources: storages, or mixes of storages."""
         sources = {}
-        for name, needs in self.algorithm.sources.items():
+        for name in self.algorithm.sources:
             read = {part: self.storages[part] for part in storages_read(name, self._mixed) if part in self.storages}
             for storage in read.values():
-                needs.request_fields(storage)
+                self.algorithm.request_fields(name, storage)
             if name in self._mixed:
                 # A mix has all methods that algorithms call on a source of replayed transitions.
                 sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))

@@ -22,7 +22,7 @@ from storages.persistent.episodes.memory_plan import MemoryBudget
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.protocols import Environments, StorageLog
 from storages.storage import EmptyStorageError
-from storages.transition import Sample
+from storages.transition import INDICES, Batch, Sample
 from storages.windows import Episodes, Sequences
 
 
@@ -74,7 +74,6 @@ class PersistentEpisodicBuffer(PERBuffer):
     count_draws: ClassVar[bool] = False  # type: ignore[misc]
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
-    knows_newest_steps = False
     stores_slices_whole = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:
@@ -218,6 +217,39 @@ class PersistentEpisodicBuffer(PERBuffer):
             return int(self.window.lengths(rows.transitions).sum())
         each = self.sequences.length if isinstance(self.sequences, Sequences) else 1
         return each * len(rows.transitions)
+
+    # The newest steps
+
+    def keep_newest_steps(self, steps: int) -> None:
+        """Keep at least so many steps in memory, also of finished episodes, for :meth:`newest_steps`."""
+        memtable = self._directory.writable()
+        memtable.newest = max(memtable.newest, steps)
+
+    def newest_steps(self, steps: Count) -> Batch:
+        """Return the newest steps of all environments, also of running episodes, as a batch of sequences.
+
+        Finished episodes give only the steps that :meth:`keep_newest_steps`, or an earlier call, keeps in memory.
+        Indices are -1: errors of these steps are not priorities, which episodes have only when they can be drawn.
+
+        Raises:
+            EmptyStorageError: no step was inserted.
+            PersistenceError: the buffer is read only, or closed.
+        """
+        self.keep_newest_steps(steps)
+        ring = self._directory.writable().ring
+        if not ring.live_steps:
+            raise EmptyStorageError(f"{type(self).__name__}: no steps are in memory; insert transitions first")
+        batch = self._newest(ring, steps)
+        batch[INDICES].fill_(-1)
+        return batch
+
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the batch's mean age, 0 of the newest steps, and the replay ratio to the metrics; update the sampler."""
+        metrics = super().after_gradients(batch, info)
+        # By a product, for which the host does not wait where the indices are on a device.
+        is_drawn = batch[INDICES][0, 0] >= 0
+        metrics["storage/row_age"] = metrics["storage/row_age"] * (is_drawn if is_drawn.is_cuda else bool(is_drawn))
+        return metrics
 
     # Whole episodes
 

@@ -287,7 +287,10 @@ class ReplayBuffer(Storage):
             return super().newest_steps(steps)
         self._prefetcher.cancel()
         self._refuse_if_empty()
-        ring = self._ring
+        return self._newest(self._ring, steps)
+
+    def _newest(self, ring: Ring, steps: int) -> Batch:
+        """Return the newest steps of a ring, as :meth:`newest_steps`."""
         steps = min(steps, ring.live_steps)
         first = np.arange((ring.steps - steps) * ring.envs, (ring.steps - steps + 1) * ring.envs)
         window = SequenceWindow(Sequences(steps, across_episodes=True), self.make_steps(), reach=0)
@@ -296,7 +299,7 @@ class ReplayBuffer(Storage):
         self._sampled += selected.learnt_steps
         seed = int(self._generator.integers(SEEDS)) if self.transforms else None
         draw = Draw(rows, window, selected, selected.transitions.ravel(), None, self._gamma, seed, None)
-        return self._transfer.receive(self._make_batch(draw))
+        return self._transfer.receive(self._make_batch(draw, ring))
 
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Set the progress of the run, in environment transitions, before an update phase; schedules follow it."""
@@ -397,10 +400,15 @@ class ReplayBuffer(Storage):
     def _undo(self, draw: Draw) -> None:
         self._generator.bit_generator.state, self.sampler.progress = draw.before
 
-    def _make_batch(self, draw: Draw) -> Sent:
-        """Make a batch; with ``prefetch`` on another thread, which is cancelled before the data read here changes."""
+    def _make_batch(self, draw: Draw, ring: Ring | None = None) -> Sent:
+        """Make a batch; with ``prefetch`` on another thread, which is cancelled before the data read here changes.
+
+        Args:
+            draw: the draw.
+            ring: the ring that it was made from; None for the storage's.
+        """
         rows, window, steps, transitions, relabeled, gamma, seed, _ = draw
-        ring, cache = self._ring, self._cache
+        ring, cache = self._ring if ring is None else ring, self._cache
         gather: Gather = ring.gather
         if cache is not None:
             cache.synchronize()

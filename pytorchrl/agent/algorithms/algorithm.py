@@ -111,6 +111,10 @@ class Algorithm(FieldComponent, ABC):
     def update_plan(self) -> UpdatePlan:
         """Return the schedule of update phases while collecting."""
 
+    def request_fields(self, source: str, storage: Storage) -> None:
+        """Let a storage of a source add the fields to its batches that the algorithm needs; called once."""
+        self.sources[source].request_fields(storage)
+
     @abstractmethod
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield the batches of an update phase."""

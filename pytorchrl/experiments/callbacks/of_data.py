@@ -107,7 +107,7 @@ class EvaluateOnData(Callback):
         plain = ReplayBuffer.create_factory(size=steps)
         factory = DatasetFactory(_in_memory(_storage_of(scheme), steps) if like_the_run else plain, path, select)
         storage = factory(scheme.device, scheme.actor, scheme.algorithm, DatasetEnvs(spaces_of(scheme)))
-        scheme.algorithm.sources["main"].request_fields(storage)
+        scheme.algorithm.request_fields("main", storage)
         return storage
 
     def _place(self, scheme: "Scheme") -> tuple[str, SelectEpisodes | None]:

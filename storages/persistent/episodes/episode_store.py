@@ -115,6 +115,8 @@ class EpisodeStore:
         live_range.begin(live, max(archive.end, state["unwritten"], live))
         for segment in archive.segments:
             live_range.count(segment.first, segment.lengths.tolist())
+        if self.memtable is not None:
+            self.memtable.newest = max(self.memtable.newest, _number_of_newest(state))
         if self.memtable is not None and self.memtable.ring.layout:
             watermarks = watermarks_of(state, archive, self.memtable.ring)
             queue.go_on_from(watermarks)
@@ -142,6 +144,7 @@ class EpisodeStore:
             "live": self.live_range.live,
             "unwritten": following if queue is None else queue.first_unwritten(following),
             "watermarks": [] if queue is None else queue.watermarks_on_disk,
+            "newest": 0 if self.memtable is None else self.memtable.newest,
             "memory": None,
         }
 
@@ -396,3 +399,15 @@ class EpisodeStore:
         """The flush queue, which must exist."""
         assert self.flush_queue is not None
         return self.flush_queue
+
+
+def _number_of_newest(state: Mapping[str, Any]) -> int:
+    """Return the number of newest steps that a state says to keep; earlier versions say nothing.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    newest = state.get("newest", 0)
+    if not isinstance(newest, int):
+        raise TypeError(f"the newest steps to keep must be a number, got {newest!r}")
+    return newest

@@ -50,6 +50,8 @@ class Memtable:
         """Most steps of an episode; a longer one is stored in pieces. None before the memory plan is known."""
         self.start_rows: NDArray[np.int64] = np.zeros(0, np.int64)
         """(E,): first row of each unfinished episode; empty before the first step."""
+        self.newest = 0
+        """Number of newest steps that stay, even if their episodes are in segments."""
         self._too_long_at = 0
         """Number of steps before which no running episode can reach :attr:`longest`."""
         self._put_aside = _UNKNOWN
@@ -128,9 +130,10 @@ class Memtable:
         return EpisodeBatch.of(self.ring, finished.env, finished.first, finished.end)
 
     def release(self, unwritten: Sequence[EpisodeSpan] = ()) -> None:
-        """Drop the rows before all running episodes and ``unwritten`` ones."""
+        """Drop the rows before all running episodes, ``unwritten`` ones and the newest steps that stay."""
         if len(self.start_rows):
-            needed = min([int(self.start_rows.min()), *(finished.first for finished in unwritten)])
+            kept = (self.ring.steps - self.newest, *(finished.first for finished in unwritten))
+            needed = min(int(self.start_rows.min()), *kept)
             # If an episode is stored in pieces, the first frame stack of a piece has frames of the previous one.
             deepest = max(self.ring.stacked.values(), default=1)
             if needed - deepest + 1 > self.ring.first:

@@ -36,6 +36,12 @@ class OfSequences(prl.DQN):
     sources: ClassVar[Any] = {"main": Needs("replay", sequences=True)}
 
 
+class Unordered(prl.ReplayBuffer):
+    """A replay buffer that does not know its newest steps."""
+
+    knows_newest_steps = False
+
+
 def check(algorithm: Any, actor: Any, storage: Any, collects: bool = True, **sources: Any) -> None:
     check_composition(algorithm.create_factory(), actor, {"main": storage} | sources, collects=collects)
 
@@ -93,9 +99,9 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         prl.PCL, ON, prl.PERBuffer.create_factory(size=8, n_step=3, sequences=prl.Sequences(4)), {},
         "PCL sums rewards itself, but PERBuffer has n_step=3; give it n_step=1",
     ),
-    "the newest steps of episodes on disk": (
-        prl.ACER, ON, prl.PersistentEpisodicBuffer.create_factory(8, "episodes", sequences=prl.Sequences(4)), {},
-        "ACER learns from the newest steps in addition to replayed ones, and PersistentEpisodicBuffer does not",
+    "the newest steps of a storage that does not know them": (
+        prl.ACER, ON, Unordered.create_factory(size=8, sequences=prl.Sequences(4)), {},
+        "ACER learns from the newest steps in addition to replayed ones, and Unordered does not",
     ),
     "the newest steps without environments": (
         prl.PCL, ON, SEQUENCES, {"collects": False},
@@ -132,6 +138,7 @@ def test_incompatible_parts_are_refused_with_a_remedy(name: str) -> None:
         (prl.GAIL, ON, ROLLOUT, {"expert": REPLAY}),
         *((algorithm, actor, SEQUENCES, {}) for algorithm in (prl.ACER, prl.PCL) for actor in (ON, RECURRENT)),
         (prl.UnifiedPCL, ON, PACKED, {}),
+        (prl.ACER, ON, prl.PersistentEpisodicBuffer.create_factory(8, "episodes", sequences=prl.Sequences(4)), {}),
         (prl.REINFORCE, ON, prl.VanillaOnPolicyBuffer.create_factory(size=8), {}),
         # Actors differ only in their defaults.
         (prl.DQN, ON, REPLAY, {}),

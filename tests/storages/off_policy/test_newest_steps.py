@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, GAEBuffer, HERBuffer, PERBuffer, ReplayBuffer, Sequences
+from storages.errors import PersistenceError
 from storages.storage import EmptyStorageError
 from storages.transition import (
     ACT,
@@ -29,7 +30,7 @@ from storages.transition import (
     WINDOW,
 )
 from tests.support.episodic import buffer
-from tests.support.model import ALGORITHM, GAMMA, KINDS, Stream, environments, replay_buffer
+from tests.support.model import ALGORITHM, GAMMA, KINDS, Stream, environments, equal, replay_buffer
 from tests.support.profiles import examples
 
 SIZE = 12
@@ -115,9 +116,102 @@ def test_newest_steps_of_an_empty_storage_are_refused() -> None:
         replay_buffer(SIZE).newest_steps(3)
 
 
-def test_storages_without_newest_steps_raise_not_implemented_error(tmp_path: Path) -> None:
-    for storage in (GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None), buffer(tmp_path)):
-        with pytest.raises(NotImplementedError, match=f"{type(storage).__name__} does not know its newest steps"):
-            storage.newest_steps(3)
-        assert not storage.knows_newest_steps
+def test_storages_without_newest_steps_raise_not_implemented_error() -> None:
+    storage = GAEBuffer.create_factory(size=4)("cpu", None, ALGORITHM, None)
+    with pytest.raises(NotImplementedError, match="GAEBuffer does not know its newest steps"):
+        storage.newest_steps(3)
+    assert not storage.knows_newest_steps
     assert ReplayBuffer.knows_newest_steps
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    window=st.sampled_from(list(WINDOWS)),
+    kind=st.sampled_from(list(KINDS)),
+    recurrent=st.booleans(),
+    actions=st.lists(st.sampled_from(["insert"] * 6 + ["flush", "end", "reopen", "newest"]), max_size=40),
+    kept=st.integers(1, 12),
+    seed=st.integers(0, 10**6),
+)
+def test_newest_steps_of_episodes_on_disk_equal_those_of_a_buffer_in_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    window: str,
+    kind: str,
+    recurrent: bool,
+    actions: list[str],
+    kept: int,
+    seed: int,
+) -> None:
+    def opened() -> Any:
+        return buffer(folder, kind, size=30, sequences=WINDOWS[window], alpha=0.5)
+
+    folder = tmp_path_factory.mktemp("episodes") / "replay"
+    storage = opened()
+    storage.keep_newest_steps(kept)
+    model = ReplayBuffer.create_factory(size=100, sequences=WINDOWS[window])(
+        "cpu", None, ALGORITHM, environments(kind, 2)
+    )
+    stream = Stream(2, kind, recurrent, np.random.default_rng(seed))
+    for action in ["insert", *actions, "newest"]:
+        if action == "insert":
+            step = stream.step()
+            for one in (storage, model):
+                one.insert_transition(step)
+        elif action == "flush":
+            storage.flush()
+        elif action == "end":
+            for one in (storage, model):
+                one.end_episode()
+        elif action == "reopen":
+            storage.close()
+            # Kept is saved with the steps.
+            storage = opened()
+        else:
+            batch, expected = storage.newest_steps(kept), model.newest_steps(kept)
+            assert (batch.pop(INDICES) == -1).all()
+            del expected[INDICES]
+            assert equal(batch, expected)
+            assert storage.after_gradients(batch | {INDICES: torch.full((2, 1), -1)}, {})["storage/row_age"] == 0
+    storage.close()
+
+
+def test_a_buffer_of_episodes_made_again_keeps_as_many_newest_steps(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path)
+    storage.keep_newest_steps(5)
+    storage.insert_transition(stream.step())
+    storage.close()
+    storage = buffer(tmp_path)
+    for _ in range(6):
+        storage.insert_transition(stream.step())
+    storage.end_episode()
+    storage.flush()
+    assert len(storage.newest_steps(7)[REW]) == 5
+    storage.close()
+
+
+def test_errors_of_the_newest_steps_of_episodes_on_disk_change_no_priority(tmp_path: Path) -> None:
+    storage = buffer(tmp_path, sequences=Sequences(2), alpha=1.0, beta=1.0)
+    storage.seed(0)
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(SIZE):
+        storage.insert_transition(stream.step())
+    storage.end_episode()
+    next(storage.generate_batches(1, 2))
+    before = storage.priorities.state_dict()["errors"].clone()
+    batch = storage.newest_steps(3)
+    storage.after_gradients(batch, {ERRORS: torch.full((3, 2, 1), 1e6)})
+    assert torch.equal(storage.priorities.state_dict()["errors"], before)
+    storage.close()
+
+
+def test_newest_steps_of_no_episodes_on_disk_are_refused(tmp_path: Path) -> None:
+    storage = buffer(tmp_path)
+    with pytest.raises(EmptyStorageError, match="PersistentEpisodicBuffer: no steps are in memory"):
+        storage.newest_steps(3)
+    storage.insert_transition(Stream(2, "vector", False, np.random.default_rng(0)).step())
+    storage.close()
+    reader = buffer(tmp_path, read_only=True)
+    with pytest.raises(PersistenceError, match="it is read only"):
+        reader.newest_steps(3)
+    reader.close()

@@ -59,6 +59,12 @@ class OnAndOffPolicy(Algorithm):
         """Return an update phase every ``update_every`` environment transitions."""
         return EveryTransitions(self.update_every)
 
+    def request_fields(self, source: str, storage: Storage) -> None:
+        """Let the storage keep the steps of an on-policy batch, too."""
+        super().request_fields(source, storage)
+        # The number of environments may not be known yet.
+        storage.keep_newest_steps(self.update_every)
+
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield the newest steps, then replayed sequences."""
         yield source.newest_steps(-(-self.update_every // source.num_envs))
