@@ -110,6 +110,7 @@ class TrainedPolicy:
                 recurrent one also takes its states (B, hidden), initially zeros, and returns them after the actions.
 
         Raises:
+            RuntimeError: the installed version of torch cannot export the policy.
             ImportError: ".onnx" needs the packages onnx and onnxscript.
             ValueError: the path has another suffix, or the policy uses rewards.
         """

@@ -1,6 +1,7 @@
 """A trained policy acts in a plain gymnasium loop as in the evaluations of its run."""
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,15 @@ def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Pa
     run = finished("dqn")
     with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
         prl.load_policy(run).export(tmp_path / "policy.h5")
+
+
+def test_a_policy_that_torch_cannot_export_is_an_error_that_names_the_version(
+    finished: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("Constraints violated (rows)!\nMore lines.")
+
+    monkeypatch.setattr(torch.export, "export", refuse)
+    expected = rf"^torch {re.escape(torch.__version__)} cannot export this policy of DQN to .*policy\.pt2: "
+    with pytest.raises(RuntimeError, match=expected + r"Constraints violated \(rows\)! A later version may"):
+        prl.load_policy(finished("dqn")).export(tmp_path / "policy.pt2")
