@@ -2,23 +2,20 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from storages.errors import DamageError, PersistenceError
+from storages.errors import PersistenceError
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.segment_store import segments_log
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.manifest import Manifest
 from storages.persistent.log.notes import ClosingNote, remove_note
 from storages.persistent.repair.repair_episodes import IntactEpisodes
+from storages.persistent.repair.repair_manifest import manifest_of
 from storages.persistent.repair.repair_replay import IntactRows
 from storages.persistent.replay.recovery import SUFFIX
 from storages.persistent.replay.ring_manifest import RingManifest
-
-_AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,8 @@ def repair(directory: str | Path) -> Repair:
     earlier ones are kept. Counters and the state of the random generator are those of the newest intact commit. Pinned
     commits, to which checkpoints refer, are lost if anything but the end of the newest log file had to be dropped.
 
-    In a directory of episodes, damaged segments are dropped, and also the write-ahead log, a folder in it, if it is
-    damaged.
+    In a directory of episodes, damaged segments are dropped, and of the write-ahead log, a folder in it, what follows
+    the first damage.
 
     An interrupted repair can be repeated.
 
@@ -109,25 +106,8 @@ def _note(folder: Path) -> tuple[ClosingNote | None, list[str]]:
 def _opened(folder: Path) -> tuple[IntactRows | IntactEpisodes, list[str]]:
     if IntactEpisodes.are_in(folder):
         log = segments_log(folder, durable=True)
-        of_episodes, damage = _manifest(folder, EpisodeManifest, log)
+        of_episodes, damage = manifest_of(folder, EpisodeManifest, log)
         return IntactEpisodes(folder, of_episodes, log), damage
     log = CommitLog(folder, SUFFIX, durable=True)
-    of_ring, damage = _manifest(folder, RingManifest, log)
+    of_ring, damage = manifest_of(folder, RingManifest, log)
     return IntactRows(folder, of_ring, log), damage
-
-
-def _manifest(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_AnyManifest, list[str]]:
-    try:
-        manifest = kind.read(folder)
-        if manifest is not None:
-            return manifest, []
-        error = PersistenceError(f"{folder} holds no storage")
-    except PersistenceError as refused:
-        error = refused
-    # Every log file begins with a copy of the manifest.
-    for one in log.files.walk():
-        if not isinstance(one, str) and "manifest" in one[0].record.facts:
-            return kind.from_facts(one[0].record.facts["manifest"]), [str(error).partition(";")[0]]
-    if isinstance(error, DamageError):
-        raise PersistenceError(f"{error}, but no log file is intact to rebuild it from; nothing was changed") from None
-    raise error

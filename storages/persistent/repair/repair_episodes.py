@@ -15,6 +15,7 @@ from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.notes import MARKER_NAME, read_marker, remove_marker
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.log.system_calls import sync_directory
+from storages.persistent.repair.repair_running import IntactBeginning
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 
@@ -37,6 +38,8 @@ class IntactEpisodes:
         self._commits: list[Record] = []
         self._segments: list[Segment] = []
         self._wal_damage: list[str] = []
+        self._beginning: IntactBeginning | None = None
+        """What of the damaged write-ahead log stays."""
         self._errors_damage: list[str] = []
 
     @staticmethod
@@ -98,8 +101,10 @@ class IntactEpisodes:
             if RingManifest.read(self._folder / WAL_FOLDER) is not None:
                 read_ring(self._folder / WAL_FOLDER)
         except PersistenceError as damage:
+            self._beginning = IntactBeginning.of(self._folder / WAL_FOLDER)
+            since = "" if self._beginning is None else f"from step {self._beginning.steps} on, "
             said = str(damage).partition(";")[0]
-            self._wal_damage = [f"{said}: running episodes, and those that were in no segment yet, are lost"]
+            self._wal_damage = [f"{said}: {since}running episodes, and those that were in no segment yet, are lost"]
         try:
             ColdPriorities.read(self._folder, errors)
         except DamageError as damage:
@@ -129,7 +134,9 @@ class IntactEpisodes:
         """
         if lost or missing or self._wal_damage:
             self._write_log(last_number)
-        if self._wal_damage:
+        if self._beginning is not None:
+            self._beginning.drop_the_rest()
+        elif self._wal_damage:
             # Renamed first, which is atomic: some of its files alone may look like a valid log.
             (self._folder / WAL_FOLDER).rename(self._folder / _DROPPED)
             sync_directory(self._folder)
@@ -147,7 +154,7 @@ class IntactEpisodes:
         end = commits[-1].steps if commits else 0
         live = max(self._live, segments[0].first if segments else end)
         facts = {
-            "watermarks": commits[-1].facts["watermarks"] if commits and not self._wal_damage else [],
+            "watermarks": self._watermarks(),
             "next_row": self._row_after_all(),
         }
         anew = CommitLog(self._folder, _REPAIRED, durable=True)
@@ -163,6 +170,13 @@ class IntactEpisodes:
         anew.files.close()
         anew.files.path(number).replace(files.path(number))
         files.delete_before(number)
+
+    def _watermarks(self) -> list[int]:
+        """Return the newest watermarks, none of them beyond the steps of the write-ahead log."""
+        known: list[int] = self._commits[-1].facts["watermarks"] if self._commits else []
+        if not self._wal_damage:
+            return known
+        return [] if self._beginning is None else [min(each, self._beginning.steps) for each in known]
 
     def _row_after_all(self) -> int:
         """Return the first row after all chunks, with or without a commit."""
