@@ -3,6 +3,7 @@
 import os
 import pickle
 import struct
+import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +85,10 @@ def load(path: Path) -> dict[str, Any]:
     reason = _what_is_wrong(path)
     if reason is None:
         try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                # A sparse tensor, which no run saves, is refused below.
+                warnings.filterwarnings("ignore", message="Validating sparse tensor")
+                state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             reason = _what_is_too_large(state, path.stat().st_size)
         except pickle.UnpicklingError:
             reason = "it contains objects other than tensors and plain data, which are not loaded"

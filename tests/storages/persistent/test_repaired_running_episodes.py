@@ -50,7 +50,7 @@ def expected(steps: list[Any], logged: int, in_segments: int, watermarks: list[i
     return model
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     inserted=st.integers(10, 60),
     closed_after=st.integers(0, 60),
