@@ -227,8 +227,7 @@ def test_vmap_matches_torch() -> None:
         torch.testing.assert_close(mapped, in_torch(network, features), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.trace. is deprecated:FutureWarning")
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore:`torch.jit:FutureWarning")
 def test_a_trace_in_inference_mode_matches_torch_for_other_batch_sizes() -> None:
     network, features = make_mlp(), random_tensor(2, 5)
     with torch.inference_mode():
