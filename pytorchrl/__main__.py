@@ -17,12 +17,12 @@ from pytorchrl.commands import report as report_command
 from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
-from pytorchrl.commands.shared import Imports, Run
+from pytorchrl.commands.shared import DataSets, Imports, Run
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 
 
-def resume(run: Run, target_steps: int | None = None, data: tuple[str, ...] = (), imports: Imports = ()) -> None:
+def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
     """Continue a run from its last checkpoint.
 
     Args:

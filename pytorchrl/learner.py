@@ -125,6 +125,7 @@ class Learner:
                 from anybody.
 
         Raises:
+            DatasetError: a data set of ``data`` cannot be read.
             ValueError: ``data`` is given beside a scheme, which has its own.
             CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
             CompositionError: the composition cannot be built from ``config.json`` alone.

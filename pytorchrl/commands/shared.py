@@ -7,6 +7,8 @@ import tyro
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 """A run folder."""
+DataSets = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH...", help_behavior_hint="")]
+"""Data sets that a run learns from."""
 Imports = Annotated[
     tuple[str, ...],
     tyro.conf.arg(

@@ -14,6 +14,7 @@ from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
+from storages.datasets import open_dataset
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,16 @@ def resumed_run(
         data: paths of the run's data sets, if the scheme is None.
 
     Raises:
+        DatasetError: a data set cannot be read.
         ValueError: data sets are given beside a scheme.
         CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
         CompositionError: the composition cannot be built from the configuration alone.
     """
     if scheme is not None and data:
         raise ValueError(f"Learner.resume: the scheme has its own data sets, got data={list(data)!r} beside it")
+    for path in data:
+        # Before the run's own files, so that an error is that of the data set.
+        open_dataset(path)
     keep_checkpoints = config.get("keep_checkpoints", 1)
     candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
     file, state, damaged = checkpoint.load_newest(candidates)

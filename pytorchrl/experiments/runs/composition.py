@@ -92,11 +92,11 @@ def _given_data(config: Mapping[str, Any], data: Sequence[str]) -> dict[str, str
     if data and not named:
         raise CompositionError(f"the run learns from no data set, got {', '.join(data)}; leave it out")
     if len(named) != len(data):
-        options = shlex.join(["--data", *named])
+        which = "data set" if len(named) == 1 else "data sets"
+        each = "it" if len(named) == 1 else "each of them, in this order,"
         raise CompositionError(
-            f"the run learns from the data {'set' if len(named) == 1 else 'sets'} {', '.join(named)}, and {len(data)} "
-            f"were given; name {'it' if len(named) == 1 else 'each of them, in this order'}, by {options}, or in a "
-            f"script: Learner.resume(log_dir, data={named!r})"
+            f"the run learns from the {which} {', '.join(named)}, and {len(data)} were given; name {each} by "
+            f"{shlex.join(['--data', *named])}, or in a script: Learner.resume(log_dir, data={named!r})"
         )
     return dict(zip(named, data, strict=True))
 
