@@ -255,12 +255,11 @@ def test_the_command_line_trains_on_data_and_then_online(
     assert config["started_from"]["run"] == "runs/offline/seed-1"
     train(*ONLINE, "--data", str(data), "--steps", "40", "--data-share", "0.25")
     assert prl.read_metrics(Path("runs/online/seed-1/metrics.jsonl"))[-1]["steps"] == 40
-    for run, target in (("runs/offline/seed-1", 25), ("runs/online/seed-1", 45)):
-        monkeypatch.setattr(
-            sys, "argv", ["pytorchrl", "resume", run, "--data", str(data), "--target-steps", str(target)]
-        )
-        main()
-        assert f"{target} of {target}" in capsys.readouterr().out
+    monkeypatch.setattr(
+        sys, "argv", ["pytorchrl", "resume", "runs/offline/seed-1", "--data", str(data), "--target-steps", "25"]
+    )
+    main()
+    assert "25 of 25 updates" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
