@@ -89,6 +89,7 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "watermarks that are strings": lambda state: state | {"watermarks": ["one", "two"]},
     "watermarks that are a number": lambda state: state | {"watermarks": 7},
     "a live transition that is a string": lambda state: state | {"live": "one"},
+    "a number of newest steps that is a string": lambda state: state | {"newest": "one"},
     "an invalid generator": lambda state: state | {"generator": {"state": 1}},
 }
 
