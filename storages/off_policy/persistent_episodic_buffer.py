@@ -246,9 +246,9 @@ class PersistentEpisodicBuffer(PERBuffer):
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Add the batch's mean age, 0 of the newest steps, and the replay ratio to the metrics; update the sampler."""
         metrics = super().after_gradients(batch, info)
-        # By a product, for which the host does not wait where the indices are on a device.
-        is_drawn = batch[INDICES][0, 0] >= 0
-        metrics["storage/row_age"] = metrics["storage/row_age"] * (is_drawn if is_drawn.is_cuda else bool(is_drawn))
+        # The indices -1 give an age of all steps. A product does not wait for a device.
+        age = metrics["storage/row_age"]
+        metrics["storage/row_age"] = age * (age < self._ring.steps)
         return metrics
 
     # Whole episodes
