@@ -1,6 +1,6 @@
 """A worker that collects experience and computes gradients, which the learner applies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.layers.normalization import Moments, combined_moments, moments_since
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -49,15 +50,22 @@ class Experience(NamedTuple):
     episodes: list[Episode]
     episodes_ended: int
     shaped_returns: list[float]
+    observed: Sequence[Moments] = ()
+    """Moments of the observations, for each part that is normalised; empty if none is."""
 
     def with_more(self, more: "Experience") -> "Experience":
         """Return the concatenation of both."""
+        pairs = zip(self.observed, more.observed, strict=False)
         return Experience(
             self.steps + more.steps,
             self.episodes + more.episodes,
             self.episodes_ended + more.episodes_ended,
             self.shaped_returns + more.shaped_returns,
+            [combined_moments(one, further) if further[0] else one for one, further in pairs] or more.observed,
         )
+
+
+NOTHING = Experience(0, [], 0, [])
 
 
 class Gradients(NamedTuple):
@@ -114,7 +122,7 @@ class GradientWorker:
         self._follow(run, shared)
         collector = scheme.collector
         assert isinstance(collector, Collector)
-        before, ended_before = scheme.steps, collector.episodes
+        before, ended_before, counted_before = scheme.steps, collector.episodes, self._counted()
         collector.steps_elsewhere = run.steps - before
         episodes: list[Episode] = []
         while not self._due and self._stopped_round != run.version:
@@ -124,7 +132,11 @@ class GradientWorker:
             # A rollout that was stopped early is used if it has enough steps for its minibatches.
             self._due = int(len(scheme.storage) >= getattr(scheme.algorithm, "num_mini_batch", 1))
         return Experience(
-            scheme.steps - before, episodes, collector.episodes - ended_before, scheme.take_shaped_returns()
+            scheme.steps - before,
+            episodes,
+            collector.episodes - ended_before,
+            scheme.take_shaped_returns(),
+            self._observed(counted_before),
         )
 
     def stop(self, version: int) -> None:
@@ -134,12 +146,12 @@ class GradientWorker:
     def next_gradients(self, run: RunState, shared: Shared) -> Gradients | None:
         """Return the gradients of the next batch; None if no batch is left."""
         self._follow(run, shared)
-        return self._next_gradients(run, Experience(0, [], 0, []))
+        return self._next_gradients(run, NOTHING)
 
     def compute(self, run: RunState, shared: Shared) -> Gradients:
         """Return the gradients of the next batch; collects first if no batch is left."""
         self._follow(run, shared)
-        experience = Experience(0, [], 0, [])
+        experience = NOTHING
         while (found := self._next_gradients(run, experience)) is None:
             experience = experience.with_more(self.collect(run, shared))
         return found
@@ -167,8 +179,22 @@ class GradientWorker:
         if self._scheme.storage.on_policy:
             self._scheme.storage.reset()
 
+    def _counted(self) -> list[Moments]:
+        normalization = self._scheme.actor.normalization
+        return [] if normalization is None else normalization.moments
+
+    def _observed(self, before: list[Moments]) -> list[Moments]:
+        """Return the moments of the observations that were counted since."""
+        return [moments_since(earlier, now) for earlier, now in zip(before, self._counted(), strict=True)]
+
     def _follow(self, run: RunState, shared: Shared) -> None:
+        normalization = self._scheme.actor.normalization
+        # A rollout is learnt from with the statistics that it was collected with.
+        is_kept = self._batches is not None and self._scheme.storage.on_policy
+        scaling = normalization.scaling if normalization is not None and is_kept else None
         load_shared_state(self._scheme.algorithm, shared)
+        if normalization is not None and scaling is not None:
+            normalization.use_scaling(scaling)
         self._scheme.set_progress(run.steps, run.target_steps)
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,17 +36,24 @@ class RemoteGradients:
         workers: the gradient workers.
         communication: whether workers are synchronous.
         algorithm: its weights are updated.
+        is_on_policy: whether the workers' storages are on-policy.
         preemption: share of the synchronous workers that must finish collecting; the others are then stopped. 1 waits
             for all.
     """
 
     def __init__(
-        self, workers: "Workers", communication: Communication, algorithm: Algorithm, preemption: float = 1.0
+        self,
+        workers: "Workers",
+        communication: Communication,
+        algorithm: Algorithm,
+        is_on_policy: bool,
+        preemption: float = 1.0,
     ) -> None:
         self.steps, self.episodes = 0, 0
         self.workers = workers
         self._is_synchronous = communication == "synchronous"
         self._algorithm = algorithm
+        self._is_on_policy = is_on_policy
         self._preemption = preemption
         self._target_steps = 1
         self._ready: deque[Gradients] = deque()
@@ -78,6 +85,7 @@ class RemoteGradients:
             gradients = self._ready.popleft()
             lag = self._version - gradients.version
             self._apply([gradients])
+            self._use_newest_statistics()
             self._start(gradients.worker)
             yield {**gradients.metrics, "train/policy_lag": lag}
             return
@@ -85,6 +93,7 @@ class RemoteGradients:
             requests = [(self._run_state(), self._newest())] * len(self.workers)
             found = [one for one in self.workers.all_of("next_gradients", requests) if one is not None]
             if not found:
+                self._use_newest_statistics()
                 return
             self._apply(found)
             yield mean_of([one.metrics for one in found])
@@ -129,7 +138,18 @@ class RemoteGradients:
         self.steps += experience.steps
         self.episodes += experience.episodes_ended
         self._shaped_returns += experience.shaped_returns
+        normalization = self._algorithm.actor.normalization
+        if normalization is not None and experience.observed:
+            normalization.add_moments(experience.observed)
+            self._sent = None
+            if not self._is_on_policy:
+                # On-policy updates need the statistics with which the rollout was collected; replay can use the newest.
+                normalization.use_newest()
         return experience.episodes
+
+    def _use_newest_statistics(self) -> None:
+        if self._algorithm.actor.normalization is not None:
+            self._algorithm.actor.normalization.use_newest()
 
     def _apply(self, gradients: Sequence[Gradients]) -> None:
         """Make an optimiser step with each parameter's mean gradient over the workers that have one."""

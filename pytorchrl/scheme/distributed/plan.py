@@ -109,7 +109,7 @@ class WorkPlan:
                 f"{storage.name}; give it sequence_length=None, or leave out preemption"
             )
         if self.num_gradient_workers:
-            _check_gradients(algorithm, actor, storage)
+            _check_gradients(algorithm, storage)
             return
         _check_slices(storage, self.is_synchronous)
         if self.num_replay_shards:
@@ -169,7 +169,7 @@ def _check_shards(algorithm: Factory[Algorithm], storage: Factory[Storage], numb
         raise CompositionError(f"RayScheme: num_replay_shards={number}: {error}") from error
 
 
-def _check_gradients(algorithm: Factory[Algorithm], actor: Factory[Any], storage: Factory[Storage]) -> None:
+def _check_gradients(algorithm: Factory[Algorithm], storage: Factory[Storage]) -> None:
     cls = algorithm.cls
     is_plain = cls.update is Algorithm.update and cls.update_phase in (Algorithm.update_phase, PPO.update_phase)
     if not is_plain or algorithm.hyper_parameters.get("desired_kl") is not None:
@@ -177,11 +177,6 @@ def _check_gradients(algorithm: Factory[Algorithm], actor: Factory[Any], storage
         raise CompositionError(
             f"RayScheme: {algorithm.name} {what}, which gradient workers do not support; let the learner's process "
             f"compute the gradients: num_gradient_workers=0"
-        )
-    if actor.hyper_parameters.get("normalize_observations"):
-        raise CompositionError(
-            "RayScheme: gradient workers do not share their observations, so that normalize_observations has no "
-            "statistics of all; leave it out, or take collectors"
         )
     if storage.hyper_parameters.get("directory") is not None:
         raise CompositionError(

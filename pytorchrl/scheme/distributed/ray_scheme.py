@@ -197,6 +197,7 @@ class RayScheme(Scheme):
                 ),
                 plan.communication,
                 self.algorithm,
+                self.storage.on_policy,
                 plan.preemption,
             )
             return self._remote

@@ -1,5 +1,6 @@
 """Observation normalisation by the running mean and standard deviation."""
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -18,17 +19,33 @@ Moments: TypeAlias = tuple[Any, Any, Any]
 
 
 def add_to_moments(moments: Moments, values: Any) -> Moments:
-    """Return the moments updated with the values (B, *shape).
+    """Return the moments updated with the values (B, *shape)."""
+    mean = values.mean(0)
+    return combined_moments(moments, (len(values), mean, ((values - mean) ** 2).sum(0)))
+
+
+def combined_moments(moments: Moments, further: Moments) -> Moments:
+    """Return the moments of the values of both, of which ``further`` has at least one.
 
     Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
-    count, mean, squares = moments
-    mean_of_values = values.mean(0)
-    difference = mean_of_values - mean
-    total = count + len(values)
-    squares_between = difference**2 * (count * len(values) / total)
-    squares_of_values = ((values - mean_of_values) ** 2).sum(0)
-    return total, mean + difference * (len(values) / total), squares + (squares_of_values + squares_between)
+    (count, mean, squares), (further_count, further_mean, further_squares) = moments, further
+    difference = further_mean - mean
+    total = count + further_count
+    squares_between = difference**2 * (count * further_count / total)
+    return total, mean + difference * (further_count / total), squares + (further_squares + squares_between)
+
+
+def moments_since(earlier: Moments, moments: Moments) -> Moments:
+    """Return the moments of the values that were added to ``earlier``: the inverse of :func:`combined_moments`."""
+    (count, mean, squares), (total, mean_of_all, squares_of_all) = earlier, moments
+    number = total - count
+    if not number:
+        return number, mean * 0, squares * 0
+    mean_since = mean_of_all + (mean_of_all - mean) * (count / number)
+    squares_between = (mean_since - mean) ** 2 * (count * number / total)
+    # Rounding may leave a negative sum where all values were equal.
+    return number, mean_since, (squares_of_all - squares - squares_between).clip(0)
 
 
 class RunningNormalization(QuickModule):
@@ -57,10 +74,23 @@ class RunningNormalization(QuickModule):
     @torch.no_grad()
     def add(self, values: Tensor) -> None:
         """Update the running statistics with values (B, *shape)."""
-        count, mean, squares = add_to_moments((self.count, self.mean, self.squares), values.double())
-        self.count.copy_(count)
-        self.mean.copy_(mean)
-        self.squares.copy_(squares)
+        self._set_moments(add_to_moments((self.count, self.mean, self.squares), values.double()))
+
+    @property
+    def moments(self) -> Moments:
+        """Copies of the running statistics, on the CPU."""
+        count, mean, squares = (each.to("cpu", copy=True) for each in (self.count, self.mean, self.squares))
+        return count, mean, squares
+
+    @torch.no_grad()
+    def add_moments(self, moments: Moments) -> None:
+        """Update the running statistics with the values that have these moments, on the CPU."""
+        if moments[0]:
+            self._set_moments(combined_moments(self.moments, moments))
+
+    def _set_moments(self, moments: Moments) -> None:
+        for buffer, value in zip((self.count, self.mean, self.squares), moments, strict=True):
+            buffer.copy_(value)
 
     @torch.no_grad()
     def use_newest(self) -> None:
@@ -106,6 +136,28 @@ class ObservationNormalization(QuickModule):
         """Update the running statistics with observations (B, *obs)."""
         for key, part in self._parts():
             part.add(observation[key] if self._is_dict else observation)
+
+    @property
+    def moments(self) -> list[Moments]:
+        """Copies of the running statistics of each part, on the CPU."""
+        return [part.moments for _, part in self._parts()]
+
+    def add_moments(self, moments: Sequence[Moments]) -> None:
+        """Update the running statistics with observations of which only these moments are known."""
+        for (_, part), of_part in zip(self._parts(), moments, strict=True):
+            part.add_moments(of_part)
+
+    @property
+    def scaling(self) -> list[tuple[Tensor, Tensor]]:
+        """Copies of the shift and scale with which each part is normalised."""
+        return [(part.shift.clone(), part.scale.clone()) for _, part in self._parts()]
+
+    @torch.no_grad()
+    def use_scaling(self, scaling: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Normalise as when :attr:`scaling` was read."""
+        for (_, part), (shift, scale) in zip(self._parts(), scaling, strict=True):
+            part.shift.copy_(shift)
+            part.scale.copy_(scale)
 
     @property
     def has_counted(self) -> bool:

@@ -10,9 +10,17 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
+from pytorchrl.agent.actors.layers.normalization import (
+    ObservationNormalization,
+    RunningNormalization,
+    add_to_moments,
+    combined_moments,
+    moments_since,
+)
 from storages.transition import OBS
 from tests.support.comparison import assert_equal
 from tests.support.training import saved_and_loaded, train
@@ -177,3 +185,27 @@ def test_observations_without_floating_point_numbers_are_refused() -> None:
         ValueError, match="normalize_observations: there are no floating-point numbers to normalise in Box"
     ):
         prl.OffPolicyActor.create_factory(normalize_observations=True)("cpu", envs)
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.floats(-1e3, 1e3), st.floats(0, 1e3), st.integers(0, 2**32 - 1))
+def test_moments_of_two_sets_of_numbers_are_combined_and_separated_again(
+    one: int, other: int, mean: float, deviation: float, seed: int
+) -> None:
+    values = torch.from_numpy(np.random.default_rng(seed).normal(mean, deviation, (one + other, 2)))
+    nothing = (torch.zeros(()), torch.zeros(2), torch.zeros(2))
+    first = add_to_moments(nothing, values[:one])
+    both = RunningNormalization((2,))
+    both.add(values[:one])
+    further = add_to_moments(nothing, values[one:]) if other else nothing
+    both.add_moments(further)
+    count, numbers_mean, squares = both.moments
+    size = float(mean**2 + deviation**2) * (one + other) + 1
+    assert count == one + other
+    torch.testing.assert_close(numbers_mean, values.mean(0))
+    torch.testing.assert_close(squares, ((values - values.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * size)
+    number, mean_since, squares_since = moments_since(first, both.moments)
+    assert number == other
+    if other:
+        torch.testing.assert_close(mean_since, further[1], rtol=1e-9, atol=1e-9 * size**0.5)
+        torch.testing.assert_close(squares_since, further[2], rtol=1e-9, atol=1e-12 * size)
+        assert combined_moments(nothing, further)[0] == other

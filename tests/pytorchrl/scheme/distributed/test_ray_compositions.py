@@ -40,13 +40,6 @@ def compose(**changes: Any) -> prl.RayScheme:
         (
             {
                 "num_gradient_workers": 2,
-                "actor_factory": prl.OffPolicyActor.create_factory(normalize_observations=True),
-            },
-            "normalize_observations has no statistics of all",
-        ),
-        (
-            {
-                "num_gradient_workers": 2,
                 "algo_factory": prl.TRPO.create_factory(),
                 "actor_factory": prl.OnPolicyActor.create_factory(),
                 "storage_factory": prl.GAEBuffer.create_factory(size=16),

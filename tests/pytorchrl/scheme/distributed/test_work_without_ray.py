@@ -1,13 +1,17 @@
 """Collectors and gradient workers in a single process: like the tests with Ray, and quicker."""
 
-from typing import Any
+import copy
+from typing import Any, cast
 
+import numpy as np
 import pytest
+import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.scheme.distributed import ray_scheme
-from pytorchrl.scheme.distributed.collection_worker import CollectionWorker
-from pytorchrl.scheme.distributed.gradient_worker import GradientWorker
+from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState
+from pytorchrl.scheme.distributed.gradient_worker import GradientWorker, shared_state
 from tests.support.comparison import assert_equal
 from tests.support.inline_workers import InlineWorkers
 from tests.support.training import saved_and_loaded, train
@@ -17,7 +21,7 @@ from tests.support.training import saved_and_loaded, train
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = pytest.importorskip("pytorchrl.scheme.distributed.workers", exc_type=ImportError)
     monkeypatch.setattr(workers, "connect", lambda *_: False)
-    monkeypatch.setattr(workers, "put", lambda value: value)
+    monkeypatch.setattr(workers, "put", copy.deepcopy)
 
     def collectors(blueprint: Any, _: Any) -> InlineWorkers:
         return InlineWorkers(CollectionWorker, lambda worker: (blueprint, worker), blueprint.num_collectors)
@@ -69,9 +73,10 @@ def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
 def test_a_loaded_state_continues_the_same_run_with_other_workers(name: str, workers: dict[str, int]) -> None:
-    first = train(prl.RayScheme(**parts(name), **workers), 128)
+    composed = normalised(name) if name in ("ppo", "dqn") else parts(name)
+    first = train(prl.RayScheme(**composed, **workers), 128)
     state = saved_and_loaded(first.state_dict())
-    second = prl.RayScheme(**parts(name), **workers)
+    second = prl.RayScheme(**composed, **workers)
     assert second.load_state_dict(state) == []
     assert second.steps == first.steps
     for scheme in (first, second):
@@ -100,4 +105,91 @@ def test_a_collector_does_not_change_the_weights_and_statistics_that_it_is_given
     assert counted.parts[0].count == scheme.steps
     assert len(are_kept) > 2
     assert all(are_kept)
+    scheme.close()
+
+
+def test_one_gradient_worker_that_normalises_observations_trains_like_one_process() -> None:
+    states = []
+    for scheme in (prl.RayScheme(**normalised("ppo"), num_gradient_workers=1), prl.Scheme(**normalised("ppo"))):
+        state = train(scheme, 192).algorithm.state_dict()
+        states.append(state["actor"])
+        scheme.close()
+    assert states[0].keys() == states[1].keys()
+    for name, weight in states[0].items():
+        # Sums of squares are added in another order.
+        torch.testing.assert_close(weight, states[1][name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def normalised(name: str) -> dict[str, Any]:
+    made = parts(name)
+    actor = made["actor_factory"]
+    values = {"hidden_sizes": (8,), "normalize_observations": True}
+    return made | {"actor_factory": actor.cls.create_factory(**values)}
+
+
+def scaling_of(weights: Any) -> tuple[Any, Any]:
+    """The shift and the scale of observations, among an actor's weights."""
+    [shift] = [name for name in weights if name.startswith("normalization") and name.endswith("shift")]
+    return weights[shift], weights[shift.replace("shift", "scale")]
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_gradient_workers_normalise_by_the_observations_of_all_of_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    add, compute = ObservationNormalization.add, prl.Algorithm.compute_gradients
+    used: list[tuple[Any, Any]] = []
+
+    def adding(normalization: ObservationNormalization, rows: Any) -> None:
+        seen.append(rows.numpy().copy())
+        add(normalization, rows)
+
+    def computing(algorithm: prl.Algorithm, batch: Any) -> Any:
+        used.append(scaling_of(algorithm.get_weights()))
+        return compute(algorithm, batch)
+
+    monkeypatch.setattr(ObservationNormalization, "add", adding)
+    monkeypatch.setattr(prl.Algorithm, "compute_gradients", computing)
+    scheme = prl.RayScheme(**normalised(name), num_gradient_workers=2)
+    scheme.set_progress(0, 1_000)
+    earlier = None
+    for _ in range(4):
+        scheme.collect(1_000)
+        rows = np.concatenate(seen)
+        used.clear()
+        assert list(scheme.update())
+        assert scheme.actor.normalization is not None
+        [(count, mean, squares)] = scheme.actor.normalization.moments
+        assert count == len(rows) == scheme.steps
+        np.testing.assert_allclose(mean, rows.mean(0, np.float64), rtol=1e-9)
+        np.testing.assert_allclose(squares / count, rows.var(0, np.float64), rtol=1e-9)
+        # A rollout is learnt from with the statistics that it was collected with, and replay with the newest.
+        known = rows if name == "dqn" else earlier
+        expected = (np.zeros(4), np.ones(4)) if known is None else (known.mean(0), 1 / known.std(0))
+        assert used
+        for shift, scale in used:
+            np.testing.assert_allclose(shift, expected[0], rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(scale, expected[1], rtol=1e-4)
+        earlier = rows
+    scheme.close()
+
+
+def test_an_asynchronous_worker_keeps_the_normalisation_of_its_rollout_until_it_has_learnt_from_it() -> None:
+    scheme = prl.RayScheme(**normalised("ppo"), num_gradient_workers=1)
+    scheme.set_progress(0, 1_000)
+    learner, worker = scheme.algorithm, cast("Any", scheme)._remote.workers.workers[0]
+    assert learner.actor.normalization is not None
+    shifts = []
+    for update in range(6):
+        of_worker = worker.compute(RunState(update, 32 * update, 1_000), shared_state(learner))
+        if of_worker.experience.observed:
+            learner.actor.normalization.add_moments(of_worker.experience.observed)
+        learner.actor.normalization.use_newest()
+        shifts.append((scaling_of(worker._scheme.actor.state_dict())[0].tolist(), of_worker.experience.steps))
+    assert [steps for _, steps in shifts] == [32, 0, 0, 0, 32, 0], "four batches of each rollout"
+    first, *others = [shift for shift, _ in shifts]
+    assert first == [0.0] * 4
+    assert others[:3] == [first] * 3
+    assert others[3] == others[4] != first
     scheme.close()
