@@ -37,11 +37,11 @@ class ActionScale(QuickModule):
         self._is_unit = bool((low == -1).all() and (high == 1).all())
 
     def to_env(self, action: Tensor) -> Tensor:
-        """Scale (B, A) in [-1, 1] to (B, *action) within the Box, of its dtype."""
+        """Scale (B, A), clipped to [-1, 1], to (B, *action) within the Box, of its dtype."""
         shaped = action.view(-1, *self._shape)
         if self._is_unit:
-            return shaped.to(self._dtype)
-        # Rounding may exceed the bounds slightly, which some environments refuse.
+            return shaped.clamp(-1, 1).to(self._dtype)
+        # Gaussians exceed the bounds, and rounding does slightly, which some environments refuse.
         return torch.addcmul(self.middle, shaped, self.half_range).to(self._dtype).clamp(self.low, self.high)
 
     def from_env(self, action: Tensor) -> Tensor:

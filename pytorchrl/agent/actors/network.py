@@ -54,10 +54,6 @@ class Network(QuickModule):
         assert action is not None
         return torch.cat([features, action if self._codec is None else self._codec.features(action)], dim=1)
 
-    def target(self) -> "Network":
-        """Make a target network, as :func:`make_target`."""
-        return make_target(self)
-
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Let gradients reach the action, but not the parameters of the network.
@@ -108,10 +104,6 @@ class Ensemble(QuickModule):
     def forward(self, view: View, action: Tensor | None = None) -> list[Any]:
         """Return the output of each network."""
         return [network(view, action) for network in self._networks]
-
-    def target(self) -> "Ensemble":
-        """Make a target ensemble, as :func:`make_target`."""
-        return make_target(self)
 
     def __getitem__(self, position: int) -> Network:
         return self._networks[position]

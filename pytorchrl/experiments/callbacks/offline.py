@@ -19,7 +19,7 @@ from pytorchrl.scheme.collector import to_device
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.episode import Episode, Observations
-from storages.transition import ACT
+from storages.transition import ACT, REW
 
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class TDError(EvaluateOnData):
     """Logs "offline/td_error": the mean absolute TD error of the algorithm on held-out data.
 
-    It is the error that priorities are computed from. If it grows while the training error falls, the Q-function
+    It is the error that priorities are computed from; of algorithms that clone the data's actions, the negative
+    log-likelihood. If it grows while the training error falls, the Q-function
     overfits the data; Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
     compare it with other criteria.
 
@@ -134,7 +135,7 @@ class FittedQEvaluation(EvaluateOnData):
         """Return the mean value and the loss.
 
         Raises:
-            ValueError: the actor is recurrent.
+            ValueError: the actor is recurrent, or the policy uses rewards.
         """
         seed = self.seed(scheme)
         q = FittedQ(scheme.algorithm, scheme.factories[1], spaces_of(scheme), seed, self.lr, self.polyak)
@@ -170,7 +171,7 @@ def values_of_policy(algorithm: Algorithm, starts: Any, seed: np.random.SeedSequ
         critics = getattr(algorithm, "critics", None)
         if critics is None:
             raise CompositionError(
-                f"InitialValue: {type(algorithm).__name__} estimates no action values; FittedQEvaluation learns them"
+                f"InitialValue: {type(algorithm).__name__} has no critics of actions; FittedQEvaluation learns one"
             )
         action, _ = algorithm.act(view, exploration)
         values = [
@@ -184,8 +185,8 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
     """Return the difference of the policy's deterministic actions from those of an episode, (L,)."""
     codec, device = algorithm.codec, algorithm.device
     memory = algorithm.actor.initial_memory(1)
-    # Without a recurrent state, all steps are one batch.
-    rows = len(episode) if memory is None else 1
+    # Steps that depend on no earlier one are one batch.
+    rows = 1 if memory is not None or algorithm.reads_rewards else len(episode)
     exploration = Exploration(codec, rows, device, seed, deterministic=True)
     chosen = []
     for start in range(0, len(episode), rows):
@@ -194,6 +195,9 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
         exploration.starts = begins
         acting = algorithm.acting_step(obs, memory, begins, exploration)
         memory = acting.rhs
+        if algorithm.reads_rewards:
+            reward = np.asarray(episode.fields[REW][start : start + 1], np.float32).reshape(1, 1)
+            exploration.rewards = torch.from_numpy(reward).to(device)
         chosen.append(codec.from_storage(acting.action))
     ours = torch.cat(chosen)
     theirs = codec.from_storage(torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(device))

@@ -10,6 +10,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.training import Target
 from pytorchrl.agent.explorers import Exploration
 from storages.component.factory import Factory
 from storages.transition import OBS2, Batch
@@ -31,7 +32,7 @@ class FittedQ:
         polyak: share of the target network that is kept at each update.
 
     Raises:
-        ValueError: the actor is recurrent.
+        ValueError: the actor is recurrent, or the policy uses rewards.
     """
 
     def __init__(
@@ -48,6 +49,11 @@ class FittedQ:
                 "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
                 "InitialValue and TDError, which support memories"
             )
+        if algorithm.reads_rewards:
+            raise ValueError(
+                f"fitted Q evaluation learns from single transitions, and actions of {type(algorithm).__name__} depend "
+                f"on earlier ones; leave it out, or take ActionDifference"
+            )
         self._algorithm, self._polyak = algorithm, polyak
         self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)
         with torch.random.fork_rng():
@@ -57,7 +63,7 @@ class FittedQ:
         if actor.normalization is not None and algorithm.actor.normalization is not None:
             actor.normalization.load_state_dict(algorithm.actor.normalization.state_dict())
         self._actor = actor
-        self._target = self._q.target()
+        self._target = Target(self._q, None, "polyak", None)
         self._adam = torch.optim.Adam(self._q.parameters(), lr=lr)
 
     def fit(self, batches: Iterator[Batch]) -> float:
@@ -75,16 +81,14 @@ class FittedQ:
     def _update(self, batch: Batch) -> Tensor:
         rows = self._algorithm.read(batch)
         with torch.no_grad():
-            following = self._target(rows.next, self._actions(batch[OBS2])).mean
+            following = self._target.network(rows.next, self._actions(batch[OBS2])).mean
             target = rows.reward + rows.discount * following
         error = self._q(rows.now, rows.action).mean - target
         loss = rows.weighted_mean(error.square())
         self._adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
-        with torch.no_grad():
-            for ours, theirs in zip(self._target.parameters(), self._q.parameters(), strict=True):
-                ours.lerp_(theirs, 1 - self._polyak)
+        self._target.follow(self._polyak)
         return loss.detach()
 
     def _actions(self, obs: Tensor) -> Tensor:

@@ -64,8 +64,9 @@ def write_random_episodes(
     return path
 
 
-def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(tmp_path: Path) -> None:
-    scheme = dqn(write_random_episodes(tmp_path / "ones.npz"))
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(batch_norm: bool, tmp_path: Path) -> None:
+    scheme = dqn(write_random_episodes(tmp_path / "ones.npz"), batch_norm=batch_norm)
     evaluated = prl.FittedQEvaluation(updates=1_000, mini_batch_size=32, lr=5e-3, polyak=0.9).evaluate(scheme)
     assert evaluated["fitted_q_value"] == pytest.approx(10.0, rel=0.05)
     assert evaluated["fitted_q_loss"] < 0.1
@@ -126,6 +127,26 @@ def test_the_action_difference_of_box_actions_is_the_squared_distance_on_the_net
         actions = policy(np.asarray(episode.observations)[:-1])
         distances += ((actions - episode.fields[ACT])[:, 0] ** 2 / 4).tolist()
     assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(distances), rel=1e-4)
+
+
+def test_the_action_difference_of_a_decision_transformer_is_that_of_its_actions_in_turn(pendulum: Path) -> None:
+    scheme = scheme_of(
+        prl.DecisionTransformer.create_factory(embedding_size=8, num_layers=1, context_length=4, test_every=0),
+        pendulum,
+        PENDULUM,
+        storage=prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes()),
+    )
+    policy, distances = TrainedPolicy(scheme.algorithm), []
+    for episode in open_dataset(pendulum):
+        policy.reset()
+        rewards = [None, *episode.fields[REW][:, 0]]
+        for observation, reward, action in zip(
+            np.asarray(episode.observations), rewards, episode.fields[ACT], strict=False
+        ):
+            distances.append(float(((policy(observation, rewards=reward) - action) ** 2).sum()))
+    assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(distances), rel=1e-4)
+    with pytest.raises(ValueError, match="actions of DecisionTransformer depend on earlier ones"):
+        prl.FittedQEvaluation(updates=1).evaluate(scheme)
 
 
 def test_the_td_error_is_the_mean_absolute_error_on_the_data(cartpole: Path) -> None:
@@ -196,7 +217,7 @@ def test_algorithms_and_runs_that_cannot_be_evaluated_are_refused_by_name(cartpo
     cloning = scheme_of(Errorless.create_factory(test_every=0), cartpole, CARTPOLE)
     with pytest.raises(prl.CompositionError, match=r"TDError: Errorless returns no TD errors"):
         prl.TDError().evaluate(cloning)
-    with pytest.raises(prl.CompositionError, match=r"InitialValue: Errorless estimates no action values"):
+    with pytest.raises(prl.CompositionError, match=r"InitialValue: Errorless has no critics of actions"):
         prl.InitialValue().evaluate(cloning)
     storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes())
     with_memory = dqn(cartpole, storage=storage, memory="gru")
@@ -214,7 +235,7 @@ def test_unsuitable_algorithms_and_missing_data_sets_are_reported_before_trainin
 ) -> None:
     cloning = scheme_of(prl.BehaviourCloning.create_factory(test_every=0), cartpole, CARTPOLE)
     learner = prl.Learner(cloning, 100, tmp_path / "cloning", callbacks=[prl.InitialValue(50)])
-    with pytest.raises(prl.CompositionError, match="InitialValue: BehaviourCloning estimates no action values"):
+    with pytest.raises(prl.CompositionError, match="InitialValue: BehaviourCloning has no critics of actions"):
         learner.run()
     assert cloning.steps == 0
     collecting = prl.Scheme(

@@ -63,6 +63,17 @@ def test_networks_get_actions_of_a_bounded_box_scaled_to_minus_one_to_one(name: 
     assert torch.equal(codec.clip(3 * action), (3 * action).clamp(-1, 1))
 
 
+@pytest.mark.parametrize("name", BOUNDED)
+def test_the_environment_gets_actions_within_the_box_whatever_the_policy_samples(name: str) -> None:
+    space = BOUNDED[name]
+    codec = make_codec(space, CPU, scaled=True)
+    sampled = 3 * torch.randn((300, codec.size), generator=torch.Generator().manual_seed(0))
+    before = sampled.clone()
+    in_env = codec.to_env(sampled).numpy().reshape(300, *space.shape)
+    assert all(space.contains(np.asarray(row)) for row in in_env)
+    assert torch.equal(sampled, before)
+
+
 @pytest.mark.parametrize("end", [-1.0, 1.0])
 @pytest.mark.parametrize("name", BOUNDED)
 def test_minus_one_and_one_map_to_the_bounds_of_the_box(name: str, end: float) -> None:

@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, CategoricalReturns, Policy, QuantileReturns, StateValue, Values
 from pytorchrl.agent.actors.layers.mlp import BatchNorm
+from pytorchrl.agent.actors.network import make_target
 from pytorchrl.agent.actors.view import Joined
 from pytorchrl.agent.algorithms.training import Target
 from tests.support.by_hand import envs_with, perturb
@@ -117,7 +118,7 @@ def test_unfreezing_restores_which_parameters_are_trainable() -> None:
     critics = critics_of(actor_of(BOX))
     with critics.frozen():
         pass
-    target = critics.target()
+    target = make_target(critics)
     with target.frozen():
         pass
     assert all(parameter.requires_grad for parameter in critics.parameters())
@@ -173,7 +174,7 @@ def test_buffers_of_a_target_are_copied_from_its_network() -> None:
 def test_a_target_shares_the_normalisation_and_generator_of_its_network() -> None:
     actor = actor_of(spaces.Discrete(3), normalize_observations=True, noisy=True)
     network = actor.make("q", Values())
-    target = network.target()
+    target = make_target(network)
     assert isinstance(target.body, Body)
     assert target.body.normalization is actor.normalization
     noisy = next(m for m in target.modules() if hasattr(m, "weight_sigma"))
