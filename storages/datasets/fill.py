@@ -133,10 +133,13 @@ def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
 
 
 def _ends(ring: Ring) -> NDArray[np.bool_]:
-    """Return whether each transition (N,) is the last of an episode, or the newest of its environment."""
+    """Return whether each transition (N,) is the last of an episode, or the newest of its environment.
+
+    A row in which an environment made no transition is none of an episode.
+    """
     last = ring.broken()
     last[-1] = True
-    return last.ravel()
+    return (last & ~ring.skipped()).ravel()
 
 
 def _episode(ring: Ring, first: int, last: int) -> Episode:

@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.results import Metrics
 from storages.component.hyper_parameters import Count, NonNegative, UnitInterval
 from storages.datasets import episodes_of
 from storages.storage import Storage
-from storages.transition import LOGP, VAL
+from storages.transition import LOGP, SKIPPED, VAL
 
 
 class PPOD(PPO):
@@ -80,7 +80,7 @@ class PPOD(PPO):
         episodes, self._state_to_come = repetition.episodes, None
         for episode in self._of_agent.ended_in(main):
             episodes.add(episode, float(episode.fields[VAL].max()))
-        repetition.fill(repeated, self._evaluate)
+        repetition.fill(repeated, self._evaluate, with_skips=SKIPPED in main.get_data_slice(0, 1))
         counts = {"rewarded_episodes": len(episodes.rewarded), "valued_episodes": len(episodes.valued)}
         both = cast("Storage", JoinedRollouts([main, repeated]))
         for metrics in super().update_phase({"main": both}):

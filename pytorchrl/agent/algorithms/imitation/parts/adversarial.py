@@ -16,7 +16,7 @@ from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 from storages.storage import Storage
-from storages.transition import DONE, REW, RHS, WINDOW, Batch
+from storages.transition import DONE, MASK, REW, RHS, SKIPPED, WINDOW, Batch
 
 
 class AdversarialReward(Algorithm):
@@ -80,11 +80,13 @@ class AdversarialReward(Algorithm):
 
     @staticmethod
     def all_of(rollout: Storage) -> Batch:
-        """Return all steps of a rollout as one batch; as whole sequences with a memory."""
+        """Return all steps of a rollout as one batch, skipped ones masked; as whole sequences with a memory."""
         batch = rollout.get_all_buffer_data()
         if RHS in batch:
             batch[RHS] = batch[RHS][0]
             batch[WINDOW] = torch.ones_like(batch[DONE], dtype=torch.int64)
+        if SKIPPED in batch:
+            batch[MASK] = 1.0 - batch[SKIPPED].float()
         return batch
 
     def pay(self, rollout: Storage, batch: Batch) -> Tensor:
@@ -93,7 +95,7 @@ class AdversarialReward(Algorithm):
         with torch.no_grad():
             reward = self.reward(rows)
         rollout.insert_single_tensor_slice(REW, rows.per_row(reward))
-        return reward.mean()
+        return rows.mean(reward)
 
     def discriminate(self, played: Batch, expert: Storage) -> Iterator[Metrics]:
         """Take the discriminator's optimiser steps of an update phase."""

@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import Kept, R
 from storages.core.ring.layout import nest
 from storages.datasets.fill import EpisodeCursor
 from storages.storage import Storage
-from storages.transition import ACT, DONE, OBS, RHS, RHS2, VAL
+from storages.transition import ACT, DONE, OBS, RHS, RHS2, SKIPPED, VAL
 
 EvaluatePolicy = Callable[[View, Tensor], Mapping[str, Tensor]]
 """From observations and replayed actions (C, *action) to the current actor's fields, such as values and LOGP."""
@@ -49,8 +49,14 @@ class EpisodeReplay:
         self._cursors = [_cursor(kept, begin) for kept, begin in zip(self._kept, at, strict=True)]
         self._rhs = None if rhs is None else rhs.to(actor.device)
 
-    def fill(self, rollout: Storage, evaluate: EvaluatePolicy) -> None:
-        """Fill the rollout with replayed steps."""
+    def fill(self, rollout: Storage, evaluate: EvaluatePolicy, *, with_skips: bool) -> None:
+        """Fill the rollout with replayed steps.
+
+        Args:
+            rollout: empty.
+            evaluate: computes the current actor's fields.
+            with_skips: store SKIPPED, too, which rollouts of environments that skip steps have.
+        """
         assert rollout.size is not None
         for _ in range(rollout.size):
             sample = self._next_step()
@@ -62,6 +68,8 @@ class EpisodeReplay:
                 after = view.rhs_after()
             if self._rhs is not None:
                 sample |= {RHS: self._rhs, RHS2: after}
+            if with_skips:
+                sample[SKIPPED] = np.zeros_like(sample[DONE])
             rollout.insert_transition(sample)
             self._rhs = after
             self._go_on(sample[VAL].flatten().tolist())

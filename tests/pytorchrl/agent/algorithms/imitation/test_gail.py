@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, ADV, DONE, OBS, OBS2, RET, REW, VAL
+from storages.transition import ACT, ADV, DONE, MASK, OBS, OBS2, RET, REW, SKIPPED, VAL
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -119,7 +119,8 @@ def gail_scheme(data: Path, seed: int = 0, wrappers: Any = (), memory: Any = Non
         prl.GAIL.create_factory(**algorithm),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
         changes.pop("storage", None) or prl.GAEBuffer.create_factory(size=8, gae_lambda=0.9),
-        prl.VecEnv.create_factory(
+        changes.pop("envs", None)
+        or prl.VecEnv.create_factory(
             "CartPole-v1", num_envs=2, wrappers=wrappers, env_kwargs={"max_episode_steps": changes.pop("longest", 30)}
         ),
         sources={"expert": prl.from_dataset(prl.PERBuffer.create_factory(size=80, sequences=sequences), data)},
@@ -174,6 +175,26 @@ def test_rewards_are_replaced_before_returns_and_the_policy_learns_before_the_di
     metrics = list(scheme.update())
     assert events == ["policy", "discriminator", "discriminator"]
     np.testing.assert_allclose(metrics[-1]["imitation_reward"], learnt_rewards.mean(), rtol=1e-5)
+
+
+def test_steps_that_environments_skip_do_not_affect_the_discriminator(data: Path) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=4, vectorization_mode="vector_entry_point")
+    storage = prl.GAEBuffer.create_factory(size=40, gae_lambda=0.9)
+    scheme = gail_scheme(data, envs=envs, storage=storage)
+    scheme.collect(160)
+    algorithm: Any = scheme.algorithm
+    played, shown = algorithm.all_of(scheme.storage), next(iter(scheme.sources["expert"].generate_batches(1, 16)))
+    made = ~played[SKIPPED][..., 0].bool()
+    assert 0 < (~made).sum() < 16
+    # The same steps alone, as one axis.
+    alone = {key: value[made] for key, value in played.items() if key not in (MASK, SKIPPED)}
+    with torch.no_grad():
+        losses = [
+            algorithm.discriminator_loss(algorithm.read(batch), algorithm.read(shown)) for batch in (played, alone)
+        ]
+        mean_reward = algorithm.reward(algorithm.read(alone)).mean()
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(algorithm.pay(scheme.storage, played), mean_reward)
 
 
 def test_the_environments_rewards_do_not_affect_training(data: Path) -> None:

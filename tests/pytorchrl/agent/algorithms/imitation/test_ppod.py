@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import Replaye
 from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import WholeEpisodes
 from storages.datasets import open_dataset
 from storages.episode import Episode
-from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, TRUNC2, VAL
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
 from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
@@ -22,7 +22,9 @@ from tests.support.rollout_batches import rollout_batch
 from tests.support.training import stopped, train
 
 
-def ppod(data: Path, memory: Any = None, size: int = 8, repeated: int = 8, **settings: Any) -> prl.Scheme:
+def ppod(
+    data: Path, memory: Any = None, size: int = 8, repeated: int = 8, mode: Any = None, **settings: Any
+) -> prl.Scheme:
     window = {"sequences": prl.Sequences(4)} if memory else {}
     length = {"sequence_length": 4} if memory else {}
     algorithm = {"num_mini_batch": 2, "num_epochs": 2, "test_every": 48, "num_test_episodes": 1}
@@ -30,7 +32,7 @@ def ppod(data: Path, memory: Any = None, size: int = 8, repeated: int = 8, **set
         prl.PPOD.create_factory(**(algorithm | settings)),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
         prl.GAEBuffer.create_factory(size=size, gae_lambda=0.9, **length),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=3),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=3, vectorization_mode=mode),
         sources={
             "demonstrations": prl.from_dataset(prl.ReplayBuffer.create_factory(size=80, **window), data),
             "repeated": prl.GAEBuffer.create_factory(size=repeated, gae_lambda=0.9, **length),
@@ -228,13 +230,14 @@ def test_valued_episodes_are_drawn_in_proportion_to_a_power_of_their_value() -> 
     np.testing.assert_allclose(drawn[3:], [valued / 2, valued / 2], atol=0.03)
 
 
-def test_episodes_that_span_several_rollouts_are_joined() -> None:
+@pytest.mark.parametrize("mode", [None, "vector_entry_point"])
+def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(test_every=0),
         # With a shared body, values are stored while acting.
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,), shared_body=True),
         prl.GAEBuffer.create_factory(size=7),
-        prl.VecEnv.create_factory("CartPole-v1", 2),
+        prl.VecEnv.create_factory("CartPole-v1", 2, vectorization_mode=mode),
         seed=4,
     )
     whole, found, history = WholeEpisodes(), [], []
@@ -243,27 +246,31 @@ def test_episodes_that_span_several_rollouts_are_joined() -> None:
         found += list(whole.ended_in(scheme.storage))
         history.append(scheme.storage.get_all_buffer_data())
         scheme.storage.reset()
-        assert scheme.steps == 14 * len(history)
         # Unfinished episodes are saved, loaded and continued.
         other = WholeEpisodes()
         other.load_state_dict(whole.state_dict())
         whole = other
-    steps = {key: torch.cat([part[key] for part in history]).numpy() for key in (OBS, OBS2, ACT, REW, VAL, DONE, DONE2)}
-    expected = []
+    # gymnasium's own vector environments skip a step after each episode.
+    assert (scheme.steps < 14 * len(history)) == (mode is not None)
+    of_envs, expected = [], []
     for env in range(2):
-        ends = np.flatnonzero(steps[DONE2][:, env])
+        of_env = {key: torch.cat([part[key][:, env] for part in history]).numpy() for key in history[0]}
+        made = ~of_env[SKIPPED][:, 0].astype(bool) if mode else slice(None)
+        of_envs.append({key: of_env[key][made] for key in of_env})
+        ends = np.flatnonzero(of_envs[env][DONE2])
         for begin, end in zip([0, *(ends + 1)], ends, strict=False):
-            expected.append((end, env, slice(begin, end + 1)))
+            expected.append((env, slice(begin, end + 1)))
     assert len(found) == len(expected) > 8
     assert max(len(one) for one in found) > 14
     by_length = {(len(one), float(np.sum(one.observations))): one for one in found}
-    for _, env, rows in expected:
-        observations = np.concatenate([steps[OBS][rows, env], steps[OBS2][rows, env][-1:]])
+    for env, rows in expected:
+        steps = of_envs[env]
+        observations = np.concatenate([steps[OBS][rows], steps[OBS2][rows][-1:]])
         one = by_length[len(observations) - 1, float(observations.sum())]
         np.testing.assert_array_equal(one.observations, observations)
         assert one.terminated
         for key in (ACT, REW, VAL):
-            np.testing.assert_array_equal(one.fields[key], steps[key][rows, env])
+            np.testing.assert_array_equal(one.fields[key], steps[key][rows])
 
 
 # Runs
@@ -282,6 +289,19 @@ def test_a_resumed_run_equals_an_uninterrupted_run(
     state: Any = learner.scheme.state_dict()
     assert_equal(state, whole.scheme.state_dict())
     assert state["algorithm"]["repetition"]["episodes"]["valued"]
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
+    memory: Any, data: Path
+) -> None:
+    scheme = train(ppod(data, memory, mode="vector_entry_point", max_grad_norm=0.5), 400)
+    algorithm: Any = scheme.algorithm
+    episodes = algorithm._repetition.episodes
+    kept = [one.episode for one in (*episodes.valued, *episodes.rewarded)]
+    assert len(kept) > 3
+    # A pole falls in no fewer steps.
+    assert min(map(len, kept)) >= 8
 
 
 def test_the_actors_memory_is_carried_through_repeated_steps(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
