@@ -11,6 +11,7 @@ _EPOCHS = {"num_epochs": "num_epochs"}
 _CLIP = {"clip_param": "clip_param"}
 _CAPACITY = {"": "size of the storage, in steps; size * num_envs transitions fit"}
 _ROLLOUT = {"": "size of the storage, the steps of a rollout"}
+_RETURNS = {"start_steps": "n_step of the storage"}
 _UNITS = {"hidden_sizes": "hidden_sizes"}
 _UNITS_OF_ACTOR = {"": "hidden_sizes of the actor"}
 _EXPLORATION = {"epsilon": "epsilon, which may be a LinearSchedule(initial, final, fraction)"}
@@ -90,8 +91,8 @@ ALGORITHM_NAMES: OtherNames = {
     "exploration_initial_eps": _EXPLORATION,
     "exploration_final_eps": _EXPLORATION,
     "buffer_size": _CAPACITY,
-    "n_steps": _ROLLOUT,
-    "num_steps": _ROLLOUT,
+    "n_steps": _RETURNS | _ROLLOUT,
+    "num_steps": _RETURNS | _ROLLOUT,
     "n_step": {"": "n_step of the storage"},
     "gae_lambda": {"": "gae_lambda of GAEBuffer"},
     "net_arch": _UNITS_OF_ACTOR,

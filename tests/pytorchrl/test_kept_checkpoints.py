@@ -1,5 +1,7 @@
 """Which checkpoints a run keeps, and from which one it resumes if some are damaged."""
 
+import errno
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -177,3 +179,32 @@ def test_the_best_weights_contain_the_statistics_that_normalise_observations(tmp
     assert torch.equal(*values)
     learner.close()
     other.close()
+
+
+class FullDisk(io.BytesIO):
+    """A file of which ``left`` bytes can be written."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def write(self, data: Any) -> int:
+        self.left -= len(data)
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+@pytest.mark.parametrize("left", [0, 300, 3_000])
+def test_a_full_disk_is_named_with_the_file_and_leaves_the_checkpoint_before(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, {"weights": torch.zeros(1_000)})
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "create", lambda _: FullDisk(left))
+        with pytest.raises(OSError, match=r"No space left on device; the checkpoint was not written.*checkpoint\.pt"):
+            checkpoint.save(path, {"weights": torch.ones(1_000)})
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]

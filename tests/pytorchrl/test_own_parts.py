@@ -94,6 +94,8 @@ def test_a_part_of_a_script_acts_and_learns(name: str) -> None:
         (own_parts.ConservativeDQN, {"conservatsm": 1.0}, "ConservativeDQN: unknown .* did you mean 'conservatism'"),
         (own_parts.SoftQLearning, {"entropi": 1.0}, "SoftQLearning: unknown .* did you mean 'entropy'"),
         (own_parts.SoftQLearning, {"tau": 0.1}, "SoftQLearning: unknown .* here it is polyak, which is 1 - tau"),
+        (prl.SAC, {"n_steps": 3}, "SAC: unknown .* here it is n_step of the storage"),
+        (prl.PPO, {"n_steps": 3}, "PPO: unknown .* here it is size of the storage, the steps of a rollout"),
         (own_parts.FittedValues, {"learning_rate": 0.1}, "FittedValues: unknown .* here it is lr"),
         (own_parts.SpectralActor, {"power_iteration": 1}, "SpectralActor: unknown .* did you mean 'power_iterations'"),
         (own_parts.ClippingBuffer, {"size": 9, "klip": 1.0}, "ClippingBuffer: unknown .* did you mean 'clip'"),

@@ -69,7 +69,8 @@ class Actor(FieldComponent, nn.Module):
             statistics, which are saved with the weights. Without environments, they are those of the data set.
         dueling: split Q-values into state value and advantages (Wang et al., arXiv 1511.06581).
         dueling_size: units of the hidden layer of each of the two streams; None takes the number of features.
-        noisy: fully connected layers with learnt noise (NoisyNet, Fortunato et al., arXiv 1706.10295).
+        noisy: fully connected layers with learnt noise (NoisyNet, Fortunato et al., arXiv 1706.10295). With importance
+            ratios, as of PPO and IMPALA, noise of updates is not that of acting, so that ratios differ from 1 at once.
         noisy_sigma: initial scale of that noise (sigma_0): a weight's standard deviation times the root of the number
             of a layer's inputs.
         layer_norm: layer normalisation before each activation.

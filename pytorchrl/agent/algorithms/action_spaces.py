@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions, check_widths
 
 ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded"]
 """Any space, Discrete, Box, or Box with finite bounds; a Box must be of floating-point numbers."""
@@ -37,3 +37,5 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
                 f"{algorithm} needs finite bounds of every action, the environments have {space}; "
                 f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO needs none"
             )
+        if kind == "bounded":
+            check_widths(space, algorithm)

@@ -115,7 +115,7 @@ class Rows:
             return values if len(values) == 1 else (values - values.mean()) / (values.std() + _TINY)
         centred, number = values - self.mean(values), self.batch[MASK].sum()
         variance: Tensor = self.mean(centred.square()) * number / (number - 1).clamp(min=1)
-        return centred / (variance.sqrt() + _TINY)
+        return torch.where(number == 1, values, centred / (variance.sqrt() + _TINY))
 
     def softmax(self, values: Tensor) -> Tensor:
         """Return the softmax (N, 1) of values (N, 1) over all rows but padding, which gets 0."""

@@ -40,6 +40,21 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
             )
 
 
+def check_widths(space: spaces.Box, owner: str) -> None:
+    """Check that no action of a bounded Box has equal bounds, to which [-1, 1] cannot be scaled.
+
+    Raises:
+        UnsupportedSpaceError: one has.
+    """
+    equal = np.argwhere(space.low == space.high)
+    if len(equal):
+        index = tuple(equal[0].tolist())
+        raise UnsupportedSpaceError(
+            f"{owner} scales actions from [-1, 1], but both bounds of action {list(index)} are {space.low[index]} in "
+            f"{space}; leave this action out, as by gymnasium.wrappers.TransformAction"
+        )
+
+
 def check_action_space(space: gym.Space[Any], owner: str) -> None:
     """Refuse action spaces whose actions are not arrays.
 

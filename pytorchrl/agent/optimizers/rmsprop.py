@@ -12,7 +12,8 @@ from storages.component.hyper_parameters import Positive, UnitInterval
 class RMSprop(ElementwiseOptimizer):
     """Graves, "Generating Sequences With Recurrent Neural Networks" (arXiv 1308.0850), equations 38 to 41.
 
-    The defaults are those of Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
+    The defaults are those of Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015),
+    where gradients are sums over the rows of a batch; for means over B rows, divide ``eps`` by ``B**2``.
     With ``eps_inside_root=False`` it is torch.optim.RMSprop. In both forms the learning rate multiplies the velocity
     when the parameters move, so that a schedule acts at once.
 

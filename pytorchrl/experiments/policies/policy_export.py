@@ -1,9 +1,14 @@
 """Export of the policy network to ONNX or ``torch.export`` files."""
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -13,6 +18,8 @@ from pytorchrl.agent.explorers import Exploration, best_action
 
 _ROWS = 2
 """Batch size of the example inputs; torch would specialise on a batch size of 1."""
+_MOST_BYTES_OF_ONE_FILE = 2**30
+"""Half of the most that an ONNX file may have, which has the graph, too."""
 _EXPORTS_ALL = "torch 2.13"
 """The oldest version with which every policy is exported by the tests."""
 
@@ -24,6 +31,8 @@ class ActingNetwork(nn.Module):
         algorithm: has the trained actor.
     """
 
+    first_action: Tensor | None
+
     def __init__(self, algorithm: Algorithm) -> None:
         super().__init__()
         self.actor = algorithm.actor
@@ -33,6 +42,8 @@ class ActingNetwork(nn.Module):
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
         # A file cannot hold a generator: torch, or the ONNX runtime, draws from its own.
         self._exploration.generator = None  # type: ignore[assignment]
+        start = getattr(algorithm.actor.action_space, "start", 0)
+        self.register_buffer("first_action", torch.as_tensor(start, device=algorithm.device) if np.any(start) else None)
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Return the actions for observations.
@@ -57,8 +68,9 @@ class ActingNetwork(nn.Module):
         return actions, states
 
     def _actions(self, view: Any) -> Tensor:
-        algorithm = self._algorithm
-        return algorithm.codec.to_env(best_action(algorithm.policy(view, self._exploration)))
+        algorithm, first = self._algorithm, self.first_action
+        action = algorithm.codec.to_env(best_action(algorithm.policy(view, self._exploration)))
+        return action if first is None else action + first.to(action.dtype)
 
 
 def export_policy(algorithm: Algorithm, path: Path) -> Path:
@@ -98,7 +110,36 @@ def _write(algorithm: Algorithm, path: Path) -> None:
             torch.export.save(program, path)
         else:
             outputs = ["action"] if algorithm.actor.memory is None else ["action", "states_after"]
-            torch.onnx.export(program, (), str(path), input_names=names, output_names=outputs, dynamo=True)
+            with _without_notes_of_the_exporter():
+                torch.onnx.export(
+                    program,
+                    (),
+                    str(path),
+                    input_names=names,
+                    output_names=outputs,
+                    dynamo=True,
+                    # One file, unless it would be larger than the format allows.
+                    external_data=_bytes_of(network) > _MOST_BYTES_OF_ONE_FILE,
+                    verbose=False,
+                )
+
+
+@contextmanager
+def _without_notes_of_the_exporter() -> Iterator[None]:
+    """Hide torch's notes on its own internals, such as operators of packages that no policy uses."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _bytes_of(network: nn.Module) -> int:
+    return sum(each.numel() * each.element_size() for each in (*network.parameters(), *network.buffers()))
 
 
 def _inputs(algorithm: Algorithm) -> tuple[tuple[Tensor, ...], list[str]]:

@@ -53,6 +53,9 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
         path: the file.
         state: tensors and plain data.
         before: paths of earlier checkpoints, newest first; the previous file is moved to the first of them, and so on.
+
+    Raises:
+        OSError: it could not be written; the previous file is kept.
     """
     partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
@@ -62,6 +65,12 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
             os.fsync(file.fileno())
         _move_back([path, *before])
         partial.replace(path)
+    except (OSError, RuntimeError) as error:
+        # torch may raise another error while it handles that of the file.
+        if (cause := _os_error_of(error)) is None:
+            raise
+        reason = f"{cause.strerror or cause}; the checkpoint was not written, and an earlier one is kept"
+        raise OSError(cause.errno, reason, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
@@ -69,6 +78,12 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _os_error_of(error: BaseException | None) -> OSError | None:
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def load(path: Path) -> dict[str, Any]:

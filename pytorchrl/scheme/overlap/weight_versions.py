@@ -119,17 +119,26 @@ class WeightVersions:
         """Return how many environments' steps without a transition are known when a step is made."""
         return int(self._skipped_after[max(0, step - self._lead) % len(self._skipped_after)])
 
-    def state_dict(self, first: int, after: int) -> dict[str, Any]:
-        """Return the versions for the steps from ``first`` on that are known after ``after`` steps, and the newest."""
+    def state_dict(self, first: int, to_make: int, after: int) -> dict[str, Any]:
+        """Return the versions of steps from ``first`` on.
+
+        Args:
+            first: of the steps whose versions are asked for later.
+            to_make: first of the steps that are still to be made, which need the weights.
+            after: number of steps after which versions are known; the newest version is included.
+        """
         steps = range(min(max(0, first - self._lead), after), after + 1)
         known = {n: self._at(n) for n in steps}
+        needed = {known[n] for n in steps if n >= min(max(0, to_make - self._lead), after)}
         return {
             "newest_after": known,
             "skipped_after": {n: int(self._skipped_after[n % len(self._skipped_after)]) for n in steps},
             "versions": {
                 version: {
                     "progress": list(self.progress_of(version)),
-                    "weights": [slots[version % self.versions].clone() for slots in self._slots.values()],
+                    "weights": [slots[version % self.versions].clone() for slots in self._slots.values()]
+                    if version in needed
+                    else None,
                 }
                 for version in sorted(set(known.values()))
             },
@@ -140,6 +149,8 @@ class WeightVersions:
         for version, saved in state["versions"].items():
             slot = version % self.versions
             self._progress[slot] = saved["progress"]
+            if saved["weights"] is None:
+                continue
             for slots, vector in zip(self._slots.values(), saved["weights"], strict=True):
                 slots[slot].copy_(vector)
         self._newest_after.fill(_UNKNOWN)

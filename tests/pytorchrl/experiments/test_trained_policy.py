@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from tests.support.by_hand import envs_with, perturb
 from tests.support.data_sets import recorded
 from tests.support.toys import Counter
 
@@ -300,6 +301,38 @@ def test_an_exported_policy_returns_the_same_actions(
         np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(observations).reshape(5, -1), rtol=1e-4, atol=1e-5)
     # Classes that torch derives from the networks' during the export do not hide them from runs loaded later.
     assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        spaces.Discrete(3, start=5),
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([3, 2], start=[1, 5]),
+        spaces.MultiDiscrete([3, 2]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("suffix", [".pt2", pytest.param(".onnx", marks=pytest.mark.long)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any, suffix: str, tmp_path: Path) -> None:
+    envs = envs_with(actions)
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.PPO.create_factory()("cpu", actor, envs)
+    perturb(actor, 1, 2.0)
+    policy = TrainedPolicy(algorithm)
+    path = policy.export(tmp_path / f"policy{suffix}")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    observations = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
+        session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
+        [found] = session.run(None, {session.get_inputs()[0].name: observations})
+    else:
+        found = torch.export.load(path).module()(torch.from_numpy(observations)).numpy()
+    chosen = policy(observations)
+    assert len(np.unique(chosen, axis=0)) > 1
+    np.testing.assert_array_equal(found.reshape(chosen.shape), chosen)
 
 
 @pytest.mark.long

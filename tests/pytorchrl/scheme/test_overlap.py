@@ -145,6 +145,30 @@ def test_saved_and_resumed_runs_equal_the_uninterrupted_run(make: Make, processe
     whole.close()
 
 
+def lags_of(scheme: prl.Scheme, until: int) -> list[float]:
+    """Train, and return the policy lags of all updates."""
+    found: list[float] = []
+    while scheme.steps < until:
+        _, due = scheme.collect(until)
+        for _ in range(due):
+            found += [float(info["train/policy_lag"]) for info in scheme.update()]
+    return found
+
+
+def test_the_policy_lags_of_a_resumed_run_are_those_of_the_uninterrupted_run() -> None:
+    saved, resumed = (dqn_scheme(collection=prl.Overlapped(8)) for _ in range(2))
+    saved.set_progress(0, TARGET)
+    lags_of(saved, 96)
+    state = saved_and_loaded(saved.state_dict())
+    expected = lags_of(saved, TARGET)
+    resumed.load_state_dict(state)
+    resumed.set_progress(96, TARGET)
+    assert lags_of(resumed, TARGET) == expected
+    assert min(expected) > 0
+    saved.close()
+    resumed.close()
+
+
 def test_a_run_with_skipped_steps_resumes_at_the_saved_step() -> None:
     saved = train(ppo_with_skipped_steps(collection=prl.Overlapped(1)), 96)
     assert saved.steps % 3, "steps of three environments without the skipped ones"

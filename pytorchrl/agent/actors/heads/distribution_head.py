@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor, Head
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import Scaled, ScaledStateDependentNoise
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_widths
 from storages.component.setting import Setting
 
 
@@ -81,6 +81,7 @@ def bounded_box_of(actor: Actor, head: object) -> spaces.Box:
     space = box_of(actor, head)
     if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
         raise UnsupportedSpaceError(_misfit(head, "finite bounds of every action", space))
+    check_widths(space, type(head).__name__)
     return space
 
 

@@ -1,6 +1,6 @@
 """CrossQ: SAC with batch-normalised critics and without target networks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -38,6 +38,16 @@ class CrossQ(SAC):
     policy_delay: Count = 3
     optimizer: Optimizer = Adam(betas=(0.5, 0.999))
     renorm_warmup: CountOrZero = 100_000
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Check that a batch has a variance."""
+        super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["mini_batch_size"] < 2:
+            raise ValueError(
+                f"{cls.__name__} normalises by the statistics of each batch; mini_batch_size must be at least 2, got "
+                f"{hyper_parameters['mini_batch_size']}"
+            )
 
     def build(self) -> None:
         """Make SAC's networks, without target networks."""

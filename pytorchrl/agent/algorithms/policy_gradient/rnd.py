@@ -29,7 +29,8 @@ class RND(PPO):
 
     The intrinsic reward is the squared error of a predictor network, which is trained on the features of the next
     observation by a fixed random network. Intrinsic rewards have their own value function and returns, by default
-    non-episodic. The policy's advantage is a weighted sum of both.
+    non-episodic. The policy's advantage is a weighted sum of both. ``use_clipped_value_loss`` clips the extrinsic value
+    only.
 
     Args:
         lr_predictor: learning rate of the predictor.

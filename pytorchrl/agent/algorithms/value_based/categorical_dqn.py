@@ -13,7 +13,9 @@ class CategoricalDQN(DQN):
     """Bellemare et al., "A Distributional Perspective on Reinforcement Learning" (arXiv 1707.06887).
 
     Target distributions are projected onto the atoms, evenly spaced from ``v_min`` to ``v_max`` (algorithm 1). The
-    loss, which is also the error for priorities, is the cross-entropy.
+    loss, which is also the error for priorities, is the cross-entropy; unlike the KL divergence it is not 0 for a
+    perfect prediction of random returns. The algorithm selects next actions with the target network, as
+    ``double=False`` does.
 
     Args:
         v_min: the smallest atom; smaller returns are clipped to it.

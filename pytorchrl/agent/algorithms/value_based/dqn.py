@@ -16,7 +16,8 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 
 _NATURE = {
     "lr": 2.5e-4,
-    "optimizer": RMSprop(alpha=0.95, eps=0.01, centered=True, eps_inside_root=True),
+    # The paper adds 0.01 to squares of gradients that are summed over the 32 rows of a batch; here they are means.
+    "optimizer": RMSprop(alpha=0.95, eps=0.01 / 32**2, centered=True, eps_inside_root=True),
     "epsilon": PiecewiseSchedule(((0, 1.0), (1_000_000, 0.1)), positions="steps"),
     "double": False,
     "start_steps": 50_000,
@@ -43,7 +44,8 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
     def nature(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's extended data table 1, for Atari with clipped rewards and stacks of 4 frames.
 
-        Frames in the table are those that the agent sees, one per transition; runs had 50 million.
+        Frames in the table are those that the agent sees, one per transition; runs had 50 million. The target network
+        is copied every 10,000 updates, as the table says, where the authors' code copies it every 10,000 transitions.
 
         Args:
             capacity: transitions that the storage keeps.

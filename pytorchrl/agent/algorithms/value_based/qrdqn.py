@@ -11,6 +11,8 @@ from storages.component.hyper_parameters import Count, Positive
 class QRDQN(DQN):
     """Dabney et al., "Distributional Reinforcement Learning with Quantile Regression" (arXiv 1710.10044).
 
+    The paper's algorithm 1 selects next actions with the target network, as ``double=False`` does.
+
     Args:
         num_quantiles: per action.
         kappa: threshold of the quantile Huber loss, beyond which it is linear (equation 10).

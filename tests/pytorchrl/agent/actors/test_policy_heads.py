@@ -195,6 +195,10 @@ def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
     if head.is_scaled:
         with pytest.raises(prl.UnsupportedSpaceError, match=f"{name} needs finite bounds"):
             network(head, spaces.Box(-1, np.inf, (2,), np.float32))
+        with pytest.raises(
+            prl.UnsupportedSpaceError, match=rf"{name} scales actions .* bounds of action \[0\] are 0.5"
+        ):
+            network(head, spaces.Box(0.5, 0.5, (2,), np.float32))
 
 
 @pytest.mark.parametrize(

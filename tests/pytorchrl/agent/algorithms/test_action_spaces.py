@@ -13,6 +13,7 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import random_actions
 from storages.transition import ACT
+from tests.support.by_hand import envs_with
 from tests.support.toys import Counter
 from tests.support.training import train
 
@@ -164,6 +165,14 @@ def test_infinite_bounds_are_refused_and_supported_with_the_wrapper_that_the_err
     named = str(refused.value).split("wrappers=")[1].split(" gives")[0]
     scheme = trained(prl.SAC, wrappers=eval(named), low=-np.inf, high=np.inf)
     assert scheme.envs.action_space == spaces.Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize("algorithm", [prl.SAC, prl.TD3, prl.MPO])
+def test_an_action_without_any_range_is_refused_by_its_index(algorithm: Any) -> None:
+    space = spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))
+    envs = envs_with(space)
+    with pytest.raises(prl.UnsupportedSpaceError, match=r"both bounds of action \[1\] are 2.0 in Box"):
+        algorithm.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
 
 
 def test_bound_action_keeps_finite_bounds() -> None:

@@ -152,3 +152,13 @@ def test_a_batch_is_not_changed(kind: str) -> None:
     rows.per_row(rows.weight * rows.reward + rows.mean(rows.discount)).sum()
     assert batch.keys() >= before.keys()
     assert all(torch.equal(batch[key], value) for key, value in before.items())
+
+
+def test_a_single_row_is_standardised_to_itself_with_a_mask_and_without() -> None:
+    def rows(length: int, **more: torch.Tensor) -> Rows:
+        shape = (length, 1, 1) if more else (length, 1)
+        return Rows({key: torch.zeros(shape) for key in (OBS, DONE, REW)} | more, CODEC)
+
+    assert rows(1).standardised(torch.tensor([[2.0]])).tolist() == [[2.0]]
+    padded = rows(3, **{MASK: torch.tensor([1.0, 0, 0]).view(3, 1, 1)})
+    assert padded.standardised(torch.tensor([[2.0], [5.0], [7.0]]))[0].tolist() == [2.0]

@@ -38,7 +38,17 @@ class NaturalGradient(PolicyGradient):
     backtrack_ratio: UnitInterval = 0.8
 
     def build(self) -> None:
-        """Make the networks; the policy has no optimiser."""
+        """Make the networks; the policy has no optimiser.
+
+        Raises:
+            ValueError: outputs of the actor's networks are random, or depend on the other rows of a batch.
+        """
+        for name in ("noisy", "batch_norm", "dropout"):
+            if getattr(self.actor, name):
+                raise ValueError(
+                    f"{type(self).__name__}: the line search compares outputs of the policy before and after a step, "
+                    f"which {name} changes at each call; leave it out of the actor"
+                )
         self.make_networks()
         self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
 

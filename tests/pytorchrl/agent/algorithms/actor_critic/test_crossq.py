@@ -187,3 +187,5 @@ def test_unsupported_actors_and_hyper_parameters_are_refused() -> None:
         prl.CrossQ.create_factory(polyak=0.9)
     with pytest.raises(ValueError, match="CrossQ: renorm_warmup must be"):
         prl.CrossQ.create_factory(renorm_warmup=-1)
+    with pytest.raises(ValueError, match=r"CrossQ .* mini_batch_size must be at least 2, got 1"):
+        prl.CrossQ.create_factory(mini_batch_size=1)

@@ -437,6 +437,12 @@ def test_a_body_shared_with_the_value_function_is_refused() -> None:
         small_trpo(actor={"shared_body": True})
 
 
+@pytest.mark.parametrize("extra", [{"noisy": True}, {"batch_norm": True}, {"dropout": 0.1}])
+def test_actors_whose_outputs_differ_between_calls_are_refused(extra: Any) -> None:
+    with pytest.raises(ValueError, match=rf"TRPO: the line search .* which {next(iter(extra))} changes at each call"):
+        small_trpo(actor=extra)
+
+
 # Runs
 
 

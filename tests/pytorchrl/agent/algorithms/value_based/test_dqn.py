@@ -98,7 +98,7 @@ def test_natures_preset_has_the_papers_hyper_parameters() -> None:
     given = preset["algo_factory"].hyper_parameters
     expected = {
         "lr": 2.5e-4,
-        "optimizer": prl.RMSprop(alpha=0.95, eps=0.01, centered=True, eps_inside_root=True),
+        "optimizer": prl.RMSprop(alpha=0.95, eps=0.01 / 32**2, centered=True, eps_inside_root=True),
         "gamma": 0.99,
         "double": False,
         "huber_threshold": 1.0,

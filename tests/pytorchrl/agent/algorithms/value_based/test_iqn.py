@@ -241,7 +241,7 @@ def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(cls: Any)
         "lr": 5e-5,
         "optimizer": prl.Adam(eps=0.01 / 32),
         "gamma": 0.99,
-        "start_steps": 50_000,
+        "start_steps": 20_000,
         "update_every": 4,
         "mini_batch_size": 32,
         "polyak": 0.0,
@@ -251,7 +251,7 @@ def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(cls: Any)
     assert {name: given[name] for name in expected} == expected
     assert given.get("double", False) is False
     # The schedule counts transitions; the length of the run does not matter.
-    assert [given["epsilon"].at(steps, 7) for steps in (0, 50_000, 1_050_000, 50_000_000)] == [1.0, 1.0, 0.01, 0.01]
+    assert [given["epsilon"].at(steps, 7) for steps in (0, 20_000, 1_020_000, 50_000_000)] == [1.0, 1.0, 0.01, 0.01]
     assert preset["storage_factory"].hyper_parameters["size"] == 10_000
     envs = envs_with(spaces.Discrete(6))
     envs.observation_space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
