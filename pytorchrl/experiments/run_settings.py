@@ -54,5 +54,6 @@ def refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], 
     if differing:
         raise CheckpointError(
             f"{file} is of another composition; {'; '.join(differing)}. Resume with the composition it was saved "
-            f"with, or start a new run in another folder"
+            f"with, or begin a new run with its weights in another folder: "
+            f"prl.start_from(scheme, {str(file.parent)!r}), or train --from {file.parent}"
         )
