@@ -1,5 +1,6 @@
 """A rollout buffer with discounted returns: filled, used for a few epochs, emptied."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, cast
 
@@ -198,7 +199,7 @@ class VanillaOnPolicyBuffer(Storage):
         """Return an iterator over ``num_epochs`` epochs of ``num_mini_batch`` batches, nearly equal in size.
 
         An epoch holds every transition once, in random order, without those of dropped episodes (``cut_episodes``) and
-        skipped ones (SKIPPED); batches are smaller then, and may be fewer.
+        skipped ones (SKIPPED); batches are smaller then, and may be fewer. A warning says if none is left.
 
         If hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
         before the first step, DONE where the recurrent state is reset: at the start of an episode, and where the
@@ -226,6 +227,14 @@ class VanillaOnPolicyBuffer(Storage):
             raise ValueError(
                 f"{type(self).__name__}: {len(self)} transitions do not divide into {num_mini_batch} batches of "
                 f"mini_batch_size={mini_batch_size}; mini_batch_size=None makes batches of nearly equal size"
+            )
+        if self.cut_episodes == "drop" and not self._learnt_from().any():
+            warnings.warn(
+                f"{type(self).__name__}: no episode terminates in a rollout of {self._ring.live_steps} steps, and "
+                f"cut_episodes='drop' omits all others, so that nothing is learnt; choose a larger size, or "
+                f"cut_episodes='bootstrap'",
+                RuntimeWarning,
+                stacklevel=2,
             )
         if (RHS,) not in self._ring.layout:
             return self._epochs(num_mini_batch, num_epochs, self._rollout)

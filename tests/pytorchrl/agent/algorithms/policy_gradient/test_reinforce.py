@@ -165,6 +165,7 @@ def test_a_constant_reward_has_the_value_of_an_endless_episode_unless_it_termina
     assert float(value.detach()) == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.filterwarnings("ignore:VanillaOnPolicyBuffer. no episode terminates:RuntimeWarning")
 def test_dropped_episodes_do_not_change_the_policy() -> None:
     def scheme(cut_episodes: str) -> prl.Scheme:
         return prl.Scheme(
