@@ -235,7 +235,9 @@ def test_a_failure_to_save_is_reported_with_the_original_error(tmp_path: Path, m
     monkeypatch.setattr(checkpoint.os, "fsync", full)
     with pytest.raises(ConnectionError) as error:
         learner.run()
-    assert error.value.__notes__[0] == "The run could not be saved: [Errno 28] No space left on device"
+    unsaved = "The run could not be saved: [Errno 28] No space left on device; the checkpoint was not written"
+    assert error.value.__notes__[0].startswith(unsaved)
+    assert error.value.__notes__[0].endswith(f"{str(tmp_path / 'run' / 'checkpoint.pt')!r}")
     assert "has no checkpoint to resume from" in error.value.__notes__[1]
 
 

@@ -145,7 +145,7 @@ class RemoteGradients:
             if not self._is_on_policy:
                 # On-policy updates need the statistics with which the rollout was collected; replay can use the newest.
                 normalization.use_newest()
-        return experience.episodes
+        return list(experience.episodes)
 
     def _use_newest_statistics(self) -> None:
         if self._algorithm.actor.normalization is not None:
