@@ -38,7 +38,7 @@ def ppo(num_gradient_workers: int, env: Any = "CartPole-v1", **changes: Any) -> 
 def a2c(**changes: Any) -> prl.RayScheme:
     return prl.RayScheme(
         algo_factory=prl.A2C.create_factory(test_every=0),
-        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
         storage_factory=prl.VanillaOnPolicyBuffer.create_factory(size=5),
         train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
         **changes,
@@ -160,6 +160,9 @@ def test_asynchronous_gradients_are_applied_one_by_one_and_a_killed_worker_is_re
     learner = prl.Learner.resume(tmp_path, target_steps=700)
     assert learner.run()
     assert learner.scheme.algorithm.updates * 5 == learner.scheme.steps
+    counted = learner.scheme.actor.normalization
+    assert counted is not None
+    assert counted.parts[0].count == learner.scheme.steps
     learner.close()
 
 
