@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.explorers import Exploration, best_action
 
 _ROWS = 2
@@ -31,8 +31,6 @@ class ActingNetwork(nn.Module):
         algorithm: has the trained actor.
     """
 
-    first_action: Tensor | None
-
     def __init__(self, algorithm: Algorithm) -> None:
         super().__init__()
         self.actor = algorithm.actor
@@ -42,8 +40,7 @@ class ActingNetwork(nn.Module):
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
         # A file cannot hold a generator: torch, or the ONNX runtime, draws from its own.
         self._exploration.generator = None  # type: ignore[assignment]
-        start = getattr(algorithm.actor.action_space, "start", 0)
-        self.register_buffer("first_action", torch.as_tensor(start, device=algorithm.device) if np.any(start) else None)
+        self._in_env = EnvActions(algorithm.actor.action_space)
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Return the actions for observations.
@@ -68,9 +65,9 @@ class ActingNetwork(nn.Module):
         return actions, states
 
     def _actions(self, view: Any) -> Tensor:
-        algorithm, first = self._algorithm, self.first_action
+        algorithm = self._algorithm
         action = algorithm.codec.to_env(best_action(algorithm.policy(view, self._exploration)))
-        return action if first is None else action + first.to(action.dtype)
+        return self._in_env.of_tensors(action).view_as(action)
 
 
 def export_policy(algorithm: Algorithm, path: Path) -> Path:

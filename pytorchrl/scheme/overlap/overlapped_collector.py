@@ -293,15 +293,13 @@ class OverlappedCollector:
         """Return the states of the processes, and the steps that they have collected and that are not stored yet."""
         envs, slots = self.envs, self._slots
         to_make = min(state["position"] for state in states)
-        # Steps that were made and are not stored yet tell which weights they were made with.
-        first = min(self._position, to_make)
         return {
             "processes": states,
             "allowed": self._allowed,
             "settled": self._settled,
             "version": self._version,
             "updates_published": self._updates_published,
-            "weights": None if self._version < 0 else self._weights.state_dict(first, to_make, self._settled),
+            "weights": None if self._version < 0 else self._weights.state_dict(self._position, to_make, self._settled),
             "finished": [process.finished_later() for process in envs.processes],
             "layout": None if slots is None else [[list(path), *kind] for path, kind in slots.layout.items()],
             "steps": [
