@@ -192,7 +192,7 @@ def test_moments_of_two_sets_of_numbers_are_combined_and_separated_again(
     one: int, other: int, mean: float, deviation: float, seed: int
 ) -> None:
     values = torch.from_numpy(np.random.default_rng(seed).normal(mean, deviation, (one + other, 2)))
-    nothing = (torch.zeros(()), torch.zeros(2), torch.zeros(2))
+    nothing: Any = [torch.zeros(shape, dtype=torch.float64) for shape in ((), 2, 2)]
     first = add_to_moments(nothing, values[:one])
     both = RunningNormalization((2,))
     both.add(values[:one])
