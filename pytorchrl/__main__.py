@@ -17,7 +17,7 @@ from pytorchrl.commands import report as report_command
 from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
-from pytorchrl.commands.shared import DataSets, Imports, Run
+from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 
@@ -38,6 +38,8 @@ def resume(run: Run, target_steps: int | None = None, data: DataSets = (), impor
         if learner.run():
             learner.print_info()
             print(f"Learning curve: {learner.curve_file}")
+        elif learner.stop_reason is None:
+            raise SystemExit(STOPPED)
     finally:
         learner.close()
 
@@ -95,6 +97,9 @@ def main() -> None:
             (train if sys.argv[1] == "train" else sweep)(tuple(sys.argv[2:]))
             return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
+    except InterruptedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(STOPPED) from error
     except (OSError, RuntimeError, ValueError) as error:
         # The notes of the error say how to continue the run.
         raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error

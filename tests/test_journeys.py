@@ -110,6 +110,7 @@ def test_an_interrupted_run_in_a_custom_environment_is_resumed_by_the_printed_co
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, process)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
     (printed,) = re.findall(r"^\s*\S+ (-m pytorchrl resume .*)$", output, re.MULTILINE)
     assert resume.startswith(f"python {printed}"), "the page shows the printed command and a new target"
     steps = int(prl.read_metrics(metrics)[-1]["steps"])

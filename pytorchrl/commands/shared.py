@@ -21,6 +21,10 @@ Imports = Annotated[
 ]
 """Modules that a command imports first, by ``import_modules``."""
 
+STOPPED = 130
+"""Exit status of a command that Ctrl-C or SIGTERM stopped: that of shells for Ctrl-C. Scripts must not go on after it,
+and the same command continues."""
+
 
 def check_counts(**counts: int | None) -> None:
     """Check that counts are at least 1; None is not checked.

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from pytorchrl.commands.composition.options import dashed
-from pytorchrl.commands.shared import check_counts
+from pytorchrl.commands.shared import STOPPED, check_counts
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
@@ -38,7 +38,7 @@ def sweep(arguments: Sequence[str]) -> None:
             failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
         print("Stopped; run the same command again to continue.")
-        return
+        raise SystemExit(STOPPED) from None
     if failed:
         raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
 
@@ -139,12 +139,17 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
         try:
             for number, run in enumerate(as_completed(runs), start=1):
                 trial = runs[run]
-                failed += run.result() != 0
-                final = final_return(trial)
-                said = "failed" if run.result() else "no evaluation" if final is None else f"final return {final:.1f}"
-                print(f"{number} of {len(trials)}: {trial.run}: {said}", flush=True)
+                failed += run.result() not in (0, STOPPED)
+                print(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, run.result())}", flush=True)
         except BaseException:
             # The running processes received the signal too, and end with a checkpoint.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return failed
+
+
+def _outcome(trial: Trial, status: int) -> str:
+    if status:
+        return "stopped; the same command continues it" if status == STOPPED else "failed"
+    final = final_return(trial)
+    return "no evaluation" if final is None else f"final return {final:.1f}"

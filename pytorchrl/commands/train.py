@@ -28,6 +28,7 @@ from pytorchrl.commands.composition.options import add_options, dashed, given_op
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
 from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.composition.values import value_of
+from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
@@ -247,7 +248,9 @@ def _train_all(described: DescribedRun) -> None:
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
             if not learner.done() and not learner.run(checkpoint_every=every) and learner.stop_reason is None:
                 # Ctrl-C is meant for the runs of all seeds, a callback for one.
-                return
+                if len(seeds) > 1:
+                    print("The same command as before continues the runs of all seeds.")
+                raise SystemExit(STOPPED)
         finally:
             learner.close()
     if described.parent_process is None:

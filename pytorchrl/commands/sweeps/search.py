@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
+from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
@@ -176,7 +177,7 @@ class Search:
         with self._lock:
             if pruned:
                 said, _ = "pruned", tell(state=_state("PRUNED"))
-            elif status:
+            elif status not in (0, STOPPED):
                 said, _ = "failed", tell(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
