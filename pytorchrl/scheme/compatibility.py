@@ -10,6 +10,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
+from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import IRET
 from storages.windows import Episodes
@@ -82,6 +83,27 @@ def check_composition(
             )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")
+
+
+def check_batches(algorithm: Algorithm, storage: Storage) -> None:
+    """Check that a full rollout divides into the algorithm's minibatches.
+
+    Raises:
+        CompositionError: it has fewer rows.
+    """
+    if not isinstance(storage, VanillaOnPolicyBuffer) or not storage.num_envs:
+        return
+    recurrent = algorithm.actor.memory is not None
+    most = storage.most_batches(storage.size, recurrent)
+    for name in ("num_mini_batch", "value_mini_batches"):
+        number = getattr(algorithm, name, 1)
+        if number > most:
+            row, way_out = ("sequence", "a smaller sequence_length") if recurrent else ("transition", "a larger size")
+            raise CompositionError(
+                f"Scheme: {type(algorithm).__name__} has {name}={number}, but a rollout of {type(storage).__name__} "
+                f"with num_envs={storage.num_envs} has only {most} {row}{'s' * (most != 1)}; choose {name}={most} or "
+                f"less, more environments, or {way_out} of the storage"
+            )
 
 
 def storages_read(name: str, mixed: Mapping[str, MixedSource]) -> list[str]:

@@ -15,7 +15,13 @@ from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
-from pytorchrl.scheme.compatibility import CompositionError, check_composition, check_roles, storages_read
+from pytorchrl.scheme.compatibility import (
+    CompositionError,
+    check_batches,
+    check_composition,
+    check_roles,
+    storages_read,
+)
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
@@ -142,6 +148,7 @@ class Scheme:
                 name: self.make_storage(name, factory, self._envs_of(name, spaces)) for name, factory in sources.items()
             }
             """All storages, by the names of sources."""
+            check_batches(self.algorithm, self.storages["main"])
             self._mixed = mixed
             self.sources = self._sources()
             """The storages, or mixes of storages, that the algorithm draws batches from, by name."""

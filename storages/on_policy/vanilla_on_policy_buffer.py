@@ -121,6 +121,15 @@ class VanillaOnPolicyBuffer(Storage):
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
+    def most_batches(self, steps: int, recurrent: bool) -> int:
+        """Return how many batches an epoch over a rollout divides into at most: one for each row.
+
+        Args:
+            steps: of the rollout.
+            recurrent: whether rows are sequences, rather than transitions.
+        """
+        return steps * self.num_envs // ((self.sequence_length or steps) if recurrent else 1)
+
     # Parts
 
     def make_estimator(self) -> Estimator:
@@ -239,7 +248,7 @@ class VanillaOnPolicyBuffer(Storage):
         if (RHS,) not in self._ring.layout:
             return self._epochs(num_mini_batch, num_epochs, self._rollout)
         length = self.sequence_length or self._ring.live_steps
-        if self._ring.live_steps % length or num_mini_batch > len(self) // length:
+        if self._ring.live_steps % length or num_mini_batch > self.most_batches(self._ring.live_steps, recurrent=True):
             raise ValueError(
                 f"{type(self).__name__}: {self._ring.live_steps} steps of {self.num_envs} environments do not "
                 f"divide into {num_mini_batch} batches of sequences of {length} steps; choose another "

@@ -114,6 +114,30 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+BATCHES: dict[str, tuple[Any, Any, Any, str]] = {
+    "transitions": (
+        prl.PPO.create_factory(num_mini_batch=17), ON, ROLLOUT,
+        "PPO has num_mini_batch=17, but a rollout of GAEBuffer with num_envs=2 has only 16 transitions; choose "
+        "num_mini_batch=16 or less, more environments, or a larger size of the storage",
+    ),
+    "sequences": (
+        prl.PPO.create_factory(num_mini_batch=4), prl.OnPolicyActor.create_factory(memory="gru"), ROLLOUT,
+        "PPO has num_mini_batch=4, but a rollout of GAEBuffer with num_envs=2 has only 2 sequences; choose "
+        "num_mini_batch=2 or less, more environments, or a smaller sequence_length of the storage",
+    ),
+    "batches of the value function": (
+        prl.TRPO.create_factory(value_mini_batches=17), ON, ROLLOUT, "TRPO has value_mini_batches=17, .* 16 transitions"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_more_batches_than_rows_of_a_rollout_are_refused_before_anything_is_collected(name: str) -> None:
+    algorithm, actor, storage, message = BATCHES[name]
+    with pytest.raises(prl.CompositionError, match=f"Scheme: {message}"):
+        prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory("CartPole-v1", 2))
+
+
 @pytest.mark.parametrize("name", REFUSALS)
 def test_incompatible_parts_are_refused_with_a_remedy(name: str) -> None:
     algorithm, actor, storage, further, message = REFUSALS[name]

@@ -11,11 +11,13 @@ from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded, train
 
 
-def scheme_of(lengths: tuple[int, ...], episodes: int, size: int = 100, wrappers: Any = (), **actor: Any) -> prl.Scheme:
+def scheme_of(
+    lengths: tuple[int, ...], episodes: int, size: int = 100, wrappers: Any = (), batches: int = 1, **actor: Any
+) -> prl.Scheme:
     """A scheme whose environments have episodes of these lengths."""
     made = iter([*lengths, *lengths])
     return prl.Scheme(
-        prl.REINFORCE.create_factory(episodes_per_update=episodes, test_every=0),
+        prl.REINFORCE.create_factory(episodes_per_update=episodes, num_mini_batch=batches, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), **actor),
         prl.VanillaOnPolicyBuffer.create_factory(size=size),
         prl.VecEnv.create_factory(lambda: Counter(length=next(made)), len(lengths), wrappers=wrappers),
@@ -59,6 +61,13 @@ def test_episodes_that_a_wrapper_ends_count() -> None:
         return gym.wrappers.TimeLimit(env, 2)
 
     assert phases(scheme_of((50,), 2, wrappers=[first_two_steps]), 12) == [4, 8, 12]
+
+
+def test_episodes_with_fewer_steps_than_batches_make_a_batch_for_each_step() -> None:
+    scheme = scheme_of((3,), 1, batches=8)
+    while not scheme.collect(100)[1]:
+        pass
+    assert len(list(scheme.update())) == 3
 
 
 @pytest.mark.parametrize("parts", [[3, 7, 20, 21, 47], list(range(1, 60))])

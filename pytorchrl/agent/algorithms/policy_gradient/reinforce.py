@@ -1,6 +1,6 @@
 """REINFORCE: Monte Carlo policy gradients with an optional value baseline."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pytorchrl.agent.algorithms.needs import Needs
@@ -9,7 +9,9 @@ from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, UpdatePlan
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
-from storages.transition import RET
+from storages.on_policy import VanillaOnPolicyBuffer
+from storages.storage import Storage
+from storages.transition import RET, Batch
 
 
 class REINFORCE(PolicyAndValue):
@@ -33,6 +35,13 @@ class REINFORCE(PolicyAndValue):
     def update_plan(self) -> UpdatePlan:
         """Return an update phase per ``episodes_per_update`` episodes."""
         return EveryEpisodes(self.episodes_per_update)
+
+    def batches(self, source: Storage) -> Iterator[Batch]:
+        """Yield ``num_mini_batch`` minibatches per epoch, fewer where short episodes have fewer rows than that."""
+        assert isinstance(source, VanillaOnPolicyBuffer)
+        steps = len(source) // source.num_envs
+        most = source.most_batches(steps, recurrent=self.actor.memory is not None)
+        return self.minibatches(source, min(self.num_mini_batch, most))
 
     def losses(self, rows: Rows) -> Losses:
         """Return the policy gradient, value and entropy losses."""

@@ -61,10 +61,14 @@ class PolicyGradient(Algorithm):
 
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield the minibatches of all epochs."""
+        return self.minibatches(source, self.num_mini_batch)
+
+    def minibatches(self, source: Storage, number: int) -> Iterator[Batch]:
+        """Yield a number of minibatches per epoch."""
         if self.normalize_advantages == "rollout":
             assert isinstance(source, VanillaOnPolicyBuffer)
             source.normalize_advantages()
-        return source.generate_batches(self.num_mini_batch, None, self.num_epochs)
+        return source.generate_batches(number, None, self.num_epochs)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions."""

@@ -324,7 +324,7 @@ def test_values_are_computed_when_the_rollout_is_full(normalize_observations: bo
 @pytest.mark.parametrize("options", [{"memory": "gru", "memory_size": 3}, {"shared_body": True}], ids=str)
 def test_values_are_stored_while_acting_with_a_memory_or_a_shared_body(options: dict[str, Any]) -> None:
     scheme = prl.Scheme(
-        prl.PPO.create_factory(test_every=0),
+        prl.PPO.create_factory(num_mini_batch=2, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(4,), **options),
         prl.GAEBuffer.create_factory(size=8),
         prl.VecEnv.create_factory("CartPole-v1", 2),
