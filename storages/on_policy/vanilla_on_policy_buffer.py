@@ -121,6 +121,19 @@ class VanillaOnPolicyBuffer(Storage):
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
+    def in_order(self) -> Batch:
+        """Return all steps in the order of their insertion, (T, E, ...), as one batch of a sequence per environment.
+
+        As in batches of sequences, RHS (E, *hidden) is of the first step, and DONE is 1 wherever the recurrent state is
+        reset. No step is omitted.
+        """
+        batch = self.get_all_buffer_data()
+        if RHS in batch:
+            batch[RHS] = batch[RHS][0]
+            begins = torch.from_numpy(begins_of(self._ring)).reshape(batch[DONE].shape)
+            batch[DONE] = batch[DONE].maximum(begins.to(self.device))
+        return batch
+
     def most_batches(self, steps: int, recurrent: bool) -> int:
         """Return how many batches an epoch over a rollout divides into at most: one for each row.
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import EmptyStorageError, GAEBuffer, SampleError, VanillaOnPolicyBuffer
-from storages.transition import ADV, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+from storages.transition import ADV, DONE, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
 from tests.support.model import contents, equal, map_leaves, through_a_file
 from tests.support.rollouts import GAMMA, buffer, by_observation, step
 
@@ -123,6 +123,17 @@ def test_a_recurrent_actor_evaluates_next_observations_with_the_next_recurrent_s
     )
     storage.insert_transition(step(50, 51, reward=2, done=1) | {RHS: recurrent_state(0), RHS2: recurrent_state(300)})
     assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 270, 50.0: 2 + GAMMA * 810})
+
+
+def test_steps_in_order_reset_the_recurrent_state_where_the_rollout_of_another_worker_goes_on(make: Make) -> None:
+    storage = make(size=4)
+    for number, begins in ((1, 1), (2, 0), (61, 0), (62, 0)):
+        states = {RHS: np.full((1, 1), number, np.float32), RHS2: np.full((1, 1), number + 1, np.float32)}
+        storage.insert_transition(step(number, number + 1, reward=0, done=begins) | states)
+    batch = storage.in_order()
+    assert batch[OBS].flatten().tolist() == [1, 2, 61, 62]
+    assert batch[DONE].flatten().tolist() == [1, 0, 1, 0]
+    assert batch[RHS].tolist() == [[1.0]]
 
 
 def test_a_changed_gamma_is_used_by_the_next_returns(make: Make) -> None:

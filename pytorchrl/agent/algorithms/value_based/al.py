@@ -7,6 +7,7 @@ from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from storages.component.hyper_parameters import Count, UnitInterval
+from storages.transition import DONE2
 
 
 class AL(DQN):
@@ -49,7 +50,7 @@ class PAL(AL):
         """Return the larger of the action's advantages (N, 1) in the present and the next state."""
         now = super().advantage(rows)
         next_values: ActionValueFunction = self.q_target(rows.next)
-        return torch.where(rows.discount > 0, now.maximum(next_values.advantage(rows.action)), now)
+        return torch.where(rows[DONE2] == 0, now.maximum(next_values.advantage(rows.action)), now)
 
 
 class DoublePAL(PAL):

@@ -15,6 +15,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
+from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import DONE, MASK, REW, RHS, SKIPPED, WINDOW, Batch
 
@@ -81,9 +82,9 @@ class AdversarialReward(Algorithm):
     @staticmethod
     def all_of(rollout: Storage) -> Batch:
         """Return all steps of a rollout as one batch, skipped ones masked; as whole sequences with a memory."""
-        batch = rollout.get_all_buffer_data()
+        assert isinstance(rollout, VanillaOnPolicyBuffer)
+        batch = rollout.in_order()
         if RHS in batch:
-            batch[RHS] = batch[RHS][0]
             batch[WINDOW] = torch.ones_like(batch[DONE], dtype=torch.int64)
         if SKIPPED in batch:
             batch[MASK] = 1.0 - batch[SKIPPED].float()

@@ -59,6 +59,13 @@ def test_at_terminal_steps_only_the_present_advantage_counts() -> None:
     assert (numpy(now)[:, 0] < following)[terminal[:, 0]].any(), "some next advantages at terminal steps are larger"
 
 
+def test_the_next_advantage_counts_without_a_discount() -> None:
+    learner, batch = linear_learner(prl.PAL), batch_of_windows()
+    expected = learner.advantage(learner.read(batch))
+    batch[DISCOUNT] = torch.zeros_like(batch[DISCOUNT])
+    assert torch.equal(learner.advantage(learner.read(batch)), expected)
+
+
 @pytest.mark.parametrize("cls", [prl.AL, prl.PAL, prl.DoublePAL])
 def test_an_alpha_out_of_range_is_refused(cls: type[prl.AL]) -> None:
     with pytest.raises(ValueError, match=f"{cls.__name__}: alpha must lie in \\[0, 1\\], got 1.5"):
