@@ -23,7 +23,19 @@ _OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
 _FOLLOWING = {"polyak": "polyak, which is 1 - tau"}
 _NOISE = {"exploration_noise": "exploration_noise, or explorer", "explorer": "explorer, such as GaussianNoise(0.1)"}
 
+_OF_OTHER_PARTS: OtherNames = {
+    "seed": {"": "seed of Scheme"},
+    "device": {"": "device of Scheme"},
+    "tensorboard_log": {"": 'log_to=("tensorboard",) of Learner'},
+    "total_timesteps": {"": "target_steps of Learner"},
+    "num_envs": {"": "num_envs of VecEnv"},
+    "n_envs": {"": "num_envs of VecEnv"},
+    "policy_kwargs": {"": "several hyper-parameters of the actor"},
+}
+"""Names that algorithms or policies have elsewhere, and here other parts."""
+
 ALGORITHM_NAMES: OtherNames = {
+    **_OF_OTHER_PARTS,
     "learning_rate": {"lr": "lr"} | _RATES,
     "lr": _RATES,
     "actor_lr": {"lr_pi": "lr_pi"},
@@ -32,6 +44,7 @@ ALGORITHM_NAMES: OtherNames = {
     "q_lr": {"lr_q": "lr_q"},
     "tau": _FOLLOWING,
     "soft_update_tau": _FOLLOWING,
+    "target_update_interval": _FOLLOWING,
     "target_update_frequency": {"target_update_interval": "target_update_interval, in batches"},
     "clip_delta": {"huber_threshold": "huber_threshold, 1.0 where errors are clipped, None where not"},
     "batch_size": _BATCH,
@@ -96,14 +109,19 @@ ALGORITHM_NAMES: OtherNames = {
     "n_step": {"": "n_step of the storage"},
     "gae_lambda": {"": "gae_lambda of GAEBuffer"},
     "net_arch": _UNITS_OF_ACTOR,
-    "policy_kwargs": {"": "hyper-parameters of the actor"},
     "hidden_sizes": _UNITS_OF_ACTOR,
+    **{name: {"": f"{name} of the actor"} for name in ("activation", "dueling", "memory", "noisy", "shared_body")},
+    "prioritized_replay": {"": "alpha of PERBuffer"},
+    "eval_freq": {"test_every": "test_every"},
+    "gradient_clip": {"max_grad_norm": "max_grad_norm"},
 }
 
 ACTOR_NAMES: OtherNames = {
+    **_OF_OTHER_PARTS,
     "net_arch": _UNITS,
     "hidden_size": _UNITS,
     "hidden_dim": _UNITS,
     "hidden_units": _UNITS,
     "lstm_hidden_size": {"memory_size": "memory_size"},
+    "activation_fn": {"activation": "activation"},
 }

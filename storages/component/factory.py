@@ -194,4 +194,5 @@ def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> st
     near = difflib.get_close_matches(name, declared, n=1, cutoff=0.6)
     if near and not hint:
         hint = f"did you mean {near[0]!r}? "
-    return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}There are {', '.join(declared)}"
+    known = f"{'There' if hint else 'there'} are {', '.join(declared)}"
+    return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}{known}"

@@ -22,6 +22,8 @@ STORAGE_NAMES: OtherNames = {
     "lam": _LAMBDA,
     "lambda_": _LAMBDA,
     "batch_size": {"": "mini_batch_size or num_mini_batch of the algorithm"},
+    "optimize_memory_usage": {"": "no setting: each observation is kept once"},
+    "device": {"": "device of Scheme"},
     "gamma": {"": "gamma of the algorithm"},
     "eps": {"epsilon": "epsilon"},
     "max_priority": {"default_error": "default_error"},

@@ -1,5 +1,6 @@
 """Classes of a user extend algorithms, actors and storages without repeating their hyper-parameters."""
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_pat
         (prl.PPO, "n_steps", "here it is size of the storage, the steps of a rollout"),
         (prl.PPO, "batch_size", "here it is num_mini_batch, the transitions of a rollout divided by the batch size"),
         (prl.DQN, "batch_size", "here it is mini_batch_size"),
+        (prl.DQN, "seed", "here it is seed of Scheme"),
+        (prl.DQN, "dueling", "here it is dueling of the actor"),
+        (prl.SAC, "target_update_interval", "here it is polyak, which is 1 - tau"),
+        (prl.OffPolicyActor, "policy_kwargs", "here it is several hyper-parameters of the actor"),
+        (prl.ReplayBuffer, "optimize_memory_usage", "here it is no setting: each observation is kept once"),
+        (prl.ReplayBuffer, "device", "here it is device of Scheme"),
         (prl.DQN, "buffer_size", "here it is size of the storage"),
         (prl.DQN, "exploration_fraction", "here it is epsilon, which may be a LinearSchedule"),
         (prl.DQN, "replay_start_size", "here it is start_steps"),
@@ -108,6 +115,8 @@ DECLARED = {
     for kind, (base, _) in KINDS.items()
 }
 OWNERS = DECLARED["storage"] | {kind: set().union(*classes.values()) for kind, classes in DECLARED.items()}
+OWNERS |= {cls.__name__: set(inspect.signature(cls).parameters) for cls in (prl.Scheme, prl.Learner)}
+OWNERS["VecEnv"] = set(hyper_parameters_of(prl.VecEnv))
 
 
 @pytest.mark.parametrize(
@@ -121,5 +130,5 @@ def test_every_suggested_hyper_parameter_exists(kind: str, name: str) -> None:
     for cls, hint in hints.items():
         # Such as "optimizer=Adam(eps=...)", "size of the storage" or "gae_lambda of GAEBuffer".
         found = re.match(r"here it is (\w+)(?:.* of (?:the )?(algorithm|actor|storage|[A-Z]\w+))?", hint)
-        if found is not None and "hyper-parameters" not in hint:
+        if found is not None and "hyper-parameters" not in hint and "no setting" not in hint:
             assert found[1] in (OWNERS[found[2]] if found[2] else classes[cls]), cls

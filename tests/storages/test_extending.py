@@ -65,7 +65,7 @@ def test_a_subclass_that_drops_hyper_parameters_of_its_base_can_be_used() -> Non
     storage = factory("cpu", None, ALGORITHM, None)
     storage.insert_transition(Stream(2, "vector", False, np.random.default_rng(0)).step())
     assert len(next(storage.generate_batches(1, 4))[REW]) == 4
-    with pytest.raises(TypeError, match="Clipped: unknown hyper-parameter 'directory'; There are size, clip"):
+    with pytest.raises(TypeError, match="Clipped: unknown hyper-parameter 'directory'; there are size, clip"):
         Clipped.create_factory(100, directory="here")
     assert Fixed.create_factory()("cpu", None, ALGORITHM, None).size == 7
 
@@ -108,7 +108,7 @@ def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None
         def __init__(self, rate: float = 1.0, **unused: Any) -> None: ...
 
     assert list(hyper_parameters_of(Loose)) == ["rate"]
-    with pytest.raises(TypeError, match="Loose: unknown hyper-parameter 'size'; There are rate"):
+    with pytest.raises(TypeError, match="Loose: unknown hyper-parameter 'size'; there are rate"):
         Loose.create_factory(size=3)
 
 
@@ -119,7 +119,7 @@ def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None
         (PERBuffer, "n_steps", "here it is n_step"),
         (GAEBuffer, "n_steps", "here it is size, the steps of a rollout"),
         (ReplayBuffer, "n_steps", "here it is n_step of NStepReplayBuffer"),
-        (ReplayBuffer, "gae_lam", "There are size"),
+        (ReplayBuffer, "gae_lam", "there are size"),
         (GAEBuffer, "lam", "here it is gae_lambda"),
         (ReplayBuffer, "batch_size", "here it is mini_batch_size or num_mini_batch of the algorithm"),
     ],

@@ -113,7 +113,7 @@ def test_the_config_is_json_and_complete_and_can_recreate_a_factory() -> None:
     [
         ({}, TypeError, r"Example: missing a required argument: 'sizes'; it takes Example\(sizes, rate=0.1"),
         ({"sizes": [1], "rat": 1}, TypeError, "Example: unknown hyper-parameter 'rat'; did you mean 'rate'"),
-        ({"sizes": [1], "zzz": 1}, TypeError, "unknown hyper-parameter 'zzz'; There are sizes, rate, share"),
+        ({"sizes": [1], "zzz": 1}, TypeError, "unknown hyper-parameter 'zzz'; there are sizes, rate, share"),
         ({"sizes": [1], "device": "cpu"}, TypeError, "unknown hyper-parameter 'device'"),
         ({"sizes": [0]}, ValueError, "Example: sizes holds a value that must be at least 1, got 0"),
         ({"sizes": "12"}, ValueError, "sizes must be a sequence, got '12'"),
