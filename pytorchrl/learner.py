@@ -83,7 +83,7 @@ class Learner:
         folder, called = RunFolder(log_dir), Callbacks(callbacks)
         config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= parts_of(scheme, called)
-        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.make()
         with RunLock(folder.path, storage_paths.directories_of(config).values()) as lock:
             moved = folder.make_room(overwrite, map(Path, storage_paths.directories_of(config).values()))
             if moved is not None:

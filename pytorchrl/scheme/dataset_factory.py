@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -55,8 +57,19 @@ class DatasetFactory(Factory[Storage]):
 
     def dataset(self) -> Dataset:
         """Return the data set that fills the storage, without returns-to-go."""
-        dataset = open_dataset(self.path)
+        dataset = self._opened()
         return dataset if self.select is None else SelectedDataset(dataset, self.select)
+
+    def _opened(self) -> Dataset:
+        try:
+            return open_dataset(self.path)
+        except DatasetError as error:
+            if (Path(self.path) / "checkpoint.pt").exists():
+                raise DatasetError(
+                    f"{self.path} is the folder of a run; write what its storage holds to a file, and read that: "
+                    f"python -m pytorchrl data convert {shlex.quote(self.path)} replay.npz"
+                ) from error
+            raise
 
     def _fill(self, storage: Storage, dataset: Dataset, actor: Any, envs: Any) -> None:
         # A storage of several environments holds only complete steps of all of them.
@@ -94,7 +107,7 @@ class DatasetFactory(Factory[Storage]):
         Raises:
             DatasetError: the data set does not describe its spaces.
         """
-        about = open_dataset(self.path).about
+        about = self._opened().about
         if about.observation_space is None or about.action_space is None:
             raise DatasetError(
                 f"{self.path} does not contain the spaces of its observations and actions; give the scheme "

@@ -200,6 +200,14 @@ class FunctionSchedule(Schedule):
 
 
 def value_at(value: float | Schedule, steps: int, target_steps: int) -> float:
-    """Return the current value of a hyper-parameter that may be a schedule."""
+    """Return the current value of a hyper-parameter that may be a schedule.
+
+    Raises:
+        TypeError: a name was given.
+    """
     # isinstance() with an abstract class takes much longer.
-    return value if isinstance(value, (float, int)) else value.at(steps, target_steps)
+    if isinstance(value, (float, int)):
+        return value
+    if isinstance(value, str):
+        raise TypeError(f"the value of a hyper-parameter is needed, such as self.{value}, not its name {value!r}")
+    return value.at(steps, target_steps)

@@ -73,10 +73,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain data from a YAML file.
 
     Raises:
-        CompositionError: it is no mapping, or no YAML.
+        CompositionError: it cannot be read, or is no mapping, or no YAML.
     """
     try:
         content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise CompositionError(f"the configuration file {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise CompositionError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):

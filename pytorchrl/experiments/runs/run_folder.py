@@ -87,6 +87,17 @@ class RunFolder:
     def _backup(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.resolve().name}.backup-{number}")
 
+    def make(self) -> None:
+        """Make the folder, if it does not exist.
+
+        Raises:
+            OSError: it cannot be made; the text names it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise type(error)(f"the run folder {self.path} cannot be made: {error.strerror}") from error
+
     def create(self, config: Mapping[str, Any]) -> bool:
         """Write the configuration and the provenance of a new run.
 
@@ -94,7 +105,7 @@ class RunFolder:
             Whether the configuration of a run without checkpoints and metrics was replaced.
         """
         replaces = self.config_file.exists()
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.make()
         code = code_of_the_directory()
         _write_json(self.versions_file, provenance(config, code))
         if code.diff is None:
