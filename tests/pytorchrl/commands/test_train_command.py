@@ -411,7 +411,10 @@ def test_a_function_that_two_imported_modules_define_is_refused(
             ("--algorithm", "dqn", "--env", "CartPole-v1", "--storage", "per", "--storage.alpha", "2"),
             "error: PERBuffer: alpha must lie in [0, 1], got 2",
         ),
-        (("--config", "nowhere.yaml"), "error: [Errno 2] No such file or directory: 'nowhere.yaml'"),
+        (
+            ("--config", "nowhere.yaml"),
+            "error: the configuration file nowhere.yaml cannot be read: No such file or directory",
+        ),
     ],
 )
 def test_invalid_compositions_are_refused_in_one_line_before_a_run_begins(
