@@ -13,7 +13,9 @@ class Sequences(Setting):
     Args:
         length: steps of a sequence that are learnt from.
         burn_in: preceding steps that only warm up the recurrent state.
-        overlap: steps that consecutive sequences share; None lets sequences begin at any step.
+        overlap: steps that consecutive sequences share; None lets sequences begin at any step. Rows are then multiples
+            of ``length - overlap`` steps. Where episodes begin between two rows, the first one also stands for the
+            sequences that begin with these episodes, of which one is drawn; they share its priority.
         across_episodes: whether a sequence continues into the environment's next episode, instead of being padded from
             the end of its own.
         eta: weight of the largest TD error in a sequence's priority: ``eta * max + (1 - eta) * mean``.

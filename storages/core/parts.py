@@ -261,6 +261,8 @@ class Window(Protocol):
 
     selects_steps: ClassVar[bool] = False
     """Whether a row consists of the steps returned by :meth:`select`, instead of one."""
+    is_named_by_start: ClassVar[bool] = True
+    """Whether INDICES are the first transitions of these steps, rather than the row's."""
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range [first, end) of transitions at which a row may begin.

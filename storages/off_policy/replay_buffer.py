@@ -387,7 +387,10 @@ class ReplayBuffer(Storage):
         rows = self.draw_rows(batch_size, update, updates)
         transitions, steps, segments, relabeled = rows.transitions, None, None, None
         if window.selects_steps:
-            steps = window.select(ring, window.starts(self._generator, ring, transitions))
+            transitions = window.starts(self._generator, ring, transitions)
+            if window.is_named_by_start:
+                rows = rows._replace(transitions=transitions)
+            steps = window.select(ring, transitions)
             transitions, segments = steps.transitions.ravel(), steps.segments
         if self.relabeler is not None:
             relabeled = self.relabeler.choose(self._generator, ring, transitions, segments)

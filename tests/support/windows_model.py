@@ -172,7 +172,8 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
     for b, number in enumerate(batch[INDICES][:, 0].tolist()):
         start, env = divmod(number, num_envs)
         assert start in model.steps
-        assert start % sequences.stride == 0 or len(model.steps) < length + sequences.stride
+        begins_episode = not sequences.across_episodes and not goes_on(model, start - 1, env)
+        assert start % sequences.stride == 0 or begins_episode or len(model.steps) < length + sequences.stride
         newest = max(model.steps)
         assert start + length - 1 <= newest or start == min(model.steps)
         expected = Expected(model, start, env, sequences, min(n_step, model.size) - 1)

@@ -164,6 +164,9 @@ class Priorities:
             )
         if self._waiting:
             self._catch_up()
+        if self._stride > 1:
+            # The first step of an episode between two rows shares the priority of the row before it.
+            transitions = transitions - transitions // self._ring.envs % self._stride * self._ring.envs
         if self._starts is not None:
             drawn = self._starts.among(transitions)
             transitions, errors = transitions[drawn], errors[drawn]

@@ -47,6 +47,22 @@ class SequenceWindow(Window):
         multiple = -(-(first // envs) // stride) * stride * envs
         return TransitionRange(multiple, end, envs, stride) if multiple < end else TransitionRange(first, first + envs)
 
+    def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first transitions (B,) of sequences, those of episodes that begin before the next row included.
+
+        A sequence is padded from the end of its episode, so that it does not reach the beginning of the next one, which
+        a row a stride later misses. Of the starts that a row stands for, each is chosen with the same probability.
+        """
+        between = self.sequences.stride - 1
+        if not between or self.sequences.across_episodes:
+            return transitions
+        envs, numbers = ring.envs, ring.columns.final_numbers
+        end = ring.end if self._only_whole else (ring.steps - self.sequences.length + 1) * ring.envs
+        following = transitions + np.arange(1, between + 1)[:, None] * envs
+        begins = (numbers[(following - envs) % len(numbers), 0] >= 0) & (following < end)
+        chosen = generator.integers(0, begins.sum(0), endpoint=True)
+        return transitions + envs * np.where(chosen > 0, (begins.cumsum(0) < chosen).sum(0) + 1, 0)
+
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin at transitions (B,)."""
         sequences, lead_out = self.sequences, self._bootstrap_steps(ring)
@@ -108,6 +124,8 @@ class EpisodeWindow(SequenceWindow):
         steps: the window that computes the fields of each step.
         tracker: index of the ring's episodes.
     """
+
+    is_named_by_start = False
 
     def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker

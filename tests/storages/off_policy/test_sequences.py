@@ -157,6 +157,35 @@ def test_with_an_overlap_sequences_begin_only_at_multiples_of_the_stride() -> No
         assert set(batch[INDICES][:, 0].tolist()) == {24, 28}
 
 
+@pytest.mark.parametrize("way", ["uniform", "priority", "recency", "hindsight, priority and recency"])
+@pytest.mark.parametrize(("episode", "overlap"), [(7, 2), (3, 0), (5, 5)])
+def test_with_an_overlap_every_step_of_every_episode_is_learnt_from(way: str, episode: int, overlap: int) -> None:
+    storage: Any = WAYS[way](size=60, sequences=Sequences(6, overlap=overlap))("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    insert_steps(storage, 60, episode=episode)
+    learnt: set[float] = set()
+    for batch in storage.generate_batches(20, 32):
+        learnt |= set(batch[OBS][batch[MASK] == 1].tolist())
+        starts = batch[INDICES][:, 0].numpy()
+        assert (batch[OBS][0, :, 0].numpy() == starts).all()
+        assert ((starts % (6 - overlap) == 0) | (starts % episode == 0)).all()
+    # The newest steps wait for a whole sequence; recency leaves out the oldest.
+    assert learnt >= set(range(60 - 12 if "recency" in way else 0, 54))
+
+
+def test_an_episode_that_begins_between_two_rows_shares_the_priority_of_the_first() -> None:
+    storage: Any = made("priority", Sequences(4, overlap=0))
+    insert_steps(storage, 16, episode=6)
+    (batch,) = storage.generate_batches(1, 100)
+    starts = batch[INDICES][:, 0].tolist()
+    assert set(starts) == {0, 4, 6, 8, 12}
+    drawn = [starts.index(6)]
+    row = {INDICES: batch[INDICES][drawn], WEIGHTS: batch[WEIGHTS][drawn], MASK: batch[MASK][:, drawn]}
+    storage.after_gradients(row, {ERRORS: torch.full((4, 1, 1), 50.0)})
+    assert storage.priorities.errors_of(4, 5) == 50.0
+    assert storage.priorities.errors_of(6, 7) != 50.0
+
+
 def test_sequence_priorities_mix_the_largest_and_the_mean_error_of_unmasked_steps() -> None:
     storage: Any = made("priority", Sequences(3, eta=0.75))
     storage.update_storage_parameter("epsilon", 0.0)
