@@ -1,6 +1,7 @@
 """Argument checks of storages, and copies of stored steps."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,20 @@ from storages.core.device.transfer import to_batch
 from storages.core.ring.layout import FieldKey, as_array
 from storages.core.ring.ring import Ring
 from storages.transition import DONE, ERRORS, Array, Batch
+
+
+def check_own_insertion(owner: str, insert_transition: Callable[..., Any]) -> None:
+    """Check that a subclass's own ``insert_transition`` takes the environments of a sample.
+
+    Raises:
+        TypeError: it does not.
+    """
+    parameters = inspect.signature(insert_transition).parameters
+    if "envs" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        raise TypeError(
+            f"{owner}.insert_transition must take the environments of a sample and pass them on: "
+            f"def insert_transition(self, sample, envs=None): super().insert_transition(sample, envs)"
+        )
 
 
 def checked_gamma(gamma: Any, owner: str) -> float:

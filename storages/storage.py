@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.checks import checked_gamma, refuse_incomplete, slice_errors, steps_of
+from storages.checks import check_own_insertion, checked_gamma, refuse_incomplete, slice_errors, steps_of
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -72,6 +72,18 @@ class Storage(Component, ABC):
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
     """Entries that a state must have to be loaded."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have a subclass's own :meth:`insert_transition` called for every step, those of slices included.
+
+        Raises:
+            TypeError: it does not take ``envs``, with which transitions of some of the environments are inserted.
+        """
+        super().__init_subclass__(**options)
+        own = cls.__dict__.get("insert_transition")
+        if own is not None:
+            check_own_insertion(cls.__name__, own)
+            cls.stores_slices_whole = False
+
     if TYPE_CHECKING:
 
         @classmethod
@@ -117,7 +129,7 @@ class Storage(Component, ABC):
             self.allow_nonfinite,
             in_records=not self.on_policy,
             stacked_frames=getattr(envs, "stacked_frames", 0),
-            computed=self.computed_fields,
+            computed=self.computed_fields if self.on_policy else self.computed_fields | {SKIPPED},
         )
 
     # Calls of collectors and learners
@@ -164,8 +176,17 @@ class Storage(Component, ABC):
 
         Args:
             sample: a step of all environments, (E, ...).
-            mask: (E,), whether each environment made a transition.
+            mask: (E,) or (E, 1), whether each environment made a transition.
+
+        Raises:
+            ValueError: the mask has another shape. Nothing was stored.
         """
+        given, mask = np.shape(mask), np.asarray(mask, np.bool_).reshape(-1)
+        if given not in ((len(mask),), (len(mask), 1)) or (self.num_envs and len(mask) != self.num_envs):
+            raise ValueError(
+                f"{type(self).__name__}: a mask has a value for each environment, ({self.num_envs or 'E'},), got the "
+                f"shape {given}"
+            )
         if self._staging is not None:
             too_far = mask & self._staging.too_far
             if too_far.any():
@@ -488,7 +509,7 @@ class Storage(Component, ABC):
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state other than transitions and their errors, as JSON-serialisable data."""
-        state: dict[str, Any] = {"generator": self._generator.bit_generator.state}
+        state: dict[str, Any] = {"generator": self._generator.bit_generator.state, "inserted": self._inserted}
         for observer in self._observers:
             if observer is not self._log:
                 state |= observer.state_dict()
@@ -497,6 +518,8 @@ class Storage(Component, ABC):
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`extra_state` returned; the ring is restored already."""
         self._generator.bit_generator.state = state["generator"]
+        # Rollouts of versions before 0.2 lack it.
+        self._inserted = state.get("inserted", 0)
         for observer in self._observers:
             observer.load_state_dict(self._ring, state)
 
@@ -574,6 +597,9 @@ class Storage(Component, ABC):
         made, first = ~arrays.pop((SKIPPED,))[..., 0].astype(bool), self._ring.steps * self._ring.envs
         if errors is not None:
             arrays[(ERRORS,)] = errors.reshape(*made.shape, 1)
+        if len(made) and not self._ring.layout:
+            # Steps of some of the environments do not show how many there are.
+            self.init_tensors(nest({path: array[0] for path, array in arrays.items() if path[0] != ERRORS}))
         stored: list[NDArray[np.float32]] = []
         self._errors_of_slice = stored
         try:

@@ -191,7 +191,9 @@ class EpisodeCursor:
                 taken[(OBS2, *path[1:])] = array[at + 1 : end + 1]
         numbers = np.arange(at, end)[:, None]
         is_last = numbers == len(episode) - 1
-        taken[(DONE,)] = numbers == self._begin
+        # An episode whose first steps were overwritten must not pass for a whole one.
+        begins = self._begin > 0 or episode.facts.get("begins") is not False
+        taken[(DONE,)] = (numbers == self._begin) & begins
         taken[(DONE2,)], taken[(TRUNC2,)] = is_last & episode.terminated, is_last & episode.truncated
         self.at = end
         return taken

@@ -183,8 +183,9 @@ def write(path: Path, episodes: Iterable[Episode], about: About, layout: str) ->
 
 def _columns(episode: Episode, observation: list[SpaceLeaf], action: SpaceLeaf) -> EpisodeColumns:
     arrays, actions = arrays_by_name(episode.observations), episode.fields[ACT]
-    if action.is_scalar and actions.min() < 0:
-        raise DatasetError(f"{ACT} is {actions.min()} somewhere; those of a Discrete space are counted from 0")
+    if action.space["type"] in ("Discrete", "MultiDiscrete") and actions.min() < 0:
+        kind = action.space["type"]
+        raise DatasetError(f"{ACT} is {actions.min()} somewhere; those of a {kind} space are counted from 0")
     columns: EpisodeColumns = {("observations", *leaf.path): leaf.to_disk(arrays[leaf.name]) for leaf in observation}
     columns |= {("actions",): action.to_disk(actions, action.start), ("rewards",): episode.fields[REW].reshape(-1)}
     for key, ended in zip(_FLAGS, (episode.terminated, episode.truncated), strict=True):

@@ -1,8 +1,8 @@
 """Gymnasium spaces as plain data, in Minari's format, and the conversion of arrays to and from Minari's layout.
 
-A scalar (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`. Actions of a Discrete space are counted from its
-``start`` on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict of arrays, whose names are
-joined by slashes: ``arm/position``, ``arm/0``.
+A scalar (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`. Actions of a Discrete or MultiDiscrete space are
+counted from its ``start`` on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict of arrays,
+whose names are joined by slashes: ``arm/position``, ``arm/0``.
 """
 
 import math
@@ -44,9 +44,10 @@ class SpaceLeaf:
         return bool(self.space["type"] == "Discrete")
 
     @property
-    def start(self) -> int:
-        """Smallest value of a Discrete space on disk; 0 for other spaces."""
-        return int(self.space["start"]) if self.is_scalar else 0
+    def start(self) -> Array:
+        """Smallest values of a Discrete or MultiDiscrete space on disk; 0 for other spaces."""
+        counts = self.space["type"] in ("Discrete", "MultiDiscrete")
+        return np.asarray(self.space.get("start", 0) if counts else 0, np.int64)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,16 +72,20 @@ class SpaceLeaf:
         is_large = len(self.shape) in (2, 3) and min(self.shape[:2]) >= _SMALLEST_IMAGE_SIDE
         return is_large and bool(np.all(np.equal(space["low"], 0)) and np.all(np.equal(space["high"], 255)))
 
-    def to_disk(self, array: Array, start: int = 0) -> Array:
-        """Convert values (L, ...) to their layout on disk; ``start`` is added to scalars."""
-        laid_out = array[:, 0] + start if self.is_scalar else array
+    def to_disk(self, array: Array, start: Array | int = 0) -> Array:
+        """Convert values (L, ...) to their layout on disk; ``start`` is added to values that are counted from it."""
+        laid_out = array[:, 0] if self.is_scalar else array
         if self.space["type"] == "MultiBinary":
             return laid_out.astype(np.int8)
-        return laid_out.astype(np.int64, copy=False) if self.is_scalar else laid_out
+        if self.is_scalar:
+            return laid_out.astype(np.int64, copy=False) + start
+        return (laid_out + start).astype(laid_out.dtype, copy=False) if np.any(start) else laid_out
 
-    def from_disk(self, array: Array, start: int = 0) -> Array:
+    def from_disk(self, array: Array, start: Array | int = 0) -> Array:
         """Invert :meth:`to_disk`."""
-        return (array[:, None] - start).astype(np.int64, copy=False) if self.is_scalar else array
+        if self.is_scalar:
+            return (array[:, None] - start).astype(np.int64, copy=False)
+        return (array - start).astype(array.dtype, copy=False) if np.any(start) else array
 
     def fits(self, array: Array) -> bool:
         """Return whether the array of an episode has the shape of this leaf."""
@@ -216,7 +221,7 @@ def united(one: Space | None, two: Space | None, where: object) -> Space | None:
     """Return the smallest space that contains two spaces; None if one of them is unknown.
 
     Raises:
-        DatasetError: they are of different kinds.
+        DatasetError: they are of different kinds, or Discrete spaces that are counted from different starts.
     """
     if one is None or two is None:
         return None

@@ -81,15 +81,23 @@ class MixedStorage:
 
         Raises:
             EmptyStorageError: one of the storages holds nothing.
+            RateLimitError: the ``rate_limit`` of one allows no batches now; as after the other errors, nothing counts
+                as drawn from any.
             ValueError: a count is not an int of at least 1, the batch is too small to have a row of each storage, or
                 batches of the storages do not fit together, which the first batch shows.
         """
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, _OWNER)
         if mini_batch_size is None:
             raise ValueError(f"{_OWNER}: a mix of storages needs a mini_batch_size, got None")
+        shares = self.rows_of(mini_batch_size)
+        for name in shares:
+            storage = self.storages[name]
+            limiter = getattr(storage, "rate_limiter", None)
+            # A source that can give nothing is asked first, so that nothing is counted as drawn from the others.
+            if not len(storage) or (limiter is not None and not limiter.may_draw()):
+                storage.generate_batches(num_mini_batch, shares[name], num_epochs)
         batches = [
-            self.storages[name].generate_batches(num_mini_batch, rows, num_epochs)
-            for name, rows in self.rows_of(mini_batch_size).items()
+            self.storages[name].generate_batches(num_mini_batch, rows, num_epochs) for name, rows in shares.items()
         ]
         return self._batches(batches)
 

@@ -4,9 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import (
     InitialError,
@@ -106,29 +103,6 @@ class PERBuffer(NStepReplayBuffer):
             self.default_error,
             _SMALLEST_CHANGE_OF_ALPHA if isinstance(self.alpha, Schedule) else None,
         )
-
-    def get_priority(self, error: Any) -> Any:
-        """``(|error| + epsilon)**alpha`` of a number or an array of errors.
-
-        Raises:
-            ValueError: priorities are rank-based, and so depend on all errors.
-        """
-        if self.prioritization == "rank":
-            raise ValueError(
-                f"{type(self).__name__}: with prioritization='rank' a priority depends on all stored errors; "
-                f"priorities.values has those of the stored transitions"
-            )
-        return (np.abs(error) + self.epsilon) ** self._current(self.alpha)
-
-    def get_sequence_priority(self, errors: NDArray[np.floating], eta: UnitInterval = 0.9) -> NDArray[np.floating]:
-        """Return the priority (B,) of each sequence of TD errors (T, B).
-
-        Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section
-        2.3: ``eta * max + (1 - eta) * mean``.
-        """
-        errors = np.abs(errors)
-        priority: NDArray[np.floating] = self.get_priority(eta * errors.max(axis=0) + (1 - eta) * errors.mean(axis=0))
-        return priority
 
     @property
     def priorities(self) -> Priorities | None:

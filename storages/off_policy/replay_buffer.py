@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
+from storages.component.annotations import conform_named
 from storages.component.declared import defaults_of, hyper_parameters_of
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
@@ -281,10 +282,12 @@ class ReplayBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored.
+            ValueError: ``steps`` is not an int of at least 1.
             NotImplementedError: the storage does not keep steps in temporal order.
         """
         if not self.knows_newest_steps:
             return super().newest_steps(steps)
+        steps = conform_named(steps, Count, f"{type(self).__name__}: steps")
         self._prefetcher.cancel()
         self._refuse_if_empty()
         return self._newest(self._ring, steps)
@@ -465,9 +468,7 @@ class ReplayBuffer(Storage):
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state other than transitions and their errors, as JSON-serialisable data."""
-        state = (
-            {"episodes_begun": None} | super().extra_state() | {"inserted": self._inserted, "sampled": self._sampled}
-        )
+        state = {"episodes_begun": None} | super().extra_state() | {"sampled": self._sampled}
         progress, oldest = self.sampler.progress, self._prefetcher.oldest
         if oldest is not None:
             # Prefetched batches that were not requested are drawn again.
@@ -479,7 +480,7 @@ class ReplayBuffer(Storage):
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`extra_state` returned; the ring is restored already."""
         super().load_extra_state(state)
-        self._inserted, self._sampled = state["inserted"], state["sampled"]
+        self._sampled = state["sampled"]
 
     def __getstate__(self) -> dict[str, Any]:
         self._prefetcher.cancel()

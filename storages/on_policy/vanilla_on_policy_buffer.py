@@ -106,8 +106,10 @@ class VanillaOnPolicyBuffer(Storage):
         for stream in streams:
             for key in (stream.return_key, stream.advantage_key):
                 ring.columns.add_computed(key, SCALAR)
-            returns, advantages = ring.rollout(stream.return_key), ring.rollout(stream.advantage_key)
-            estimator.estimate(stream, returns[..., 0], advantages[..., 0])
+            returns, advantages = ring.rollout(stream.return_key)[..., 0], ring.rollout(stream.advantage_key)[..., 0]
+            estimator.estimate(stream, returns, advantages)
+            if stream.order is not None:
+                returns[...], advantages[...] = stream.in_order(returns), stream.in_order(advantages)
 
     def normalize_advantages(self) -> None:
         """Normalise ADV to mean 0 and standard deviation 1 over all transitions that batches are made of.
@@ -211,9 +213,10 @@ class VanillaOnPolicyBuffer(Storage):
         values = self._values(IVAL)
         worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
         next_values = self.evaluation.next_values(values, ends, worthless, ask)
-        return RewardStream(
-            ring.rollout(IREW)[..., 0], values, next_values, ends, curiosity.intrinsic_gamma, IRET, IADV
-        )
+        rewards = ring.rollout(IREW)[..., 0]
+        stream = RewardStream(rewards, values, next_values, ends, curiosity.intrinsic_gamma, IRET, IADV)
+        skipped = ring.skipped()
+        return stream if curiosity.intrinsic_returns_end or not skipped.any() else stream.over_skipped(skipped)
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1

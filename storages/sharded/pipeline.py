@@ -34,7 +34,8 @@ class ShardBatch(NamedTuple):
 
     fields: dict[str, Any]
     """Arrays, or dicts of arrays, which the caller owns."""
-    shard: int
+    first_index: int
+    """Offset of the shard's transition numbers, when it sampled the batch."""
     factor: float
     """Factor that converts its importance weights to those of a single storage of all rows."""
 
@@ -93,7 +94,7 @@ class Pipeline:
                 elif self._queue[0].batches is None:
                     self._receive(self._queue[0])
             request = self._queue.popleft()
-            yield ShardBatch(next(request.batches), request.shard, request.factor)  # type: ignore[arg-type]
+            yield ShardBatch(next(request.batches), request.first_index, request.factor)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         """Request the summaries of all shards, and wait for them."""
@@ -151,6 +152,8 @@ class Pipeline:
             self._queue = deque(entry for entry in self._queue if entry.shard != request.shard or entry.batches)
             return
         request.factor = self._known.factor(answer.summary.mass, request.probability)
+        # A shard that replaces this one later has other numbers.
+        request.first_index = self._known.first_index(request.shard)
         request.batches = unpack(answer.batches)
         if not answer.batches:
             self._queue = deque(entry for entry in self._queue if entry is not request)
@@ -200,4 +203,4 @@ class _Request:
         self.shard, self.probability, self.pending = shard, probability, pending
         self.batches: Iterator[dict[str, Any]] | None = None
         """Batches that were not used yet; None before the answer has come."""
-        self.factor = 1.0
+        self.first_index, self.factor = 0, 1.0

@@ -289,11 +289,12 @@ class ShardedReplay:
         return self._known.answering
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
-        known = self._known
-        for fields, shard, factor in self._pipeline.batches(self._generator, batch_size, count, self._take_updates):
+        for fields, first_index, factor in self._pipeline.batches(
+            self._generator, batch_size, count, self._take_updates
+        ):
             if factor != 1:
                 fields[WEIGHTS] *= np.float32(factor)
-            fields[INDICES] += known.first_index(shard)
+            fields[INDICES] += first_index
             self._drawn += batch_size
             yield self._transfer.receive(self._transfer.send(fields))
 

@@ -47,8 +47,8 @@ class Scaled(PERBuffer):
         self.scale = scale
         super().__init__(device, actor, algorithm, envs, alpha=alpha, **others)
 
-    def insert_transition(self, sample: Any) -> None:
-        super().insert_transition({**sample, REW: sample[REW] * self.scale})
+    def insert_transition(self, sample: Any, envs: Any = None) -> None:
+        super().insert_transition({**sample, REW: sample[REW] * self.scale}, envs)
 
 
 class Twice(Scaled):
@@ -129,3 +129,36 @@ def test_hyper_parameter_names_of_other_libraries_raise_an_error_with_the_name_u
 ) -> None:
     with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
         cls.create_factory(size=5, **{name: 1})
+
+
+class ClippedRewards(ReplayBuffer):
+    """Clips all rewards, as the documentation shows."""
+
+    def insert_transition(self, sample: Any, envs: Any = None) -> None:
+        super().insert_transition({**sample, REW: sample[REW].clip(-1, 1)}, envs)
+
+
+@pytest.mark.parametrize("size", [20, 6])
+def test_an_insertion_of_ones_own_receives_every_step_of_slices_and_of_some_environments_once(size: int) -> None:
+    plain, clipped = (
+        cls.create_factory(size=size)("cpu", None, ALGORITHM, None) for cls in (ReplayBuffer, ClippedRewards)
+    )
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for step in range(14):
+        sample = stream.step() | {REW: np.full((2, 1), 1.0 + step, np.float32)}
+        plain.insert_transition(sample)
+    data = plain.get_all_buffer_data()
+    clipped.insert_data_slice(data)
+    assert len(clipped) == len(plain)
+    assert (clipped.get_all_buffer_data()[REW] == 1).all()
+    skipping = {**data, "Skipped": np.random.default_rng(0).random(data[REW].shape) < 0.3}
+    clipped.insert_data_slice(skipping)
+    assert (clipped.get_all_buffer_data()[REW] == 1).all()
+
+
+def test_an_insertion_of_ones_own_without_environments_is_refused_when_its_class_is_defined() -> None:
+    with pytest.raises(TypeError, match=r"Old\.insert_transition must take the environments of a sample and pass them"):
+
+        class Old(ReplayBuffer):
+            def insert_transition(self, sample: Any) -> None:  # type: ignore[override]
+                super().insert_transition(sample)

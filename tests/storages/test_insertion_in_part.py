@@ -224,3 +224,17 @@ def test_invalid_partial_insertions_raise_errors_that_name_the_cause_and_store_n
     alone = storages.ReplayBuffer.create_factory(size=3)("cpu", None, ALGORITHM, None)
     with pytest.raises(ValueError, match=r"ReplayBuffer: envs=\[0\] needs a known number of environments"):
         alone.insert_transition(select_envs(sample, [0]), [0])
+
+
+def test_masks_have_a_value_for_each_environment() -> None:
+    storage, stream = made("uniform", 2, size=5), Stream(2, "vector", False, np.random.default_rng(0))
+    for mask in ([True], [True] * 3, [[True, False]], True):
+        with pytest.raises(ValueError, match=r"a mask has a value for each environment, \(2,\), got the shape"):
+            storage.insert_masked(stream.step(), np.array(mask))
+    column, flat = (made("uniform", 2, size=2) for _ in range(2))
+    for number in range(4):
+        sample = stream.step()
+        column.insert_masked(sample, np.array([[True], [number == 2]]))
+        flat.insert_masked(sample, np.array([True, number == 2]))
+    assert len(flat) == 2
+    assert contents(column) == contents(flat)

@@ -193,3 +193,22 @@ def test_a_storage_of_episodes_restores_incomplete_steps_from_its_state(tmp_path
     storage.end_episode()
     assert [len(episode) for episode in storage.episodes()] == [1, 1, 1]
     storage.close()
+
+
+def test_a_slice_with_skipped_steps_fixes_the_number_of_environments() -> None:
+    random = np.random.default_rng(0)
+    data = with_skipped_steps(complete_steps(random, 20), random)
+    known = prioritised()
+    unknown = PERBuffer.create_factory(size=40, alpha=0.7, epsilon=0.01)("cpu", None, ALGORITHM, None)
+    for storage in (known, unknown):
+        storage.insert_data_slice(data)
+        storage.seed(0)
+    assert contents(known) == contents(unknown)
+
+
+def test_a_sample_with_skipped_rows_is_refused_by_replay_storages() -> None:
+    storage, data = prioritised(), complete_steps(np.random.default_rng(0), 2)
+    step = {name: values[0] for name, values in data.items() if name != ERRORS} | {SKIPPED: np.ones((ENVS, 1), bool)}
+    with pytest.raises(SampleError, match="keeps no skipped rows, and a sample has Skipped; insert_masked"):
+        storage.insert_transition(step)
+    assert not len(storage)

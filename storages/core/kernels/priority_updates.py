@@ -61,7 +61,7 @@ def effective_sample_size(weights: NDArray[np.float32]) -> float:
     """``(sum w)**2 / (B sum w**2)`` of weights (B, 1): 1 if all are equal, 1 / B if all but one are 0."""
     total, squares = 0.0, 0.0
     for i in range(weights.shape[0]):
-        weight = float(weights[i, 0])
+        weight = np.float64(weights[i, 0])
         total += weight
         squares += weight * weight
     size: float = total * total / (squares * weights.shape[0])

@@ -12,7 +12,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from storages.transition import BATCH_FIELDS, DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
+from storages.transition import (
+    BATCH_FIELDS,
+    DONE,
+    FLAGS,
+    REQUIRED,
+    SCALARS,
+    SKIPPED,
+    SUCCESSORS,
+    TRUNC2,
+    Array,
+    Leaf,
+    Sample,
+)
 
 FieldKey: TypeAlias = tuple[str, ...]
 """Key of a leaf in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
@@ -119,6 +131,11 @@ def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
         for name in (key, *names):
             if not isinstance(name, str):
                 raise SampleError(f"{owner}: names of fields and of parts of observations must be str, got {name!r}")
+        if key == SKIPPED and key in computed:
+            raise SampleError(
+                f"{owner}: a replay storage keeps no skipped rows, and a sample has {SKIPPED}; insert_masked(sample, "
+                f"mask) stores the transitions of the other environments"
+            )
         if key in BATCH_FIELDS or key in computed:
             maker = "batches add" if key in BATCH_FIELDS else "the storage computes"
             raise SampleError(f"{owner}: {key} is a field that {maker}; give the sample's field another name")

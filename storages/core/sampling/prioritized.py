@@ -19,6 +19,8 @@ from storages.core.sampling.priority_trees import PrioritySettings, Proportional
 _LARGEST_BEFORE_ANY = 1.0
 _FIRST = 1_000_000.0
 _MOST_WAITING = 1_000
+_LARGEST_RATIO = 1e37
+"""Of two priorities: its inverse, a weight, is above 0 in float32."""
 _NONE = np.empty(0, np.int64)
 BYTES_OF_A_TRANSITION = 16
 """Bytes of an error, a leaf in the sum tree, and its share of inner nodes."""
@@ -401,5 +403,6 @@ def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: f
 
     ``N`` and the total priority cancel.
     """
-    weights: NDArray[np.float32] = (priorities / smallest).astype(np.float32) ** np.float32(-beta)
+    ratios = np.minimum(priorities / smallest, _LARGEST_RATIO)
+    weights: NDArray[np.float32] = ratios.astype(np.float32) ** np.float32(-beta)
     return weights[:, None]

@@ -154,7 +154,7 @@ def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalF
         judged = _asked("her_terminated", termination, arguments, ring.owner).astype(np.bool_)
     ends = batch.write_outcomes(rewards, judged)
     if judged is not None and (shortened := np.flatnonzero(ends < steps.ends)).size:
-        followed = ring.gather(steps.transitions[ends[shortened]], {OBS2, RHS2})
+        followed = ring.gather(steps.transitions[ends[shortened]], {OBS2, RHS2} & fields.keys())
         for key, value in followed.items():
             _write(fields[key], rows[shortened], value, np.arange(len(shortened)))
     fields[OBS][DESIRED][rows] = new

@@ -61,7 +61,8 @@ class SequenceWindow(Window):
         following = transitions + np.arange(1, between + 1)[:, None] * envs
         begins = (numbers[(following - envs) % len(numbers), 0] >= 0) & (following < end)
         chosen = generator.integers(0, begins.sum(0), endpoint=True)
-        return transitions + envs * np.where(chosen > 0, (begins.cumsum(0) < chosen).sum(0) + 1, 0)
+        shift: NDArray[np.int64] = np.where(chosen > 0, (begins.cumsum(0) < chosen).sum(0) + 1, 0)
+        return transitions + envs * shift
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin at transitions (B,)."""

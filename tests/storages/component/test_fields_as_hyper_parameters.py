@@ -212,8 +212,8 @@ class Sharp(PERBuffer):
     sharpness: Positive = 1.0
     alpha: UnitInterval = 0.6
 
-    def insert_transition(self, sample: Any) -> None:
-        super().insert_transition({**sample, REW: sample[REW] * self.sharpness})
+    def insert_transition(self, sample: Any, envs: Any = None) -> None:
+        super().insert_transition({**sample, REW: sample[REW] * self.sharpness}, envs)
 
 
 class Sharper(Sharp):

@@ -257,3 +257,15 @@ def test_an_empty_storage_has_no_episodes_and_stays_empty_without_data() -> None
     assert list(episodes_of(storage)) == []
     assert fill(storage, []) == Filled(0, 0, 0, 0)
     assert len(storage) == 0
+
+
+def test_an_episode_without_its_first_steps_is_not_a_whole_one_in_another_storage() -> None:
+    source, stream = replay_buffer(size=7), Stream(1, "vector", False, np.random.default_rng(3))
+    while True:
+        source.insert_transition(stream.step())
+        episodes = list(episodes_of(source))
+        if len(episodes) > 1 and not episodes[0].facts["begins"] and episodes[1].facts["begins"]:
+            break
+    other = replay_buffer(size=20)
+    fill(other, episodes)
+    assert [one.facts["begins"] for one in episodes_of(other)] == [one.facts["begins"] for one in episodes]

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def buffers(episodes: list[Episode], space: Any, start: int = 0) -> list[Any]:
             minari.data_collector.EpisodeBuffer(
                 seed=one.facts["seed"],
                 observations=nested(space, one.observations),
-                actions=actions[:, 0] + start if actions.dtype.kind == "i" else actions,
+                actions=actions[:, 0] + start if actions.dtype.kind == "i" and actions.shape[1] == 1 else actions,
                 rewards=list(one.fields[REW][:, 0]),
                 terminations=[one.terminated and step == length - 1 for step in range(length)],
                 truncations=[one.truncated and step == length - 1 for step in range(length)],
@@ -295,3 +296,30 @@ def test_values_that_do_not_match_the_space_are_not_written(tmp_path: Path) -> N
     with pytest.raises(DatasetError, match="dataset_id must look like"):
         write_dataset(tmp_path / "written", some(), about=About("no version"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_actions_of_several_discrete_spaces_are_counted_from_their_starts_on_disk_and_from_0_here(
+    layout: str, tmp_path: Path
+) -> None:
+    action, start = spaces.MultiDiscrete([3, 2], start=[5, 7]), np.array([5, 7])
+    counted = [np.array([[0, 0], [2, 1], [1, 0]]), np.array([[1, 1]])]
+    episodes = [
+        Episode(
+            np.zeros((len(one) + 1, 3), np.float32), {ACT: one, REW: np.ones((len(one), 1))}, True, False, {"seed": 1}
+        )
+        for one in counted
+    ]
+    made = [replace(one, actions=actions + start) for one, actions in zip(buffers(episodes, BOX), counted, strict=True)]
+    path = written_by_minari(tmp_path / "of minari", layout, BOX, action, made)
+    dataset = open_dataset(path)
+    assert [one.fields[ACT].tolist() for one in dataset] == [actions.tolist() for actions in counted]
+    write_dataset(tmp_path / "back", dataset, format=f"minari-{layout}", about=dataset.about)
+    back = of_minari(tmp_path / "back")
+    assert back.action_space == action
+    for one, actions in zip(back, counted, strict=True):
+        assert one.actions.tolist() == (actions + start).tolist()
+        assert all(action.contains(each) for each in one.actions)
+    negative = [Episode(one.observations, {**one.fields, ACT: one.fields[ACT] - 1}, True, False) for one in dataset]
+    with pytest.raises(DatasetError, match="those of a MultiDiscrete space are counted from 0"):
+        write_dataset(tmp_path / "negative", negative, format=f"minari-{layout}", about=dataset.about)

@@ -22,6 +22,8 @@ from storages.transition import (
     OBS,
     OBS2,
     REW,
+    RHS,
+    RHS2,
     TAKEN2,
     TRUNC2,
     WINDOW,
@@ -253,3 +255,17 @@ def test_invalid_uses_of_her_terminated_are_refused() -> None:
         next(storage.generate_batches(1, 4))
     storage.update_storage_parameter("her_terminated", None)
     next(storage.generate_batches(1, 4))
+
+
+@pytest.mark.parametrize("sequences", [None, Sequences(4, burn_in=2), Episodes(), Episodes(packed=True)])
+def test_windows_that_terminations_shorten_need_no_recurrent_state_in_batches(sequences: Any) -> None:
+    storage, stream = made(2, "goals", n_step=3, sequences=sequences), Stream(2, np.random.default_rng(0))
+    for number in range(30):
+        states = {RHS: np.full((2, 1), number, np.float32), RHS2: np.full((2, 1), number + 1, np.float32)}
+        storage.insert_transition(stream.step() | states)
+    shortened = 0
+    for batch in storage.generate_batches(20, 8):
+        goals = batch[OBS]["desired_goal"] < BIG
+        shortened += int((goals & (batch[DONE2] == 1)).sum())
+        assert RHS in batch
+    assert shortened > 0

@@ -19,6 +19,8 @@ from storages import (
     MixedStorage,
     NStepReplayBuffer,
     PERBuffer,
+    RateLimit,
+    RateLimitError,
     ReplayBuffer,
     Sequences,
     Storage,
@@ -272,3 +274,14 @@ def test_shares_must_be_positive_numbers_that_sum_to_one(shares: Any) -> None:
     with pytest.raises(ValueError, match="MixedSource: shares must be positive numbers that sum to 1, got"):
         MixedSource(shares)
     assert MixedSource({"a": 1}) == MixedSource({"a": 1.0})
+
+
+def test_nothing_is_counted_as_drawn_if_another_source_can_give_no_batch() -> None:
+    limited = filled(ReplayBuffer.create_factory(size=50, rate_limit=RateLimit(1.0, 4, 100)))
+    empty = UNIFORM("cpu", None, SimpleNamespace(gamma=0.9), None)
+    with pytest.raises(EmptyStorageError):
+        mixed_of(limited, empty).generate_batches(1, 8)
+    closed = filled(ReplayBuffer.create_factory(size=50, rate_limit=RateLimit(1.0, 40, 100)))
+    with pytest.raises(RateLimitError):
+        mixed_of(limited, closed).generate_batches(1, 8)
+    assert limited.rate_limiter.drawn == 0  # type: ignore[attr-defined]

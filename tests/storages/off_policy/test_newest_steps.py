@@ -215,3 +215,10 @@ def test_newest_steps_of_no_episodes_on_disk_are_refused(tmp_path: Path) -> None
     with pytest.raises(PersistenceError, match="it is read only"):
         reader.newest_steps(3)
     reader.close()
+
+
+@pytest.mark.parametrize("steps", ["3", 0, 2.5, None])
+def test_a_number_of_newest_steps_that_is_no_count_is_refused(steps: Any) -> None:
+    storage = ReplayBuffer.create_factory(size=5)("cpu", None, ALGORITHM, None)
+    with pytest.raises(ValueError, match="ReplayBuffer: steps must be"):
+        storage.newest_steps(steps)

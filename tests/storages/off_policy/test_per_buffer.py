@@ -238,13 +238,6 @@ def test_statistics_of_priorities_are_reported() -> None:
     assert float(info["storage/effective_sample_size"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_priorities_of_single_errors_and_of_sequences_follow_their_formulas() -> None:
-    storage, _ = filled(alpha=0.5, epsilon=1.0)
-    assert storage.get_priority(-3.0) == 2
-    errors = np.array([[0.0, 2.0], [-4.0, 2.0]])
-    np.testing.assert_allclose(storage.get_sequence_priority(errors, eta=0.9), np.sqrt([0.9 * 4 + 0.1 * 2 + 1, 2 + 1]))
-
-
 @pytest.mark.parametrize(
     ("info", "message"),
     [
@@ -279,3 +272,13 @@ def test_a_value_out_of_range_is_refused_when_the_factory_is_made(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         PERBuffer.create_factory(size=10, **hyper_parameters)
+
+
+def test_weights_of_extremely_different_priorities_stay_above_0() -> None:
+    storage, _ = filled(size=4, num_envs=1, alpha=1.0, beta=1.0)
+    first = storage._ring.start
+    give_errors(storage, np.arange(first, first + 4), [1.0, 1.0, 1.0, 1e-42])
+    (batch,) = storage.generate_batches(1, 4)
+    assert (batch[WEIGHTS] > 0).all()
+    info = storage.after_gradients(batch, {ERRORS: torch.ones(4, 1)})
+    assert 0 < float(info["storage/effective_sample_size"]) <= 1

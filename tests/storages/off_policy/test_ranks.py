@@ -309,8 +309,3 @@ def test_errors_are_clipped_to_error_min_and_error_max() -> None:
 def test_invalid_hyper_parameters_are_refused_when_a_factory_is_made(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PERBuffer.create_factory(size=10, **given)
-
-
-def test_get_priority_of_a_single_error_is_refused_with_ranks() -> None:
-    with pytest.raises(ValueError, match="with prioritization='rank' a priority depends on all stored errors"):
-        filled(**RANKS).get_priority(1.0)

@@ -194,3 +194,34 @@ def test_replacing_intrinsic_rewards_requires_new_returns() -> None:
 def test_computed_fields_list_intrinsic_returns_only_if_they_are_computed() -> None:
     assert {IRET, IADV} <= GAEBuffer.computed_fields
     assert not {IRET, IADV} & VTraceBuffer.computed_fields
+
+
+@pytest.mark.parametrize("last_is_skipped", [False, True])
+@pytest.mark.parametrize("cls", [GAEBuffer, VanillaOnPolicyBuffer])
+def test_intrinsic_returns_that_do_not_end_continue_over_skipped_steps(cls: Any, last_is_skipped: bool) -> None:
+    def step(number: float, rewards: Any, ends: bool = False, skipped: bool | None = None) -> Sample:
+        seen = np.full((1, 2), number, np.float32)
+        sample = {
+            OBS: seen, OBS2: seen + 1,
+            DONE: np.array([[False]]), DONE2: np.array([[False]]), TRUNC2: np.array([[ends]]),
+            "Action": np.zeros((1, 1), np.int64), REW: np.ones((1, 1), np.float32), LOGP: np.zeros((1, 1), np.float32),
+            VAL: summed({OBS: seen}), IVAL: 2 * summed({OBS: seen}), IREW: np.full((1, 1), rewards, np.float32),
+        }  # fmt: skip
+        return sample if skipped is None else sample | {"Skipped": np.array([[skipped]])}
+
+    def returns(steps: list[Sample]) -> Any:
+        storage = buffer(cls, len(steps), ends=False)
+        for one in steps:
+            storage.insert_transition(one)
+        storage.before_gradients()
+        data = storage.get_all_buffer_data()
+        kept = slice(None) if "Skipped" not in data else data["Skipped"][:, 0, 0] == 0
+        return data[IRET][kept, 0, 0].numpy(), data[IADV][kept, 0, 0].numpy()
+
+    # The episode ends at 2, and the next one begins at 10; a skipped step goes from 3, the final observation, to 10.
+    made = [step(1, 5.0), step(2, 4.0, ends=True)] + ([] if last_is_skipped else [step(10, 3.0), step(11, 2.0)])
+    between = step(3, 1000.0, ends=True, skipped=True) | {OBS2: np.full((1, 2), 10, np.float32)}
+    skipping = [one | {"Skipped": np.array([[False]])} for one in made]
+    skipping.insert(2, between)
+    expected = returns([*made[:-1], made[-1] | {OBS2: between[OBS2]}] if last_is_skipped else made)
+    np.testing.assert_allclose(returns(skipping), expected, rtol=1e-6)

@@ -464,3 +464,13 @@ def test_no_returns_are_available_after_an_error_of_the_actor(make: Make) -> Non
         storage.before_gradients()
     with pytest.raises(RuntimeError, match="call before_gradients"):
         storage.generate_batches(1)
+
+
+def test_a_loaded_rollout_knows_how_many_transitions_were_ever_inserted(make: Make) -> None:
+    storage, loaded = make(size=3), make(size=3)
+    for number in range(5):
+        if number == 3:
+            storage.reset()
+        storage.insert_transition(step(number, number + 1, reward=1))
+    loaded.load_state_dict(through_a_file(storage.state_dict()))
+    assert loaded.inserted == storage.inserted == 5

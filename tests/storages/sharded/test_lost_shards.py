@@ -105,6 +105,21 @@ def test_errors_of_a_lost_shard_are_ignored(loss_is_noticed: bool) -> None:
     assert group.shards[1].storage.priorities.largest > 10
 
 
+def test_errors_of_batches_that_were_queued_when_their_shard_died_are_ignored() -> None:
+    group, replay = fragile(1)
+    batches = replay.generate_batches(4, 8)
+    next(batches)
+    group.kill(0)
+    group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
+    before = group.shards[0].storage.mass
+    with pytest.warns(RuntimeWarning, match="shard 0 died"):
+        assert len(replay) == 60
+    queued = next(batches)
+    replay.after_gradients(queued, {ERRORS: torch.full((8, 1), 50.0)})
+    replay.flush()
+    assert group.shards[0].storage.mass == before
+
+
 def test_a_silent_shard_is_skipped_until_it_answers() -> None:
     group, replay = fragile(3)
     drawn_of(replay, 12)

@@ -116,7 +116,9 @@ class RND(PPO):
         self.novelty.seen.use_newest()
         parts = (self.read(rollout.get_data_slice(start, end)) for start, end in slices)
         errors = torch.cat([rows.per_row(self.novelty.errors(rows)) for rows in parts])
-        return self.novelty.scaled(errors, self.intrinsic_gamma)
+        skipped = rollout.ring.skipped()[..., None]
+        made = torch.from_numpy(~skipped).to(errors.device) if skipped.any() else None
+        return self.novelty.scaled(errors, self.intrinsic_gamma, made)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of PPO and the running intrinsic returns."""

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import Features
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, RunningNormalization
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import OBS2
+from storages.transition import OBS2, SKIPPED
 
 _LARGEST = 5.0  # bound of normalised observations, as in the paper
 
@@ -35,8 +35,14 @@ class Novelty:
         """(E, 1): running discounted sums of errors; E is 0 before the first rollout."""
 
     def count(self, rows: Rows) -> None:
-        """Add next observations to the statistics."""
-        self.seen.add(rows[OBS2])
+        """Add the next observations of steps that were made to the statistics."""
+        seen: Any = rows[OBS2]
+        if SKIPPED in rows.batch:
+            made = rows[SKIPPED][:, 0] == 0
+            if not made.any():
+                return
+            seen = {name: part[made] for name, part in seen.items()} if isinstance(seen, dict) else seen[made]
+        self.seen.add(seen)
 
     def errors(self, rows: Rows) -> Tensor:
         """Return the predictor's mean squared errors (N, 1) for next observations."""
@@ -44,20 +50,28 @@ class Novelty:
         return error.square().mean(1, keepdim=True)
 
     @torch.no_grad()
-    def scaled(self, errors: Tensor, gamma: float) -> Tensor:
+    def scaled(self, errors: Tensor, gamma: float, made: Tensor | None = None) -> Tensor:
         """Return errors (T, E, 1) divided by the running standard deviation of their discounted sums.
 
         Args:
             errors: (T, E, 1), of the newest steps.
             gamma: discount factor of one step.
+            made: (T, E, 1), whether each step was made; others get 0. None where all were.
         """
         if not len(self._returns):
             self._returns = torch.zeros_like(errors[0])
-        for error in errors:
-            self._returns = self._returns * gamma + error
-            self._scale.add(self._returns)
+        for step, error in enumerate(errors):
+            returns = self._returns * gamma + error
+            if made is None:
+                self._returns = returns
+                self._scale.add(returns)
+            else:
+                self._returns = torch.where(made[step], returns, self._returns)
+                if made[step].any():
+                    self._scale.add(self._returns[made[step]][:, None])
         self._scale.use_newest()
-        return errors * self._scale.scale
+        scaled = errors * self._scale.scale
+        return scaled if made is None else scaled * made
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that is not part of the actor's."""

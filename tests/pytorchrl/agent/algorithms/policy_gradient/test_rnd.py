@@ -279,3 +279,24 @@ def _reaches_the_goal(cls: Any, seed: int) -> bool:
     scheme.close()
     # An episode that does not reach the goal lasts 200 steps, each with a reward of -1.
     return mean_return > -190
+
+
+def test_steps_that_environments_skip_are_neither_counted_nor_rewarded() -> None:
+    scheme = prl.Scheme(
+        prl.RND.create_factory(num_features=5, num_mini_batch=1, num_epochs=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),
+        prl.GAEBuffer.create_factory(size=60),
+        prl.VecEnv.create_factory("CartPole-v1", 3, vectorization_mode="vector_entry_point"),
+        seed=1,
+    )
+    scheme.collect(10**6)
+    algorithm: Any = scheme.algorithm
+    rewards = algorithm._intrinsic_rewards(scheme.storage)
+    skipped = torch.from_numpy(scheme.storage.ring.skipped())[..., None]
+    assert skipped.any()
+    assert (rewards[skipped] == 0).all()
+    assert (rewards[~skipped] > 0).all()
+    assert algorithm.novelty.seen.parts[0].count == scheme.steps == int((~skipped).sum())
+    # The running sums of errors, and with them the scale, are those of the steps that were made.
+    assert algorithm.novelty._scale.count == scheme.steps
+    scheme.close()
