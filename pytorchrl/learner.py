@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -206,33 +205,49 @@ class Learner:
         continues from there.
         """
         self._evaluate_if_due()
-        if self._at.evaluation_is_due:
+        if self._at.evaluation_is_due or self._has_ended():
             return
         started = time.perf_counter()
-        scheme, before = self.scheme, self._at.settled_at
+        # After an exception between the two, a resumed run goes on with the updates that are due.
+        if self._at.phases_due or self._collect():
+            self._update()
+            self._at.seconds += time.perf_counter() - started
+            self._settle()
+        else:
+            self._at.seconds += time.perf_counter() - started
+
+    def _collect(self) -> bool:
+        """Collect until updates are due, or the target is reached; return whether it is so."""
+        scheme, at = self.scheme, self._at
         with self._timer.part("collect"):
             episodes, phases_due = scheme.collect(self.target_steps, stopped=self.is_interrupted)
         if not phases_due and not self.done():
-            self._at.seconds += time.perf_counter() - started
-            return
-        self._at.settled_at = scheme.steps
+            return False
+        at.settled_before, at.settled_at, at.phases_due = at.settled_at, scheme.steps, phases_due
         scheme.set_progress(scheme.steps, self.target_steps)
         self._measurements.training.add_episodes(episodes, scheme.take_shaped_returns())
         if episodes:
             self._callbacks.call("on_episodes", self, episodes)
-        self._is_updating = phases_due > 0
+        return True
+
+    def _update(self) -> None:
+        """Make the updates that are due."""
+        self._is_updating = self._at.phases_due > 0
         with self._timer.part("update"):
-            for _ in range(phases_due):
-                for info in scheme.update():
+            for _ in range(self._at.phases_due):
+                for info in self.scheme.update():
                     self._measurements.training.add_update(info)
                     self._callbacks.call("on_update", self, info)
+        self._at.phases_due = 0
         self._is_updating = False
-        self._at.seconds += time.perf_counter() - started
-        test_every = self._test_every
-        self._at.evaluation_is_due = bool(test_every) and is_due(test_every, before, scheme.steps)
-        if is_due(self.log_every, before, scheme.steps) or self.done():
+
+    def _settle(self) -> None:
+        """Log and evaluate if they are due, after collection and updates."""
+        steps, before, test_every = self.scheme.steps, self._at.settled_before, self._test_every
+        self._at.evaluation_is_due = bool(test_every) and is_due(test_every, before, steps)
+        if is_due(self.log_every, before, steps) or self.done():
             self._lock.check()
-            self._measurements.write_training(scheme.steps, self._at.seconds)
+            self._measurements.write_training(steps, self._at.seconds)
         self._evaluate_if_due()
         self._callbacks.call("on_step", self)
 
@@ -266,8 +281,9 @@ class Learner:
 
         Raises:
             EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
+            ValueError: ``episodes`` is not an int of at least 1.
         """
-        number = episodes or self.scheme.algorithm.num_test_episodes
+        number = self.scheme.algorithm.num_test_episodes if episodes is None else positive("episodes", episodes)
         with self._timer.part("evaluate"):
             evaluation = self.scheme.evaluate(number, self.is_interrupted)
         self._at.evaluated_at = self.scheme.steps
@@ -275,6 +291,9 @@ class Learner:
         if episodes is None and evaluation.mean_return > self._at.best_return:
             self._at.best_return = evaluation.mean_return
             self.save_policy(self._folder.best_weights_file, test_return=evaluation.mean_return)
+        if episodes is None:
+            # An exception of a callback must not repeat it.
+            self._at.evaluation_is_due = False
         self._callbacks.call("on_evaluation", self, evaluation)
         return evaluation
 
@@ -439,7 +458,7 @@ class Learner:
         test_every = self._test_every
         self._saved_time = time.monotonic()
         with self._display() as display:
-            while not self.done() and not self.is_interrupted() and self._stop_reason is None:
+            while not self._has_ended() and not self.is_interrupted() and self._stop_reason is None:
                 before = self.scheme.steps
                 self.step()
                 display.update(self.scheme.steps, self._measurements.latest)
@@ -456,6 +475,9 @@ class Learner:
                 self._evaluate_if_due()
                 display.update(self.scheme.steps, self._measurements.latest)
 
+    def _has_ended(self) -> bool:
+        return self.done() and not self._at.phases_due
+
     @property
     def _test_every(self) -> int:
         return self.scheme.algorithm.test_every if self.scheme.can_evaluate else 0
@@ -464,7 +486,6 @@ class Learner:
         if self._at.evaluation_is_due:
             with suppress(EvaluationStoppedError):
                 self.evaluate()
-                self._at.evaluation_is_due = False
 
     def _save_despite(self, error: Exception) -> None:
         """Save a checkpoint after an exception, where the state is consistent, and note on it how to resume.
@@ -476,7 +497,8 @@ class Learner:
         else:
             try:
                 self.save_checkpoint()
-            except (OSError, RuntimeError, TypeError, ValueError, gym.error.Error) as obstacle:
+            except Exception as obstacle:
+                # Whatever it is, the run's own error is the one to be seen.
                 error.add_note(f"The run could not be saved: {obstacle}")
         if self._saved_at is None:
             error.add_note(

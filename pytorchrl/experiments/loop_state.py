@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+_ADDED_LATER = ("settled_before", "phases_due")
+"""Entries that checkpoints of earlier versions lack."""
+
 
 @dataclass
 class LoopState:
@@ -13,7 +16,11 @@ class LoopState:
     seconds: float = 0.0
     """Time spent collecting and updating."""
     settled_at: int = 0
-    """Steps at the last time that all due updates were made."""
+    """Steps when updates were last due."""
+    settled_before: int = 0
+    """Steps when they were due the time before."""
+    phases_due: int = 0
+    """Update phases that are due and not made yet."""
     evaluated_at: int = -1
     """Steps at the last evaluation."""
     evaluation_is_due: bool = False
@@ -27,4 +34,7 @@ class LoopState:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`; other keys are ignored."""
         for field in fields(self):
-            setattr(self, field.name, state[field.name])
+            if field.name in _ADDED_LATER:
+                setattr(self, field.name, int(state.get(field.name, 0)))
+            else:
+                setattr(self, field.name, state[field.name])

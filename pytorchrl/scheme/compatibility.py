@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from gymnasium import spaces
+
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
+from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.mixed_storage import MixedSource
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Storage
@@ -83,6 +86,54 @@ def check_composition(
             )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")
+
+
+def check_rewards(storage: Factory[Storage], normalize_rewards: str | None, *, collects: bool) -> None:
+    """Check that the rewards in the main storage can be normalised.
+
+    Raises:
+        CompositionError: nothing is collected, or hindsight computes rewards that would not be normalised.
+    """
+    if normalize_rewards is None:
+        return
+    if not collects:
+        raise CompositionError(
+            "Scheme: normalize_rewards normalises the rewards that are collected, and there is no train_envs_factory; "
+            "leave it out"
+        )
+    if issubclass(storage.cls, HERBuffer):
+        raise CompositionError(
+            f"Scheme: {storage.name} computes the rewards of other goals, which normalize_rewards does not normalise; "
+            f"leave it out, or scale the rewards in the environment's compute_reward"
+        )
+
+
+def check_test_spaces(actor: Actor, envs: VecEnv) -> None:
+    """Check that test environments have the observations and actions of the training environments.
+
+    Raises:
+        CompositionError: their shapes, dtypes or numbers differ; the environments are closed.
+    """
+    pairs = (
+        ("observation", actor.observation_space, envs.observation_space),
+        ("action", actor.action_space, envs.action_space),
+    )
+    for name, trained, tested in pairs:
+        if _layout(trained) != _layout(tested):
+            envs.close()
+            raise CompositionError(
+                f"Scheme: the policy has the {name} space {trained}, but the environments of test_envs_factory have "
+                f"{tested}; give it environments of the same spaces"
+            )
+
+
+def _layout(space: Any) -> Any:
+    """Return what a policy depends on in a space: all but the bounds of a Box."""
+    if isinstance(space, spaces.Dict):
+        return {name: _layout(part) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Box):
+        return space.shape, space.dtype.kind
+    return space
 
 
 def check_batches(algorithm: Algorithm, storage: Storage) -> None:

@@ -120,7 +120,7 @@ def evaluate(
         if algorithm.reads_rewards:
             exploration.rewards = torch.as_tensor(step.reward, dtype=torch.float32, device=algorithm.device)
         observation, rhs = step.observation, acting.rhs
-        running_steps += 1
+        running_steps += 1 if step.made is None else step.made[:, 0]
         for record in envs.finished_episodes:
             running_steps[record.environment] = 0
             if share[record.environment]:

@@ -19,7 +19,9 @@ from pytorchrl.scheme.compatibility import (
     CompositionError,
     check_batches,
     check_composition,
+    check_rewards,
     check_roles,
+    check_test_spaces,
     storages_read,
 )
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
@@ -35,7 +37,9 @@ from pytorchrl.scheme.seeds import (
     seed_of,
     seed_of_training_envs,
 )
+from storages.component.annotations import conform_named
 from storages.component.factory import Factory
+from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
 from storages.datasets import episodes_of
 from storages.off_policy.mixed_storage import MixedSource, MixedStorage
@@ -97,13 +101,13 @@ class Scheme:
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         mixed = dict(mixed or {})
         check_composition(algo_factory, actor_factory, sources, mixed, collects=train_envs_factory is not None)
+        check_rewards(storage_factory, normalize_rewards, collects=train_envs_factory is not None)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         self._collection = collection
         self.device = find_device(device)
-        self.run_seed = seed
-        if max_test_episode_steps < 1:
-            raise ValueError(f"Scheme: max_test_episode_steps must be an int from 1, got {max_test_episode_steps!r}")
+        seed = self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
+        max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")
         self._max_test_episode_steps = max_test_episode_steps
         given = (algo_factory, actor_factory, *sources.values(), train_envs_factory, test_envs_factory)
         self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
@@ -445,7 +449,10 @@ class Scheme:
                     "Scheme: there are no environments to evaluate in; give it test_envs_factory, or the algorithm "
                     "test_every=0"
                 )
-            self._test_envs = self.test_envs_factory()
+            envs = self.test_envs_factory()
+            if hasattr(self, "actor"):
+                check_test_spaces(self.actor, envs)
+            self._test_envs = envs
             if self._test_envs_to_come is not None:
                 self._test_envs.load_state_dict(self._test_envs_to_come)
         return self._test_envs

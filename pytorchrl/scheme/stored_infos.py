@@ -13,24 +13,35 @@ from storages.transition import INFO
 def stored_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the INFO field of a step: a dict of arrays, (E, 1) for numbers, else (E, *info).
 
-    Where an episode ended, infos are from its last step, not from the reset that followed.
+    Where an episode ended, infos are from its last step, not from the reset that followed; where an environment made no
+    step, they are 0 if it reported none.
 
     Raises:
         ValueError: an environment did not report one, or not as a number or an array of numbers.
     """
     if not keys:
         return {}
-    ended = (step.terminated | step.truncated)[:, 0]
-    return {INFO: {key: _column(step.infos, key, ended) for key in keys}}
+    made = np.ones(len(step.reward), np.bool_) if step.made is None else step.made[:, 0]
+    ended = (step.terminated | step.truncated)[:, 0] & made
+    # An environment that resets in the step after an end reports its last infos as those of any step.
+    last = step.infos.get("final_info", step.infos)
+    columns = {}
+    for key in keys:
+        # Some vector environments report all infos of a step in which any episode ended as its final ones.
+        running = step.infos if key in step.infos else last
+        columns[key] = _column([(running, made & ~ended), (last, ended)], key)
+    return {INFO: columns}
 
 
-def _column(infos: Mapping[str, Any], key: str, ended: NDArray[np.bool_]) -> NDArray[Any]:
+def _column(parts: Sequence[tuple[Mapping[str, Any], NDArray[np.bool_]]], key: str) -> NDArray[Any]:
     column: NDArray[Any] | None = None
-    for reported, where in ((infos, ~ended), (infos.get("final_info", {}), ended)):
+    for reported, where in parts:
         if not where.any():
             continue
         values = np.asarray(reported.get(key))
-        if key not in reported or not np.asarray(reported[f"_{key}"])[where].all() or values.dtype.kind not in "biuf":
+        # Vector environments need not say which of them have reported an info.
+        are_there = key in reported and np.asarray(reported.get(f"_{key}", True) | ~where).all()
+        if not are_there or values.dtype.kind not in "biuf":
             known = ", ".join(sorted(name for name in reported if not name.startswith("_"))) or "none"
             raise ValueError(
                 f"VecEnv: info_keys names {key!r}, but not every environment reported it as a number or an array of "
@@ -39,5 +50,6 @@ def _column(infos: Mapping[str, Any], key: str, ended: NDArray[np.bool_]) -> NDA
         if column is None:
             column = np.zeros_like(values)
         column[where] = values[where]
-    assert column is not None
+    if column is None:
+        return np.zeros((len(parts[0][1]), 1))
     return column[:, None] if column.ndim == 1 else column

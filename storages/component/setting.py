@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from storages.component.annotations import conform_named
 
 
@@ -63,6 +65,8 @@ def plain(value: Any) -> Any:
     """Return a hyper-parameter as JSON-serialisable data; of a function, only its name."""
     if isinstance(value, Configured):
         return value.config
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):

@@ -103,7 +103,8 @@ class StopAfter(Callback):
 
     def on_run_begin(self, learner: "Learner") -> None:
         """Start measuring time."""
-        self._began = time.monotonic()
+        # A run that an exception ended has not stopped measuring.
+        self._seconds, self._began = self._measured(), time.monotonic()
 
     def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
         """Count episodes."""

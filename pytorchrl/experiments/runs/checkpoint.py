@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pytorchrl.experiments.runs.plain_data import as_plain_data
 from storages.persistent.log.files import create
 
 FORMAT = 4
@@ -56,7 +57,9 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
 
     Raises:
         OSError: it could not be written; the previous file is kept.
+        TypeError: something in the state could not be loaded again; nothing was written.
     """
+    state = as_plain_data(state)
     partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
         with create(partial) as file:

@@ -76,8 +76,7 @@ class Overlapped(Setting):
         """Make the collector that stores the steps of the processes.
 
         Raises:
-            CompositionError: a single step makes more update phases due than ``max_policy_lag``, or the storage is a
-                replay buffer and the environments skip steps.
+            CompositionError: a single step makes more update phases due than ``max_policy_lag``.
         """
         lead = algorithm.plan.steps_within(self.max_policy_lag, envs.num_envs, storage.size or 1)
         if self.max_policy_lag and not lead:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.scheme.collector import Episode, count_observations
-from pytorchrl.scheme.overlap.process import CollectorError
+from pytorchrl.scheme.overlap.process import CollectorError, CollectorProcess
 from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
@@ -273,11 +273,25 @@ class OverlappedCollector:
         )
 
     def _ask_all(self, name: str, arguments: list[Any] | None = None) -> list[Any]:
-        """Send a command to all processes; returns its results. The processes then wait."""
-        processes = self.envs.processes
-        for process in processes:
-            process.tell(name, None if arguments is None else arguments[process.number])
-        return [process.answer() for process in processes]
+        """Send a command to all processes; returns its results. The processes then wait, unless one of them failed."""
+        told: list[CollectorProcess] = []
+        answers: list[Any] = []
+        failures: list[Exception] = []
+        for process in self.envs.processes:
+            try:
+                process.tell(name, None if arguments is None else arguments[process.number])
+                told.append(process)
+            except CollectorError as error:
+                failures.append(error)
+        for process in told:
+            try:
+                answers.append(process.answer())
+            except Exception as error:  # of the command, in the process
+                failures.append(error)
+        if failures:
+            self._let_all_go_on()
+            raise failures[0]
+        return answers
 
     def _let_all_go_on(self) -> None:
         for process in self.envs.processes:

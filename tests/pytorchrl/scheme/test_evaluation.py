@@ -7,10 +7,12 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
 from pytorchrl.scheme import EvaluationStoppedError
 from pytorchrl.scheme.evaluation import evaluate
+from tests.support.clocks import Clocks
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
@@ -93,7 +95,7 @@ def test_an_episode_of_exactly_the_maximum_length_is_complete() -> None:
 
 @pytest.mark.parametrize("longest", [0, -1])
 def test_a_maximum_length_below_one_step_is_refused(longest: int) -> None:
-    with pytest.raises(ValueError, match=f"Scheme: max_test_episode_steps must be an int from 1, got {longest}"):
+    with pytest.raises(ValueError, match=f"Scheme: max_test_episode_steps must be at least 1, got {longest}"):
         dqn_scheme(max_test_episode_steps=longest)
 
 
@@ -165,3 +167,36 @@ def test_a_run_whose_episodes_never_end_reaches_its_target(tmp_path: Path) -> No
     # The metrics are saved with the run.
     resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(envs=envs, max_test_episode_steps=30))
     assert resumed.get_metrics()["test/episode_length"] == 30
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_resets_of_vector_environments_do_not_count_towards_the_length_of_an_episode(mode: AutoresetMode) -> None:
+    envs = prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": mode})
+    scheme = dqn_scheme(envs=envs, max_test_episode_steps=2, algorithm={"num_test_episodes": 6})
+    evaluation = scheme.evaluate(6)
+    assert evaluation.lengths == (2, 2, 2, 2, 2, 2)
+    assert evaluation.episodes_cut == 0
+    scheme.close()
+
+
+@pytest.mark.parametrize(("kind", "actions"), [("image", None), ("dict", None), ("vector", gym.spaces.Discrete(3))])
+def test_test_environments_of_other_spaces_are_refused(kind: str, actions: Any) -> None:
+    envs, other = (
+        prl.VecEnv.create_factory(Counter, env_kwargs=given) for given in ({}, {"kind": kind, "actions": actions})
+    )
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(),
+        prl.OffPolicyActor.create_factory(),
+        prl.ReplayBuffer.create_factory(size=9),
+        envs,
+        other,
+    )
+    with pytest.raises(prl.CompositionError, match="but the environments of test_envs_factory have"):
+        scheme.evaluate(1)
+    scheme.close()
+
+
+@pytest.mark.parametrize("seed", [None, True, -1, 1.5])
+def test_a_seed_that_is_no_number_from_0_is_refused(seed: Any) -> None:
+    with pytest.raises(ValueError, match="Scheme: seed must be"):
+        dqn_scheme(seed=seed)

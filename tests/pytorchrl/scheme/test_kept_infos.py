@@ -5,9 +5,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
 from storages.transition import ACT, DONE2, INFO, OBS2, TRUNC2
+from tests.support.clocks import Clocks
 from tests.support.comparison import assert_equal
 from tests.support.training import saved_and_loaded, train
 
@@ -88,4 +90,24 @@ def test_an_info_that_no_environment_reports_is_refused_by_name() -> None:
     scheme = walking(reports=False)
     with pytest.raises(ValueError, match=r"info_keys names 'cost', but not every environment reported it .* none"):
         train(scheme, 10)
+    scheme.close()
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_infos_of_vector_environments_that_do_not_say_who_reported_them_are_kept_in_every_mode(
+    mode: AutoresetMode,
+) -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=1_000, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.HERBuffer.create_factory(
+            size=100, her_function=lambda *given, info: (*given[:4], given[4]), info_keys=["is_success"]
+        ),
+        prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": mode}),
+    )
+    scheme.collect(50)
+    data = scheme.storage.get_all_buffer_data()
+    assert data[DONE2].any()
+    reported, times = data[INFO]["is_success"][..., 0], data[OBS2][..., 1]
+    assert_equal(reported.bool(), times % 2 == 0)
     scheme.close()

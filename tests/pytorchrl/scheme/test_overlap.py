@@ -453,3 +453,26 @@ def test_hyper_parameters_out_of_range_are_refused() -> None:
         prl.Overlapped(-1)
     with pytest.raises(ValueError, match="Overlapped: processes"):
         prl.Overlapped(1, processes=0)
+
+
+class KeepsItsState(Counter):
+    """Cannot return its state after its first steps."""
+
+    def state_dict(self) -> Any:
+        if len(self.actions) > 9:
+            raise ConnectionError("my state is not to be had")
+        return {}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Keep the present state."""
+
+
+def test_an_exception_of_a_state_is_raised_and_the_processes_go_on(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory(KeepsItsState, num_envs=2, replay_on_resume=False)
+    scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(8, processes=2), algorithm={"test_every": 0})
+    learner = prl.Learner(scheme, 60, tmp_path / "run")
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="my state is not to be had"):
+            learner.run(checkpoint_every=20)
+    assert learner.scheme.steps >= 40
+    learner.close()

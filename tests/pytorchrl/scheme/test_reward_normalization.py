@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import pytorchrl as prl
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
@@ -177,3 +178,14 @@ def test_a_non_finite_reward_is_refused_and_changes_nothing(value: float) -> Non
 def test_values_out_of_range_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"RewardNormalization: {message}"):
         RewardNormalization(*arguments)
+
+
+def test_normalised_rewards_are_refused_where_hindsight_computes_others_and_where_nothing_is_collected() -> None:
+    envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0")
+    dqn, actor = prl.DQN.create_factory(), prl.OffPolicyActor.create_factory()
+    with pytest.raises(prl.CompositionError, match="HERBuffer computes the rewards of other goals"):
+        prl.Scheme(dqn, actor, prl.HERBuffer.create_factory(size=50), envs, normalize_rewards="rewards")
+    with pytest.raises(prl.CompositionError, match="there is no train_envs_factory; leave it out"):
+        prl.Scheme(
+            dqn, actor, prl.ReplayBuffer.create_factory(size=50), test_envs_factory=envs, normalize_rewards="rewards"
+        )
