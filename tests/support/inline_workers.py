@@ -11,16 +11,27 @@ class InlineWorkers:
 
     def __init__(self, cls: type[Any], arguments: Callable[[int], tuple[Any, ...]], number: int) -> None:
         self.workers = [cls(*arguments(worker)) for worker in range(number)]
+        self._finished: list[Any] = []
 
     def __len__(self) -> int:
         return len(self.workers)
 
-    def finish(self) -> tuple[Any, ...]:
-        return ()
+    def finish(self) -> list[Any]:
+        """Return the results of the calls that were not asked for because another one failed."""
+        finished, self._finished = self._finished, []
+        return finished
 
     def all_of(self, method: str, arguments: Sequence[tuple[Any, ...]], *_: Any) -> list[Any]:
-        pairs = zip(self.workers, arguments, strict=True)
-        return [getattr(worker, method)(*given) for worker, given in pairs]
+        results, failure = [], None
+        for worker, given in zip(self.workers, arguments, strict=True):
+            try:
+                results.append(getattr(worker, method)(*given))
+            except ConnectionError as error:
+                failure = error
+        if failure is not None:
+            self._finished = results
+            raise failure
+        return results
 
     def close(self) -> None:
         pass

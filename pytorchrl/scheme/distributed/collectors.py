@@ -91,7 +91,11 @@ class RemoteCollectors:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that determines the next slices, including slices not inserted yet."""
-        self._ready.extend(self.workers.finish())
+        finished = list(self.workers.finish())
+        if not self._is_synchronous:
+            # Where a collector failed, the others' slices of the same round have no counterpart, and are dropped: the
+            # storage's rows must stay those of the same collectors.
+            self._ready.extend(finished)
         return {
             "steps": self.steps,
             "episodes": self.episodes,

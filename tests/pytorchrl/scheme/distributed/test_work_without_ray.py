@@ -12,8 +12,10 @@ from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.scheme.distributed import ray_scheme
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState
 from pytorchrl.scheme.distributed.gradient_worker import GradientWorker, shared_state
+from storages.transition import OBS
 from tests.support.comparison import assert_equal
 from tests.support.inline_workers import InlineWorkers
+from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded, train
 
 
@@ -68,6 +70,45 @@ def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
         states.append({key: state[key] for key in ("algorithm", "storage")})
         scheme.close()
     assert_equal(*states)
+
+
+class FailsOnce(Counter):
+    """Observes its number; that of the second collector, made after the learner's and the first, fails once."""
+
+    made = 0
+    has_failed = False
+
+    def __init__(self) -> None:
+        super().__init__(length=1_000)
+        self.number, FailsOnce.made = FailsOnce.made, FailsOnce.made + 1
+
+    def _observation(self) -> Any:
+        return np.array([self.number, self.count], np.float32)
+
+    def step(self, action: Any) -> Any:
+        if self.number == 2 and self.count == 5 and not FailsOnce.has_failed:
+            FailsOnce.has_failed = True
+            raise ConnectionError("the simulator does not answer")
+        return super().step(action)
+
+
+def test_rows_stay_those_of_their_collectors_after_one_of_them_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailsOnce, "made", 0)
+    monkeypatch.setattr(FailsOnce, "has_failed", False)
+    composed = parts("dqn") | {"train_envs_factory": prl.VecEnv.create_factory(FailsOnce)}
+    scheme = prl.RayScheme(**composed, num_collectors=2)
+    with pytest.raises(ConnectionError):
+        train(scheme, 96)
+    state = saved_and_loaded(scheme.state_dict())
+    monkeypatch.setattr(FailsOnce, "made", 0)
+    resumed = prl.RayScheme(**composed, num_collectors=2)
+    resumed.load_state_dict(state)
+    train(resumed, 96)
+    seen = resumed.storage.get_all_buffer_data()[OBS]
+    assert (seen[:, 0, 0] == 1).all()
+    assert (seen[:, 1, 0] == 2).all()
+    for each in (scheme, resumed):
+        each.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
