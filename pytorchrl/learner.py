@@ -256,7 +256,12 @@ class Learner:
 
         Args:
             reason: printed after the word "because".
+
+        Raises:
+            ValueError: ``reason`` is empty.
         """
+        if not reason:
+            raise ValueError("Learner.stop: give a reason, which is printed after the word 'because'")
         self._stop_reason = reason
 
     @property

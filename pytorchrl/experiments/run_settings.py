@@ -15,8 +15,10 @@ def settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_chec
     """Return the arguments of a learner as they are saved in the configuration.
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: a number is not positive, or ``log_to`` is a single name.
     """
+    if isinstance(log_to, str):
+        raise ValueError(f"Learner: log_to must be a list of names, got {log_to!r}; write log_to=[{log_to!r}]")
     counts = {"target_steps": target_steps, "log_every": log_every, "keep_checkpoints": keep_checkpoints}
     return {name: positive(name, value) for name, value in counts.items()} | {"log_to": list(log_to)}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.experiments.callbacks.callback_list import Callbacks
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme
 from tests.support.toys import Counter
@@ -156,3 +157,26 @@ def test_the_time_before_an_error_counts_for_stop_after(tmp_path: Path, monkeypa
     limit.on_run_begin(None)  # type: ignore[arg-type]
     now[0] = 100.0
     assert limit.state_dict()["seconds"] == 100.0
+
+
+def test_single_values_in_the_place_of_lists_are_refused_with_the_list_to_write(tmp_path: Path) -> None:
+    scheme: Any = dqn_scheme()
+    with pytest.raises(TypeError, match=r"callbacks must be a list, got StopAfter.*; write callbacks=\[\.\.\.\]"):
+        prl.Learner(scheme, 30, tmp_path / "run", callbacks=prl.StopAfter(minutes=1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"log_to must be a list of names, got 'tensorboard'; write log_to="):
+        prl.Learner(scheme, 30, tmp_path / "run", log_to="tensorboard")
+    learner = prl.Learner(scheme, 30, tmp_path / "run")
+    with pytest.raises(ValueError, match="give a reason"):
+        learner.stop("")
+    learner.close()
+
+
+def test_evaluations_in_other_environments_need_names_of_their_own() -> None:
+    def evaluation(name: str) -> prl.EvaluateIn:
+        return prl.EvaluateIn(prl.VecEnv.create_factory(Counter), name, every=10)
+
+    for name in ("", "a/b"):
+        with pytest.raises(ValueError, match=f"EvaluateIn: name must be a word without slashes, got '{name}'"):
+            evaluation(name)
+    with pytest.raises(ValueError, match="two EvaluateIn have the name 'windy', under which both log; rename one"):
+        Callbacks([evaluation("windy"), evaluation("calm"), evaluation("windy")])

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytorchrl.experiments.callbacks.after_steps import AfterSteps
 from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.evaluating import EvaluateIn
 
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
@@ -18,14 +19,21 @@ class Callbacks:
 
     Raises:
         TypeError: one is neither a :class:`Callback` nor a function, or is given twice.
+        ValueError: two :class:`EvaluateIn` have the same name.
     """
 
     def __init__(self, callbacks: "Sequence[Callback | Callable[[Learner], object]]") -> None:
+        if not isinstance(callbacks, Sequence):
+            raise TypeError(f"Learner: callbacks must be a list, got {callbacks!r}; write callbacks=[...]")
         for number, callback in enumerate(callbacks):
             if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
                 raise TypeError(f"Learner: callbacks[{number}] must be a Callback or a function, got {callback!r}")
             if any(callback is other for other in callbacks[:number]):
                 raise TypeError(f"Learner: callbacks[{number}] is given twice: {callback!r}; make one for each use")
+        names = [callback.name for callback in callbacks if isinstance(callback, EvaluateIn)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"Learner: two EvaluateIn have the name {name!r}, under which both log; rename one")
         self.all = tuple(one if isinstance(one, Callback) else AfterSteps(one) for one in callbacks)
         # Precomputed, as most runs have no callbacks on steps and updates.
         self._methods = {

@@ -59,6 +59,8 @@ class EvaluateIn(Callback):
                 f"EvaluateIn: give either episodes or steps, and the other as None; got episodes={self.episodes} and "
                 f"steps={self.steps}"
             )
+        if not self.name or "/" in self.name:
+            raise ValueError(f"EvaluateIn: name must be a word without slashes, got {self.name!r}")
         self._evaluated_at = 0
 
     def on_run_begin(self, learner: "Learner") -> None:
