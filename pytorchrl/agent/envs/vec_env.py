@@ -44,7 +44,8 @@ class VecEnv(Component):
     ``load_state_dict(state)``; otherwise, all its environments begin new episodes.
 
     Observations of nested Dict and Tuple spaces are flattened to one dict of arrays, whose names are the keys and
-    positions that lead to them, joined by slashes (``camera/0``). Storages and actors know no other structure.
+    positions that lead to them, joined by slashes (``camera/0``). Storages and actors know no other structure. Native
+    vector environments must give such a dict, or an array, themselves.
 
     Wrappers of rewards change the rewards that are learnt from, not those that are reported: :attr:`finished_episodes`
     has the returns of the environment itself. ``NormalizeReward`` has statistics for each copy;
