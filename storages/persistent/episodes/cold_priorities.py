@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
+from storages.persistent.log.commit_log import LARGEST_NUMBER
 from storages.persistent.log.files import replacing
 from storages.persistent.log.json_file import name_repair
 from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 
 NAME = "errors"
+_REPAIR = "drops it and keeps all episodes"
 
 
 class ColdPriorities:
@@ -62,6 +64,16 @@ class ColdPriorities:
         """Drop the errors of a transition and later ones."""
         self._errors = self._errors[: max(0, number - self._first)]
 
+    def keep(self, first: int, end: int) -> None:
+        """Drop the errors of all but the transitions [first, end), of which any may get another one then.
+
+        Errors that begin later were left by a crash after a rollback, and are of later updates: none is kept.
+        """
+        self.drop_from(end)
+        if self._first > first:
+            self._errors, self._first = np.zeros(0, np.float32), first
+        self.drop_before(first)
+
     def _reach(self, end: int) -> None:
         missing = end - self._first - len(self._errors)
         if missing > 0:
@@ -105,7 +117,13 @@ class ColdPriorities:
         if not found and checksum is None:
             return cls()
         match found:
-            case [StoredRecord(block, written)] if ArrayKey(ERRORS) in block.arrays and checksum in (None, written):
+            case [StoredRecord(block, written)] if checksum in (None, written):
+                if flaw := _flaw_of(block):
+                    with name_repair(directory, _REPAIR):
+                        raise DamageError(
+                            f"{path} is damaged, or was not written by this package: it has {flaw}, from which "
+                            f"priorities follow"
+                        )
                 known = cls(block.first)
                 known.put(block.first, block.arrays[ArrayKey(ERRORS)][0])
                 known.checksum = written
@@ -122,5 +140,22 @@ class ColdPriorities:
         how = "damaged" if found else "missing" if not path.exists() else "empty"
         if all(isinstance(one, StoredRecord) for one in found) and found:
             how = "not the one that was written last"
-        with name_repair(directory, "drops it and keeps all episodes"):
+        with name_repair(directory, _REPAIR):
             raise DamageError(f"{path} is {how}, from which priorities follow")
+
+
+def _flaw_of(record: Record) -> str | None:
+    """Describe why the errors of a record cannot be used; return None if they can.
+
+    Errors of later transitions than the directory holds are valid: a rollback that is followed by a crash leaves them.
+    """
+    if record.arrays.keys() != {ArrayKey(ERRORS)}:
+        return "other arrays than errors"
+    errors = record.arrays[ArrayKey(ERRORS)][0]
+    if errors.dtype != np.float32 or errors.ndim != 1:
+        return f"errors {errors.dtype}{errors.shape}"
+    if record.first + len(errors) != record.steps or record.steps >= LARGEST_NUMBER:
+        return f"{len(errors)} errors of the transitions {record.first} to {record.steps}"
+    # As in a commit of steps; negative ones are harmless, because priorities follow from magnitudes.
+    wrong = np.isinf(errors)
+    return f"the error {errors[wrong][0]}" if wrong.any() else None

@@ -127,6 +127,7 @@ class EpisodeStore:
         if self.budget.size is not None:
             live_range.keep(self.budget.size)
         queue.forget(live_range.live)
+        self.cache.cold.keep(live_range.live, live_range.next)
         try:
             self.cache.hold(live_range, state["memory"], generator)
         except DroppedError:
@@ -134,8 +135,6 @@ class EpisodeStore:
                 raise
             self._follow_writer()
             self.hold(self.state(), generator)
-            return
-        self.cache.cold.drop_from(live_range.next)
 
     def state(self) -> dict[str, Any]:
         """Return the state that is committed with the steps, for :meth:`hold`."""

@@ -1,5 +1,6 @@
 """Directories of episodes with correct checksums that were not written by this package."""
 
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,17 +17,20 @@ from storages.core.ring.snapshot import ArrayKey
 from storages.persistent import DamageError, PersistenceError, repair
 from storages.persistent.log import records as blocks
 from storages.persistent.log.records import Record
-from tests.support.episodic import buffer
+from tests.support.episodic import buffer, updated
 from tests.support.model import Stream
 
 MOST_BYTES = 100 << 20
 
 
-def filled(directory: Path, kind: str = "vector") -> None:
+def filled(directory: Path, kind: str = "vector", **given: Any) -> None:
     stream = Stream(2, kind, False, np.random.default_rng(0))
-    storage = buffer(directory, kind)
+    storage = buffer(directory, kind, **given)
     for _ in range(60):
         storage.insert_transition(stream.step())
+    if given:
+        # There are errors from the first draw on.
+        next(iter(storage.generate_batches(1, 8)))
     storage.close()
 
 
@@ -113,6 +117,81 @@ def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_dir
         blocks.write(file.fileno(), last)
     with pytest.raises(DamageError, match=rf"{tmp_path} is damaged, or was not written by this package: \w+Error\("):
         buffer(tmp_path)
+
+
+def with_errors(directory: Path, change: Callable[[Record], Record]) -> Path:
+    """Write changed errors, without the closing note, which would reveal the change first."""
+    path = directory / "errors"
+    (one,) = (found.record for found in blocks.read(path) if isinstance(found, blocks.StoredRecord))
+    whole = replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()})
+    (directory / "closed.json").unlink()
+    with path.open("wb") as file:
+        blocks.write(file.fileno(), change(whole))
+    return path
+
+
+def beginning_at(first: int) -> Callable[[Record], Record]:
+    return lambda block: replace(block, first=first, steps=min(first + block.steps - block.first, 2**64 - 1))
+
+
+ERRORS_FILES: dict[str, Callable[[Record], Record]] = {
+    "a beginning that overflows": beginning_at(2**64 - 1),
+    "a beginning beyond all numbers": beginning_at(2**62),
+    "a beginning without the same end": lambda block: replace(block, first=2**40),
+    "infinite errors": with_array("errors", lambda array: np.full_like(array, np.inf)),
+    "errors of another dtype": with_array("errors", lambda array: np.full(array.shape, 1e300)),
+    "errors of two axes": with_array("errors", lambda array: array[:, None]),
+    "an error too few": with_array("errors", lambda array: array[1:]),
+    "other arrays": lambda block: replace(block, arrays=block.arrays | {ArrayKey("more"): (np.zeros(3),)}),
+}
+
+
+@pytest.mark.parametrize("defect", ERRORS_FILES)
+def test_crafted_errors_are_refused_by_the_name_of_their_file_and_a_repair_drops_them_and_keeps_all_episodes(
+    defect: str, tmp_path: Path
+) -> None:
+    filled(tmp_path, alpha=0.5)
+    path = with_errors(tmp_path, ERRORS_FILES[defect])
+    with pytest.raises(DamageError, match=rf"{path} is damaged, or was not written .*repair\(.* keeps all episodes"):
+        buffer(tmp_path, alpha=0.5)
+    assert [str(path) in one for one in repair(tmp_path).dropped] == [True]
+    assert not path.exists()
+    storage = buffer(tmp_path, alpha=0.5)
+    assert 0 < len(storage) <= 40
+    next(iter(storage.generate_batches(1, 8)))
+    storage.close()
+
+
+def test_errors_of_transitions_that_no_longer_exist_are_dropped_and_the_buffer_can_be_closed(tmp_path: Path) -> None:
+    filled(tmp_path, alpha=0.5)
+    path = with_errors(tmp_path, beginning_at(2**40))
+    storage = buffer(tmp_path, alpha=0.5)
+    next(iter(storage.generate_batches(1, 8)))
+    storage.close()
+    (one,) = (found.record for found in blocks.read(path) if isinstance(found, blocks.StoredRecord))
+    assert one.steps - one.first >= len(storage)
+    assert not np.isnan(one.arrays[ArrayKey("errors")][0][-len(storage) :]).any()
+
+
+def test_a_buffer_can_be_closed_that_was_killed_after_a_rollback_beyond_its_newest_errors(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path / "kept", alpha=0.5)
+    for _ in range(20):
+        storage.insert_transition(stream.step())
+    saved = storage.state_dict()
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    updated(storage, 1)
+    storage.flush()
+    storage.load_state_dict(saved)
+    shutil.copytree(tmp_path / "kept", tmp_path / "killed")
+    storage.close()
+    again = buffer(tmp_path / "killed", alpha=0.5)
+    updated(again, 1)
+    again.close()
+    opened = buffer(tmp_path / "killed", alpha=0.5)
+    assert len(opened) == len(again)
+    opened.close()
 
 
 @pytest.mark.parametrize("num_bytes", [8, 256 << 20])
