@@ -15,6 +15,7 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
+from storages.core.counts import saved_count
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
 from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
@@ -516,10 +517,14 @@ class Storage(Component, ABC):
         return state
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`extra_state` returned; the ring is restored already."""
+        """Restore what :meth:`extra_state` returned; the ring is restored already.
+
+        Raises:
+            ValueError: the random generator is of another kind, or a count is none.
+        """
         self._generator.bit_generator.state = state["generator"]
         # Rollouts of versions before 0.2 lack it.
-        self._inserted = state.get("inserted", 0)
+        self._inserted = saved_count(state, "inserted", type(self).__name__, otherwise=0)
         for observer in self._observers:
             observer.load_state_dict(self._ring, state)
 

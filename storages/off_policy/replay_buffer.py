@@ -14,6 +14,7 @@ from storages.component.annotations import conform_named
 from storages.component.declared import defaults_of, hyper_parameters_of
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
+from storages.core.counts import saved_count
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
@@ -480,7 +481,7 @@ class ReplayBuffer(Storage):
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`extra_state` returned; the ring is restored already."""
         super().load_extra_state(state)
-        self._sampled = state["sampled"]
+        self._sampled = saved_count(state, "sampled", type(self).__name__)
 
     def __getstate__(self) -> dict[str, Any]:
         self._prefetcher.cancel()

@@ -8,6 +8,7 @@ from typing import Any
 
 from storages.component.hyper_parameters import Count, NonNegative, Positive
 from storages.component.setting import Setting
+from storages.core.counts import saved_count
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
 from storages.transition import Sample
@@ -113,4 +114,4 @@ class RateLimiter(RingObserver):
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Restore the counts; where the state has none, the stored transitions count as inserted."""
         counted = state.get("rate_limiter") or {"inserted": ring.live_transitions, "drawn": 0}
-        self.inserted, self.drawn = counted["inserted"], counted["drawn"]
+        self.inserted, self.drawn = (saved_count(counted, name, ring.owner) for name in ("inserted", "drawn"))

@@ -18,6 +18,7 @@ from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.repair.repair_running import IntactBeginning
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
+from storages.persistent.replay.snapshot_records import flaw_of_state
 
 _REPAIRED = "repaired"
 _DROPPED = "wal.dropped"
@@ -99,7 +100,9 @@ class IntactEpisodes:
             shutil.rmtree(self._folder / _DROPPED)
         try:
             if RingManifest.read(self._folder / WAL_FOLDER) is not None:
-                read_ring(self._folder / WAL_FOLDER)
+                _, state, position = read_ring(self._folder / WAL_FOLDER)
+                if state is not None and (flaw := flaw_of_state(state)):
+                    raise DamageError(f"{self._folder / WAL_FOLDER}: commit {position['commit']} has {flaw}")
         except PersistenceError as damage:
             self._beginning = IntactBeginning.of(self._folder / WAL_FOLDER)
             since = "" if self._beginning is None else f"from step {self._beginning.steps} on, "

@@ -15,7 +15,7 @@ from storages.persistent.log.log_files import LogOffset
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.replay.recovery import ErrorRows, changed_in
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, part_of
+from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, flaw_of_state, mended, part_of
 from storages.transition import DONE2, TRUNC2
 
 
@@ -76,6 +76,9 @@ class IntactRows:
                 self._errors.change(record, self._now(changed_in(record)))
         if not dropped and self.newest and (needed := self.newest.record.facts["needed"]) < self._oldest_there:
             dropped.append(f"{self._folder}: the file with steps {needed} to {self._oldest_there} is gone")
+            within = True
+        if self.newest is not None and (flaw := flaw_of_state(self.newest.record.facts["state"])):
+            dropped.append(f"{self._folder}: commit {self.newest.record.commit} has {flaw}, which begins anew")
             within = True
         if within:
             self._before_flaws = None
@@ -173,7 +176,8 @@ class IntactRows:
             ring, newest = self.ring, self.newest.record
             part = replace(ring.snapshot(ring.needed), begins=True)
             facts = self.log.next_facts(ring.needed, [], begins=True)
-            facts |= {"state": newest.facts["state"], "since": part.since, "start": ring.start}
+            state = mended(newest.facts["state"], ring.live_transitions)
+            facts |= {"state": state, "since": part.since, "start": ring.start}
             facts["manifest"] = self.manifest.facts()
             if ArrayKey(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)

@@ -10,6 +10,8 @@ from storages.core.ring.layout import Layout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.commit_log import Position
+from storages.persistent.log.json_file import name_repair
+from storages.persistent.replay.snapshot_records import flaw_of_state
 from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.protocols import Loggable, StorageLog
 from storages.storage import Storage
@@ -49,16 +51,21 @@ class RingLog(StorageLog):
         self._ring, self._owner = storage.ring, type(storage).__name__
         self._state_as_made = storage.extra_state()
         self.wal = WriteAheadLog(Path(directory), self._owner, self._ring, commit_every, durable)
+        state: dict[str, Any] | None = None
         try:
             state = self.wal.recover()
             if state is not None:
                 storage.load_extra_state(state)
-        except (LookupError, TypeError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             self.wal.close()
-            raise DamageError(
-                f"{self.wal.directory} is damaged, or was not written by this package: its last commit "
-                f"holds no valid state of a {self._owner}: {error!r}"
-            ) from error
+            damage = DamageError(
+                f"{self.wal.directory} is damaged, or was not written by this package: its last commit holds no valid "
+                f"state of a {self._owner}: {error!r}"
+            )
+            if state is None or flaw_of_state(state) is None:
+                raise damage from error
+            with name_repair(self.wal.directory, "begins counts and the random generator anew, and keeps the steps"):
+                raise damage from error
         except BaseException:
             self.wal.close()
             raise

@@ -3,11 +3,12 @@
 Compiled kernels access the memory of a ring without bounds checks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from storages.core.counts import saved_count
 from storages.core.kernels.stacks import ZERO
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import text
@@ -36,6 +37,9 @@ CHANGES = "changed errors"
 OFFSETS = "offsets"
 """(changed,) uint32: the transitions of CHANGES, as offsets from the oldest live one."""
 
+COUNTS = {"inserted", "sampled"}
+"""Counts in the state of a storage; rollouts lack the second."""
+
 
 def flaw_of_part(record: Record, ring: Ring) -> str | None:
     """Describe why a commit cannot be replayed into a ring; return None if it can.
@@ -45,6 +49,29 @@ def flaw_of_part(record: Record, ring: Ring) -> str | None:
         ring: a ring of the size and layout of the manifest, whose columns are allocated.
     """
     return _flaw_of_facts(record, ring) or next(_flaws_of_arrays(record, ring), None)
+
+
+def flaw_of_state(state: Mapping[str, Any]) -> str | None:
+    """Describe why no storage can restore the random generator or the counts of a state; return None if one can."""
+    try:
+        np.random.PCG64(0).state = state["generator"]
+        for name in COUNTS & state.keys():
+            saved_count(state, name, "the storage")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return f"an unusable state of the storage: {error!r}"
+    return None
+
+
+def mended(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
+    """Return a state with a new random generator, and as many transitions inserted as are stored, where unusable."""
+    counts = {"inserted": inserted, "sampled": 0}
+    fresh: dict[str, Any] = {"generator": np.random.default_rng(0).bit_generator.state} | {
+        name: counts[name] for name in counts.keys() & state.keys()
+    }
+    usable = {
+        name: state[name] for name in fresh.keys() & state.keys() if flaw_of_state(fresh | {name: state[name]}) is None
+    }
+    return {**state, **fresh, **usable}
 
 
 def part_of(record: Record) -> RowSpan:

@@ -1,5 +1,6 @@
 """Commits with correct checksums that were not written by this package."""
 
+import json
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,6 +149,72 @@ def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_dir
     rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[defect] | {"priorities": {"largest_error": 1.0}}))
     with pytest.raises(DamageError, match=f"{tmp_path} is damaged, .* holds no valid state of a PERBuffer"):
         made("priority", tmp_path, environments("vector", 2), size=SIZE)
+
+
+def changed_state(change: Callable[[dict[str, Any]], Any]) -> Callable[[Record], Record]:
+    """Change the state of a commit; the change may be in place."""
+
+    def do(block: Record) -> Record:
+        state = json.loads(json.dumps(block.facts["state"]))
+        change(state)
+        return replace(block, facts=block.facts | {"state": state})
+
+    return do
+
+
+UNUSABLE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a generator of another kind": lambda state: state["generator"].update(bit_generator="MT19937"),
+    "a generator without its kind": lambda state: state["generator"].pop("bit_generator"),
+    "a generator of too large numbers": lambda state: state["generator"]["state"].update(state=2**200),
+    "no generator": lambda state: state.pop("generator"),
+    "a count that is a text": lambda state: state.update(inserted="x"),
+    "a count that is a list": lambda state: state.update(inserted=[[]]),
+    "a negative count": lambda state: state.update(inserted=-1),
+    "a count that is a fraction": lambda state: state.update(sampled=0.5),
+    "draws that are a text": lambda state: state.update(sampled="x"),
+}
+
+
+@pytest.mark.parametrize("defect", UNUSABLE)
+def test_an_unusable_generator_or_count_is_refused_when_it_is_opened_and_a_repair_keeps_all_steps(
+    defect: str, tmp_path: Path
+) -> None:
+    filled("priority", tmp_path, "vector")
+    storage = made("priority", tmp_path, environments("vector", 2), size=SIZE)
+    expected = contents(storage)
+    storage.close()
+    (tmp_path / "closed.json").unlink()
+    rewritten(max(tmp_path.glob("*.steps")), changed_state(UNUSABLE[defect]))
+    with pytest.raises(
+        DamageError, match=rf"{tmp_path} is damaged, .* no valid state of a PERBuffer: .*repair\(.* keeps the steps"
+    ):
+        made("priority", tmp_path, environments("vector", 2), size=SIZE)
+    assert "unusable state" in str(repair(tmp_path))
+    assert not repair(tmp_path).dropped
+    storage = made("priority", tmp_path, environments("vector", 2), size=SIZE)
+    assert contents(storage) == expected
+    next(iter(storage.generate_batches(1, 8)))
+    storage.close()
+
+
+@pytest.mark.parametrize("defect", ["a generator without its kind", "a count that is a list", "draws that are a text"])
+def test_a_repair_keeps_the_segments_beside_a_commit_whose_state_is_unusable(defect: str, tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path)
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage.close()
+    storage = buffer(tmp_path)
+    stored = contents(storage)
+    storage.close()
+    (tmp_path / "wal" / "closed.json").unlink(missing_ok=True)
+    rewritten(max((tmp_path / "wal").glob("*.steps")), changed_state(UNUSABLE[defect]))
+    with pytest.raises(DamageError, match=f"{tmp_path} is damaged"):
+        buffer(tmp_path)
+    assert "unusable state" in str(repair(tmp_path))
+    storage = buffer(tmp_path)
+    assert contents(storage) == stored
+    storage.close()
 
 
 # Memory in proportion to the files
