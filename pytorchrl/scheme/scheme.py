@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
-from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
+from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.compatibility import (
     CompositionError,
@@ -129,6 +129,7 @@ class Scheme:
         """The composition as plain data."""
         self.test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
         """Of the test environments; None where there are none."""
+        self._tests_one_copy = test_envs_factory is None
         self._test_envs: VecEnv | None = None
         self._test_envs_to_come: dict[str, Any] | None = None
         """State to restore in the test environments when they are created."""
@@ -366,7 +367,7 @@ class Scheme:
             saved.load_state_dict(state["storage"] if name == "main" else state["sources"][name])
         self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]
-        self._test_envs_to_come = state["test_envs"]
+        self._test_envs_to_come = self._checked_test_envs(state["test_envs"])
         if self._test_envs is not None and self._test_envs_to_come is not None:
             self._test_envs.load_state_dict(self._test_envs_to_come)
         if self._collector is None:
@@ -456,6 +457,19 @@ class Scheme:
             if self._test_envs_to_come is not None:
                 self._test_envs.load_state_dict(self._test_envs_to_come)
         return self._test_envs
+
+    def _checked_test_envs(self, state: Any) -> dict[str, Any] | None:
+        """Return a saved state of the test environments, which are restored at the next evaluation.
+
+        Raises:
+            ValueError: they cannot be restored from it.
+        """
+        if state is not None and self.test_envs_factory is not None:
+            # Test environments that were given may have another action space.
+            space = self.algorithm.action_space if self._tests_one_copy else None
+            check_saved(self.test_envs_factory, state, space)
+        checked: dict[str, Any] | None = state
+        return checked
 
     def _state_of_test_envs(self) -> dict[str, Any] | None:
         return self._test_envs_to_come if self._test_envs is None else self._test_envs.state_dict()

@@ -21,6 +21,15 @@ def as_arrays(value: Any) -> Any:
     return _mapped(value, lambda leaf: leaf.numpy().copy() if isinstance(leaf, torch.Tensor) else leaf)
 
 
+def is_generator(state: Any) -> bool:
+    """Whether plain data is the state of a random generator of numpy's default kind."""
+    try:
+        np.random.PCG64(0).state = state
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping):
         return {key: _mapped(part, change) for key, part in value.items()}

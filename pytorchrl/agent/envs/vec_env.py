@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from pytorchrl.agent.envs.copies.copies import Copies
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.making import check_id, check_wrapper
+from pytorchrl.agent.envs.copies.saved_histories import check_histories
 from pytorchrl.agent.envs.frames import MOST_FRAMES
-from pytorchrl.agent.envs.native.native import Native
+from pytorchrl.agent.envs.native.native import Native, check_native_state
 from pytorchrl.agent.envs.native.native_making import (
     Backend,
     check_native,
@@ -244,3 +245,29 @@ def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
 
 
 _ONE_COPY = {"num_envs": 1, "mode": "sync"}
+
+
+def check_saved(factory: Factory[VecEnv], state: Any, action_space: gym.Space[Any] | None) -> None:
+    """Refuse a saved state that the environments of a factory cannot be restored from, before they are made.
+
+    Args:
+        factory: of the environments; a class of its own format of states is trusted.
+        state: what ``state_dict()`` returned, from a file.
+        action_space: of the environments; None if it is not known.
+
+    Raises:
+        ValueError: it is no such state, or one of another number of environments.
+    """
+    cls, given = factory.cls, factory.hyper_parameters
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{cls.__name__}: the saved state of the environments is a {type(state).__name__}")
+    if cls.load_state_dict is not VecEnv.load_state_dict or not given.keys() >= _SHAPING:
+        return
+    if is_native(given["env"], given["vectorization_mode"], given["backend"]):
+        check_native_state(state, given["num_envs"], cls.__name__)
+    else:
+        check_histories(state, given["num_envs"], given["replay_on_resume"], action_space, cls.__name__)
+
+
+_SHAPING = {"env", "num_envs", "vectorization_mode", "backend", "replay_on_resume"}
+"""Hyper-parameters on which the format of states depends; a class of a user may have others."""

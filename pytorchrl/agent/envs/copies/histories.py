@@ -9,6 +9,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK, ActionLog
+from pytorchrl.agent.envs.copies.saved_histories import check_histories
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 
 
@@ -77,15 +78,11 @@ class Histories:
             Their observations (E, *obs), and which of them were restored (E,); the others begin new episodes.
 
         Raises:
-            ValueError: it was saved with another number of environments.
+            ValueError: it is no such state, or was saved with another number of environments.
         """
-        histories = [as_arrays(history) for history in state["histories"]]
         num_envs, space = self._envs.num_envs, self._envs.single_observation_space
-        if len(histories) != num_envs:
-            raise ValueError(
-                f"{self._owner}: made for {num_envs} environments, saved with {len(histories)}; make it with "
-                f"num_envs={len(histories)}"
-            )
+        check_histories(state, num_envs, self._log is not None, self._envs.single_action_space, self._owner)
+        histories = [as_arrays(history) for history in state["histories"]]
         self._envs.set_attr("saved", histories)
         observations, replayed = zip(*self._envs.call("replay"), strict=True)
         came_back = np.array(replayed)

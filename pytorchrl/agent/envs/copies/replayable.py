@@ -138,7 +138,10 @@ def drawn_seed(seeds: np.random.Generator) -> int:
 def shows(observation: Any, expected: Any) -> bool:
     """Whether an observation or a reward equals the expected one bit by bit, in the dtype of the latter."""
     if isinstance(expected, Mapping):
-        return all(shows(observation[name], part) for name, part in expected.items())
+        has_all = isinstance(observation, Mapping) and expected.keys() <= observation.keys()
+        return has_all and all(shows(observation[name], part) for name, part in expected.items())
+    if isinstance(observation, Mapping):
+        return False
     shown: NDArray[Any] = np.asarray(observation, expected.dtype)
     same: bool = shown.tobytes() == expected.tobytes()
     return same

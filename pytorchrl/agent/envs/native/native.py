@@ -14,7 +14,7 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.native.autoreset import autoreset_of
 from pytorchrl.agent.envs.native.episode_sums import EpisodeSums
 from pytorchrl.agent.envs.native.native_checks import check_flags, check_observation, check_vector
-from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors, is_generator
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 
@@ -143,13 +143,9 @@ class Native(Vector):
         """Restore the environments if they can be; otherwise begin new episodes, with another seed.
 
         Raises:
-            ValueError: it was saved with another number of environments.
+            ValueError: it is no such state, or was saved with another number of environments.
         """
-        if state["num_envs"] != self._num_envs:
-            raise ValueError(
-                f"{self._owner}: made for {self._num_envs} environments, saved with {state['num_envs']}; make it with "
-                f"num_envs={state['num_envs']}"
-            )
+        check_native_state(state, self._num_envs, self._owner)
         self._seeds = np.random.default_rng()
         self._seeds.bit_generator.state = state["seeds"]
         observation = self._begin(int(self._seeds.integers(2**31)))
@@ -248,3 +244,21 @@ def _moved(saved: Any, like: Any) -> Any:
     if isinstance(saved, Mapping):
         return {name: _moved(part, like[name]) for name, part in saved.items()}
     return saved.to(like.device, copy=True)
+
+
+def check_native_state(state: Mapping[str, Any], num_envs: int, owner: str) -> None:
+    """Refuse a state that no native vector environment can be restored from, as far as all of them have it.
+
+    Raises:
+        ValueError: it is no such state, or one of another number of environments.
+    """
+    needed = ["num_envs", "seeds", *(("sums", "observation") if "envs" in state else ())]
+    missing = [name for name in needed if name not in state]
+    if missing or not is_generator(state["seeds"]):
+        what = f"lacks {', '.join(map(repr, missing))}" if missing else "has no state of a generator of seeds"
+        raise ValueError(f"{owner}: the saved state of the environments {what}")
+    if state["num_envs"] != num_envs:
+        raise ValueError(
+            f"{owner}: made for {num_envs} environments, saved with {state['num_envs']}; make it with "
+            f"num_envs={state['num_envs']}"
+        )
