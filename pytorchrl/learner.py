@@ -308,7 +308,8 @@ class Learner:
         Raises:
             CheckpointError: no evaluation was made yet, or the file is damaged.
         """
-        self.scheme.algorithm.set_weights(checkpoint.load(self._folder.best_weights_file)["weights"])
+        file = self._folder.best_weights_file
+        self.scheme.algorithm.set_weights(checkpoint.load(file, checkpoint.BEST_WEIGHTS)["weights"])
 
     # Results
 

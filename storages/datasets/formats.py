@@ -69,6 +69,12 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
         return opening(names, ends)
 
 
+def is_dataset(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of a data set of a known format, by its name or its files."""
+    place = Path(path)
+    return place.exists() and _opening(place) is not None
+
+
 def find_datasets(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Iterate over the paths of data sets and storages at a path and below it, in the order of their names.
 

@@ -12,7 +12,7 @@ from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, envs_of, made_of
-from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme import Scheme, from_dataset
 from pytorchrl.scheme.compatibility import CompositionError
@@ -153,8 +153,8 @@ def description_of(run: Path) -> dict[str, Any]:
         CheckpointError: there is no run, or it is damaged.
         CompositionError: a part is defined in a script, and cannot be made by a command.
     """
-    folder = RunFolder(run)
-    config = folder.read_config() if run.is_dir() else checkpoint.load(run)["config"]
+    folder, weights = RunFolder(run), file_of(run)
+    config = folder.read_config() if run.is_dir() else checkpoint.load(weights, checkpoint.READING)["config"]
     file = folder.config_file if run.is_dir() else run
     with missing_modules_named(config), as_checkpoint_error(file):
         parts: dict[str, Any] = {

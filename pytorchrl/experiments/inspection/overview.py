@@ -12,11 +12,11 @@ from pytorchrl.experiments.inspection.saved_storage import (
     WRONG,
     SavedStorage,
     as_storage_error,
-    checkpoint_of,
     refuse_data_set,
     ring_of,
 )
 from pytorchrl.experiments.runs import checkpoint, storage_paths
+from pytorchrl.experiments.runs.run_folder import file_of
 from storages import DatasetError
 from storages.core.ring.summary import Episodes as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of
@@ -110,8 +110,8 @@ def directory_of_episodes(path: Path) -> Path | None:
     Raises:
         CheckpointError: there is no checkpoint, it is damaged, or the directory may belong to another run.
     """
-    file = checkpoint_of(Path(path))
-    state = checkpoint.load(file)
+    file = file_of(path)
+    state = checkpoint.load(file, checkpoint.READING)
     try:
         if "archive" not in state["scheme"]["storage"]:
             return None
@@ -137,8 +137,8 @@ class CheckpointDataset(RingDataset):
     format: ClassVar[str] = "checkpoint"
 
     def __init__(self, path: Path) -> None:
-        file = checkpoint_of(path)
-        state = checkpoint.load(file)
+        file = file_of(path)
+        state = checkpoint.load(file, checkpoint.READING)
         super().__init__(file, About())
         try:
             storage = state["scheme"]["storage"]

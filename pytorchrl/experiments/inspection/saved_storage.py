@@ -13,7 +13,7 @@ import numpy as np
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
-from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import DatasetError, Storage
 from storages.component.schedule import LinearSchedule
@@ -53,8 +53,8 @@ class SavedStorage:
             CheckpointError: there is no checkpoint, it is damaged, or it contains no storage with a ring buffer.
         """
         path = Path(path)
-        file = checkpoint_of(path)
-        state = checkpoint.load(file)
+        file = file_of(path)
+        state = checkpoint.load(file, checkpoint.READING)
         with as_storage_error(file):
             saved, config = state["scheme"]["storage"], storage_paths.resolved(state["config"], file.parent)["storage"]
             refuse_data_set(saved, config)
@@ -134,11 +134,6 @@ class SavedStorage:
     @property
     def _of_episodes(self) -> bool:
         return isinstance(self.sequences, Episodes)
-
-
-def checkpoint_of(path: Path) -> Path:
-    """Return the newest checkpoint of a run folder, or the path itself if it is not a folder."""
-    return RunFolder(path).checkpoint_file if path.is_dir() else path
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from pytorchrl.experiments.runs.composition import (
     made_of,
     refuse_classes_of_a_script,
 )
-from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory
@@ -180,12 +180,11 @@ def load_policy(
         CheckpointError: there are no weights, or they are damaged.
         CompositionError: the algorithm or the actor cannot be built from the file alone.
     """
-    file, of_run = Path(path), dict[str, Any]()
-    if file.is_dir():
-        folder = RunFolder(file)
-        of_run = {name: value for name, value in folder.read_config().items() if name in _OF_SCRIPTS}
-        file = folder.checkpoint_file
-    state = checkpoint.load(file)
+    file, of_run = file_of(path), dict[str, Any]()
+    if Path(path).is_dir():
+        config = RunFolder(path).read_config()
+        of_run = {name: value for name, value in config.items() if name in _OF_SCRIPTS}
+    state = checkpoint.load(file, checkpoint.READING)
     with as_checkpoint_error(file):
         config = state["config"]
         if "spaces" not in config:

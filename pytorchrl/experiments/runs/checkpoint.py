@@ -6,6 +6,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,55 @@ class CheckpointError(RuntimeError):
     """Raised when a checkpoint is missing, damaged, or from another run."""
 
 
+@dataclass(frozen=True)
+class Purpose:
+    """What a file is loaded for, which errors say.
+
+    Args:
+        verb: of what is done with it.
+        failed: what cannot be done with a damaged one.
+        way_out: what to do about a damaged one.
+        missing: when it is made, and what to do without it.
+    """
+
+    verb: str
+    failed: str
+    way_out: str
+    missing: str
+
+
+RESUMING = Purpose(
+    "resume",
+    "resumed from",
+    "restore it from a copy, or start a new run in another folder",
+    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every). A run without one cannot be "
+    "resumed; start it again: Learner(scheme, target_steps, log_dir)",
+)
+READING = Purpose(
+    "read",
+    "read",
+    "restore it from a copy, or name another checkpoint",
+    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every); name a run that has saved one",
+)
+BEST_WEIGHTS = Purpose(
+    "load",
+    "loaded",
+    "restore it from a copy, or go on with the weights as they are",
+    "a run saves it at its first evaluation; make one by evaluate(), or by test_every of the algorithm",
+)
+
+
 class DamagedCheckpointError(CheckpointError):
     """Raised when a checkpoint file is damaged.
 
     Args:
         path: the file.
         reason: what is wrong with it.
+        purpose: what it was loaded for.
     """
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} is damaged and cannot be resumed from: {reason}; restore it from a copy, or start a new run in "
-            f"another folder"
-        )
+    def __init__(self, path: Path, reason: str, purpose: Purpose = RESUMING) -> None:
+        super().__init__(f"{path} is damaged and cannot be {purpose.failed}: {reason}; {purpose.way_out}")
         self.path = path
         self.reason = reason
 
@@ -89,17 +126,18 @@ def _os_error_of(error: BaseException | None) -> OSError | None:
     return error
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path, purpose: Purpose = RESUMING) -> dict[str, Any]:
     """Load a file written by :func:`save`, with tensors on the CPU.
+
+    Args:
+        path: the file.
+        purpose: what it is loaded for, which errors say.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, or has the format of another version.
     """
     if not path.is_file():
-        raise CheckpointError(
-            f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to (checkpoint_every). "
-            f"A run without one cannot be resumed; start it again: Learner(scheme, target_steps, log_dir)"
-        )
+        raise CheckpointError(f"{path} does not exist; {purpose.missing}")
     reason = _what_is_wrong(path)
     if reason is None:
         try:
@@ -113,18 +151,21 @@ def load(path: Path) -> dict[str, Any]:
         except _BROKEN:
             reason = "its contents are inconsistent"
     if reason is not None:
-        raise DamagedCheckpointError(path, reason)
+        raise DamagedCheckpointError(path, reason, purpose)
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
         raise CheckpointError(
             f"{path} is not a checkpoint of this toolkit; name a checkpoint.pt that a Learner has written"
         )
+    if isinstance(state["format"], bool):
+        raise DamagedCheckpointError(path, f"its format is {state['format']}, which is no number", purpose)
     if state["format"] > FORMAT:
         raise CheckpointError(
-            f"{path} has format {state['format']}, this version reads up to {FORMAT}; upgrade pytorchrl to resume it"
+            f"{path} has format {state['format']}, this version reads up to {FORMAT}; upgrade pytorchrl to "
+            f"{purpose.verb} it"
         )
     if state["format"] < FORMAT:
         raise CheckpointError(
-            f"{path} has format {state['format']}, this version reads {FORMAT}; resume it with the version of "
+            f"{path} has format {state['format']}, this version reads {FORMAT}; {purpose.verb} it with the version of "
             f"pytorchrl in the run's versions.json"
         )
     return state

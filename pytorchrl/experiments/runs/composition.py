@@ -127,7 +127,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         CompositionError: the algorithm cannot be built from ``config.json`` alone.
     """
     folder = RunFolder(run)
-    config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
+    config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file, checkpoint.READING)
     with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
             refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")

@@ -19,11 +19,46 @@ from typing import Any
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
+from storages.datasets.formats import is_dataset
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.persistent.log.lock import NAME as LOCK_NAME
 
 _MOST_KEPT = 100_000
 """Largest ``keep_checkpoints`` that is accepted from a file."""
+
+
+def file_of(run: str | os.PathLike[str]) -> Path:
+    """Return the newest checkpoint of a run folder, which need not exist, or the file that is named.
+
+    Raises:
+        CheckpointError: there is no such file or folder, or it is of another kind.
+    """
+    path = Path(run)
+    if not path.exists():
+        raise CheckpointError(
+            f"{path} does not exist; name a run folder, or a file that a run has saved, such as checkpoint.pt or "
+            f"best_weights.pt"
+        )
+    if path.is_dir():
+        folder = RunFolder(path)
+        if not folder.checkpoint_file.exists() and not folder.config_file.exists():
+            raise CheckpointError(
+                f"{path} is no run folder: it has no {folder.config_file.name}"
+                f"{hint_of(path) or '; name one, or a file that a run has saved, such as checkpoint.pt'}"
+            )
+        return folder.checkpoint_file
+    if hint := hint_of(path):
+        raise CheckpointError(f"{path} is no run folder, and no file that a run has saved{hint}")
+    return path
+
+
+def hint_of(path: Path) -> str:
+    """Return what to do with a path that is a data set or a composition instead of a run; "" if it is neither."""
+    if is_dataset(path):
+        return f"; a data set is described by: python -m pytorchrl data show {path}"
+    if path.is_file() and path.suffix in (".yaml", ".yml"):
+        return f"; a composition is trained by: python -m pytorchrl train --config {path}"
+    return ""
 
 
 class RunFolder:
@@ -137,7 +172,8 @@ class RunFolder:
             PersistenceError: a file of the run is a symbolic link.
         """
         if not self.config_file.is_file():
-            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
+            hint = hint_of(self.path)
+            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}{hint}")
         for file in (self.config_file, self.metrics_file, self.checkpoint_file, self.best_weights_file):
             refuse_link(file)
         try:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
-from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import file_of
 from pytorchrl.scheme.scheme import Scheme
 
 _NETWORKS, _NORMALIZATION = "networks", "normalization"
@@ -43,8 +42,8 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
             f"start_from: the scheme has made {scheme.steps:,} {scheme.unit} already; make a new one, or "
             f"continue its run by Learner.resume"
         )
-    file = RunFolder(run).checkpoint_file if Path(run).is_dir() else Path(run)
-    state = checkpoint.load(file)
+    file = file_of(run)
+    state = checkpoint.load(file, checkpoint.READING)
     with as_checkpoint_error(file):
         config = state["config"]
         saved = {"actor": state["weights"]} if "weights" in state else state["scheme"]["algorithm"]
