@@ -72,6 +72,8 @@ class ActingNetwork(nn.Module):
 
 def export_policy(algorithm: Algorithm, path: Path) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in .onnx or .pt2")
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(f"a policy is exported to a file that ends in .onnx or .pt2, got {path}")
     if path.suffix == ".onnx":
@@ -83,6 +85,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
             f"{type(algorithm).__name__} conditions actions on earlier steps and rewards, which an exported network "
             f"does not receive; use the policy of load_policy"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         _write(algorithm, path)
     except RuntimeError as error:

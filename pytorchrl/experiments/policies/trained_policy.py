@@ -103,7 +103,7 @@ class TrainedPolicy:
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
 
-        ONNX files and recurrent networks need a later version of torch than 2.6.
+        ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
 
         Args:
             path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations. A
@@ -113,6 +113,7 @@ class TrainedPolicy:
             RuntimeError: the installed version of torch cannot export the policy.
             ImportError: ".onnx" needs the packages onnx and onnxscript.
             ValueError: the path has another suffix, or the policy uses rewards.
+            OSError: the path is a folder, or cannot be written.
         """
         return export_policy(self.algorithm, Path(path))
 

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.native.native_making import refuse_native
@@ -60,8 +61,9 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
     kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": render_mode}
     try:
         env, recorder = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
-    except TypeError as error:
-        if "render_mode" not in str(error):
+    except (TypeError, InvalidEnvironmentError) as error:
+        # The text of an InvalidEnvironmentError has all arguments, that of its cause the refused one.
+        if "render_mode" not in str(error.__cause__ or error):
             raise
         raise ValueError(
             f"the environment {hyper_parameters['env']} does not render: it takes no render_mode={render_mode!r}"

@@ -373,6 +373,17 @@ def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Pa
         prl.load_policy(run).export(tmp_path / "policy.h5")
 
 
+def test_an_export_makes_missing_folders_and_refuses_a_folder_in_place_of_a_file(
+    finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    policy = prl.load_policy(finished("dqn"))
+    assert policy.export(tmp_path / "new" / "folder" / "q.pt2").stat().st_size
+    (tmp_path / "q.pt2").mkdir()
+    for folder in (tmp_path, tmp_path / "q.pt2"):
+        with pytest.raises(IsADirectoryError, match=f"^{folder} is a folder; name a file in it that ends in .onnx or"):
+            policy.export(folder)
+
+
 def test_a_policy_that_torch_cannot_export_is_an_error_that_names_the_version(
     finished: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

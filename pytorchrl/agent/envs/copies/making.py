@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.wrappers import NormalizeObservation
 
-from pytorchrl.agent.envs.checks import check_made
+from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
@@ -45,7 +45,7 @@ def make_env(
         ValueError: ``NormalizeObservation`` is among its wrappers.
     """
     made = bare_env(env, arguments)
-    check_made(made, repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env)))
+    check_made(made, origin_of(env))
     recorder = EpisodeRecorder(made, reports)
     for wrapper in wrappers:
         made = _wrap(made, wrapper)
@@ -103,19 +103,46 @@ def is_named(wrapper: Any) -> bool:
 
 
 def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
-    """Make an environment from an id or a callable, without the toolkit's wrappers."""
-    if not isinstance(env, str):
-        return env(**arguments)
-    find_registered(env)  # the process of an asynchronous environment has imported nothing yet
+    """Make an environment from an id or a callable, without the toolkit's wrappers.
+
+    Raises:
+        InvalidEnvironmentError: it does not take the arguments.
+    """
+    if isinstance(env, str):
+        find_registered(env)  # the process of an asynchronous environment has imported nothing yet
     try:
+        if not isinstance(env, str):
+            return env(**arguments)
         # The toolkit does these checks itself, for environments of callables too.
         made = gym.make(env, **({"disable_env_checker": True} | arguments))
     except gym.error.DependencyNotInstalled as error:
+        if not isinstance(env, str):
+            raise
         raise _missing(env, error) from error
+    except TypeError as error:
+        if not _is_of_the_call(error):
+            raise
+        raise InvalidEnvironmentError(
+            f"VecEnv: env {origin_of(env)} does not take env_kwargs {arguments}: {error}; give it those of its "
+            f"constructor"
+        ) from error
     if made.unwrapped.spec is not None and "disable_env_checker" not in arguments:
         # Data sets keep the specification, from which others make the environment.
         made.unwrapped.spec.disable_env_checker = gym.spec(env).disable_env_checker
     return made
+
+
+def origin_of(env: str | Callable[..., gym.Env[Any, Any]]) -> str:
+    """Return what makes an environment, for messages."""
+    return repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env))
+
+
+def _is_of_the_call(error: TypeError) -> bool:
+    """Whether an error is from the call of an environment's constructor, rather than from the code in it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code in (bare_env.__code__, gym.make.__code__)
 
 
 def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:

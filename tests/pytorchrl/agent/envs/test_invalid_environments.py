@@ -1,5 +1,6 @@
 """Environments that break gymnasium's interface raise errors that name them, the fault and the remedy."""
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.__main__ import main
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter, Noise
 
@@ -233,3 +235,48 @@ def test_normalize_observation_wrappers_are_refused_in_favour_of_shared_statisti
 def test_env_spec_is_the_specification_of_the_registered_environment() -> None:
     envs = prl.VecEnv("CartPole-v1")
     assert envs.env_spec == gym.make("CartPole-v1").spec.to_json()  # type: ignore[union-attr]
+
+
+# Arguments
+
+
+class Sized(Wrong):
+    """Takes a size, which must have a length."""
+
+    def __init__(self, size: Any = ()) -> None:
+        if len(size):
+            Sized(width=size)  # type: ignore[call-arg]
+        super().__init__()
+
+
+@pytest.mark.parametrize(("environment", "named"), [("CartPole-v1", "'CartPole-v1'"), (Sized, "Sized")])
+def test_an_argument_that_an_environment_does_not_take_is_an_error_that_names_both(
+    environment: Any, named: str
+) -> None:
+    with pytest.raises(
+        prl.InvalidEnvironmentError, match=rf"^VecEnv: env {named} does not take env_kwargs \{{'foo': 1\}}: .*'foo'"
+    ):
+        prl.VecEnv(environment, env_kwargs={"foo": 1})
+
+
+@pytest.mark.parametrize("size", [3, "wide"])
+def test_a_type_error_in_the_code_of_a_constructor_stays_itself(size: Any) -> None:
+    with pytest.raises(TypeError, match=r"has no len|unexpected keyword argument 'width'"):
+        prl.VecEnv(Sized, env_kwargs={"size": size})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("env", "CartPole-v1", "--env-kwargs"),
+        ("train", "--algorithm", "dqn", "--env", "CartPole-v1", "--env.env-kwargs"),
+    ],
+)
+def test_a_command_reports_an_argument_that_an_environment_does_not_take_without_a_traceback(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments, "{'foo': 1}"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert str(stopped.value).startswith("error: VecEnv: env 'CartPole-v1' does not take env_kwargs {'foo': 1}: ")
