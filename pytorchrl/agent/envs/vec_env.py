@@ -53,7 +53,7 @@ class VecEnv(Component):
     ``NormalizeObservation`` is refused.
 
     Args:
-        env: a gymnasium id (of Atari and robotics too, where their packages are installed), a callable that makes an
+        env: a gymnasium id (of Atari and robotics too, where their packages are installed), a callable that makes a new
             environment, or one with a parameter ``num_envs`` that makes a ``gymnasium.vector.VectorEnv``.
         num_envs: number of environments.
         mode: "sync" steps copies one after the other in this process, "async" each in a process of its own.

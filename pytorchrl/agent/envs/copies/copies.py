@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.histories import Histories
+from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import Replayable
 from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
@@ -26,7 +27,7 @@ class Copies(Vector):
     """Copies of an environment, each reset in the step in which its episode ends.
 
     Args:
-        env: a gymnasium id, or a callable that makes an environment.
+        env: a gymnasium id, or a callable that makes a new environment in each call.
         num_envs: number of copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last.
@@ -54,6 +55,7 @@ class Copies(Vector):
         found: list[int] = []
         specs: list[EnvSpec | None] = []
         names: list[str] = []
+        marked: list[gym.Env[Any, Any]] = []
         process, signals = os.getpid(), worker_signals()
 
         def make() -> gym.Env[Any, Any]:
@@ -63,14 +65,25 @@ class Copies(Vector):
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
             names.append(str(made))
-            return Replayable(made, recorder, replays)
+            one = Replayable(made, recorder, replays)
+            if mode == "sync":
+                # In other processes, each copy is the only one.
+                mark(one)
+                marked.append(one)
+            return one
 
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
         vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
         # Observations are copied here: gymnasium's deep copy takes ten times as long.
-        self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        try:
+            made: SyncVectorEnv | AsyncVectorEnv = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        except BaseException:
+            for one in marked:
+                release(one)
+            raise
+        self._envs = made
         self.observation_space = self._envs.single_observation_space
         self.action_space = self._envs.single_action_space
         # The first is always made in this process, in "async" mode too, to read its spaces.
@@ -141,6 +154,9 @@ class Copies(Vector):
     def close(self) -> None:
         """Close the environments; a second call does nothing."""
         self._envs.close()
+        if isinstance(self._envs, SyncVectorEnv):
+            for one in self._envs.envs:
+                release(one)
 
 
 def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:

@@ -8,6 +8,7 @@ from gymnasium.wrappers import NormalizeObservation
 
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
+from pytorchrl.agent.envs.copies.instances import refuse_in_use
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
@@ -40,12 +41,14 @@ def make_env(
     Nested observations are flattened, above the wrappers.
 
     Raises:
-        InvalidEnvironmentError: the result is not an environment, or violates gymnasium's interface.
+        InvalidEnvironmentError: the result is not an environment, violates gymnasium's interface, or is in use.
         UnsupportedSpaceError: two parts of nested observations would have the same name.
         ValueError: ``NormalizeObservation`` is among its wrappers.
     """
     made = bare_env(env, arguments)
     check_made(made, origin_of(env))
+    # Before the recorder changes it.
+    refuse_in_use(made, origin_of(env))
     recorder = EpisodeRecorder(made, reports)
     for wrapper in wrappers:
         made = _wrap(made, wrapper)
