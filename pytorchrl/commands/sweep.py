@@ -73,10 +73,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _varied(vary: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    for name, *values in vary:
+    varied: dict[str, list[str]] = {}
+    for given, *values in vary:
+        name = given.lstrip("-").replace("_", "-")
         if not values:
-            raise CompositionError(f"--vary {name} needs values: --vary {name} VALUE VALUE")
-    return {name.lstrip("-").replace("_", "-"): values for name, *values in vary}
+            raise CompositionError(f"--vary {given} needs values: --vary {given} VALUE VALUE")
+        if name in varied:
+            raise CompositionError(f"--vary {name} is given twice; list all its values after one")
+        varied[name] = values
+    return varied
 
 
 def _search(

@@ -68,6 +68,10 @@ def test_an_invalid_value_is_refused_before_training(tmp_path: Path, monkeypatch
     [
         (["--vary", "algorithm.gamma"], "error: --vary algorithm.gamma needs values"),
         (["--vary", "algorithm.gamma", "0.9", "0.9"], "error: two combinations of the sweep have the same folder name"),
+        (
+            ["--vary", "algorithm.test-every", "200", "--vary", "algorithm.test_every", "400"],
+            "error: --vary algorithm.test-every is given twice; list all its values after one",
+        ),
     ],
 )
 def test_a_sweep_with_missing_or_repeated_values_is_refused(
