@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from pytorchrl.commands.composition.options import dashed
+from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.shared import STOPPED, check_counts
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.search import Search
@@ -25,7 +26,7 @@ def sweep(arguments: Sequence[str]) -> None:
         parser.error("name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4")
     described = described_run(of_train)
     log_dir = given.log_dir or described.log_dir.with_name(f"sweep-{described.log_dir.name}")
-    seeds = list(dict.fromkeys(given.seeds or described.settings.get("seeds") or [1]))
+    seeds = checked_settings({"seeds": given.seeds})["seeds"] or described.settings.get("seeds") or [1]
     vary = _varied(given.vary)
     ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
     if ranges and given.trials is None:

@@ -69,14 +69,37 @@ def fitted(preset: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
     return kept
 
 
+class _RepeatedKeyError(ValueError):
+    """A mapping of a YAML file has a key twice."""
+
+
+class _UniqueKeysLoader(yaml.SafeLoader):
+    """Loads plain data and refuses repeated keys, of which YAML's own loader takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # Not where mappings are constructed, as keys that `<<` merges in are not repeated ones.
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            name, line = (key.tag, str(key.value)), key.start_mark.line + 1
+            if name in lines:
+                raise _RepeatedKeyError(
+                    f"the key {key.value!r} is in line {lines[name]} and again in line {line}; leave one of them out"
+                )
+            lines[name] = line
+        return node
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain data from a YAML file.
 
     Raises:
-        CompositionError: it cannot be read, or is no mapping, or no YAML.
+        CompositionError: it cannot be read, is no mapping, no YAML, or has a key twice.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.load(path.read_text(), _UniqueKeysLoader)  # noqa: S506
+    except _RepeatedKeyError as error:
+        raise CompositionError(f"{path}: {error}") from error
     except OSError as error:
         raise CompositionError(f"the configuration file {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

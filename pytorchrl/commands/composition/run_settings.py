@@ -57,4 +57,6 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if not is_good:
             raise CompositionError(f"{name} must be {wanted}, got {value!r}")
+        if name == "seeds" and len(set(checked[name])) < len(checked[name]):
+            raise CompositionError(f"seeds must differ, as runs of equal seeds are equal; got {value!r}")
     return checked

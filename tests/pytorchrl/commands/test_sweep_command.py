@@ -72,9 +72,10 @@ def test_an_invalid_value_is_refused_before_training(tmp_path: Path, monkeypatch
             ["--vary", "algorithm.test-every", "200", "--vary", "algorithm.test_every", "400"],
             "error: --vary algorithm.test-every is given twice; list all its values after one",
         ),
+        (["--vary", "algorithm.gamma", "0.9", "--seeds", "2", "2"], "error: seeds must differ"),
     ],
 )
-def test_a_sweep_with_missing_or_repeated_values_is_refused(
+def test_a_sweep_with_missing_or_repeated_values_or_seeds_is_refused(
     vary: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit, match=message):

@@ -206,6 +206,7 @@ def test_parts_of_a_preset_that_a_chosen_class_does_not_have_are_left_out() -> N
         ({"steps": True}, "steps must be a whole number from 1, got True"),
         ({"seeds": ["a"]}, "seeds must be whole numbers from 0, got ['a']"),
         ({"seeds": -1}, "seeds must be whole numbers from 0, got -1"),
+        ({"seeds": [1, 2, 1]}, "seeds must differ, as runs of equal seeds are equal; got [1, 2, 1]"),
         ({"log_dir": 3}, "log_dir must be the path of a folder, got 3"),
         ({"from": 3}, "from must be a text, got 3"),
         ({"data": ["a", "b"]}, "data must be a text, got ['a', 'b']"),
@@ -237,11 +238,12 @@ def test_a_single_value_may_stand_for_a_list_in_a_configuration_file(tmp_path: P
     ("option", "message"),
     [
         (["--seeds", "1", "-2"], "seeds must be whole numbers from 0"),
+        (["--seeds", "1", "1"], "seeds must differ"),
         (["--checkpoint-every", "0"], "checkpoint_every must be"),
         (["--steps", "0"], "steps must be a whole number from 1, got 0"),
     ],
 )
-def test_a_number_out_of_range_on_the_command_line_is_named(option: list[str], message: str) -> None:
+def test_a_number_out_of_range_or_given_twice_on_the_command_line_is_named(option: list[str], message: str) -> None:
     with pytest.raises(prl.CompositionError, match=message):
         described_run(["--algorithm", "DQN", "--env", "CartPole-v1", *option])
 
