@@ -14,6 +14,7 @@ from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import Ranking, StoredTransitions, TransitionDescription
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.pictures.plots import refuse_other_than_png
 from pytorchrl.logging.pictures.storage_plot import plot_storage
 from pytorchrl.logging.pictures.transition_plot import plot_transition
 from pytorchrl.logging.tables.storage_report import storage_report
@@ -55,6 +56,8 @@ def inspect(
         around: steps before and after the transition that are shown.
         imports: modules to import first.
     """
+    if output is not None:
+        refuse_other_than_png(output)
     import_modules(imports)
     chosen: dict[Choice, int | None] = {
         "most surprising": most_surprising,
@@ -74,7 +77,7 @@ def inspect(
     if around < 0:
         raise ValueError(f"--around must be at least 0, got {around}")
     if video is not None:
-        refuse_missing_encoder(video.suffix)
+        refuse_missing_encoder(video.suffix, video)
     transitions = StoredTransitions(SavedStorage.read(path))
     if row is not None:
         rows = [row]

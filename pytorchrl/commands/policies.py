@@ -114,7 +114,7 @@ def record(
     """
     check_counts(episodes=episodes, longest=longest)
     check_seed(seed)
-    refuse_missing_encoder(output.suffix)
+    refuse_missing_encoder(output.suffix, output)
     algorithm, envs = _policy_of(run, imports)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)

@@ -14,13 +14,19 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.tables.evaluation_table import as_csv, as_markdown
 
+_RUNS = Path("runs")
+"""Where `ls` looks; it need not exist, as the first run makes it."""
 
-def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
+
+def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     """List the runs in a folder and all folders below it, with the mean returns of training and evaluation.
 
     Args:
         path: where to look.
     """
+    if not path.is_dir() and (path.exists() or path != _RUNS):
+        what = "is no folder" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
     folders = sorted(file.parent for file in path.glob("**/config.json") if (file.parent / "versions.json").exists())
     if not folders:
         print(f"There is no run in {path}.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytorchrl.comparison.improvement import Improvement, improvement
 from pytorchrl.comparison.notes import notes_of
-from pytorchrl.comparison.references import Reference, reference_of
+from pytorchrl.comparison.references import Reference, check_references, reference_of
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
 from pytorchrl.logging.bootstrap import Floats, estimate
@@ -137,6 +137,7 @@ def _result(name: str, environment: str, runs: Mapping[str, Sequence[RunScores]]
 
 def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[float]]) -> list[Reference]:
     """Return the reference returns of each environment, where there is more than one."""
+    check_references(given)
     scores: dict[str, list[Floats]] = {}
     for result in results:
         scores.setdefault(result.environment, []).extend(result.scores.values())

@@ -1,5 +1,6 @@
 """Reference returns, which scores of several environments are normalised to 0 and 1 by."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,19 @@ class Reference:
         return (returns - self.low) / (self.high - self.low)
 
 
+def check_references(given: Mapping[str, Sequence[float]]) -> None:
+    """Check that the reference returns of each environment span a range, whether they are needed or not.
+
+    Raises:
+        ValueError: the first of the two is not below the second, or one is infinite.
+    """
+    for name, (low, high) in given.items():
+        if not low < high:
+            raise ValueError(f"the first reference of {name} must be below the second, got {low:g} and {high:g}")
+        if math.isinf(low) or math.isinf(high):
+            raise ValueError(f"the references of {name} must be finite, got {low:g} and {high:g}")
+
+
 def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns: Floats) -> Reference:
     """Return the reference returns of an environment: given ones, else known ones, else the range of returns.
 
@@ -36,16 +50,11 @@ def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns
         environment: its id, with arguments or without.
         given: reference returns by environment.
         returns: of all runs that are compared.
-
-    Raises:
-        ValueError: the first of the two that are given is not below the second.
     """
     name = environment.partition("(")[0]
     for key in (environment, name):
         if key in given:
             low, high = given[key]
-            if not low < high:
-                raise ValueError(f"the first reference of {key} must be below the second, got {low:g} and {high:g}")
             return Reference(environment, low, high, "given")
     known = known_reference(environment)
     if known is not None:

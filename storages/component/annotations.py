@@ -116,7 +116,8 @@ def _conform_to_one(value: Any, options: tuple[Any, ...]) -> Any:
             return conform(value, option)
         except MisfitError as misfit:
             if option is not type(None):
-                reasons.append(str(misfit).removesuffix(f", got {value!r}"))
+                # What it got may be the value as converted for that option: 2.0 in the place of 2.
+                reasons.append(str(misfit).partition(", got ")[0])
     raise MisfitError(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
-from pytorchrl.experiments.inspection.overview import inspect_storage
+from pytorchrl.experiments.inspection.overview import CheckpointDataset, inspect_storage
 from pytorchrl.experiments.runs.composition import load_agent
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped, title, unit
@@ -103,3 +103,14 @@ def test_the_storage_of_an_offline_run_on_disk_is_inspected_and_its_agent_is_loa
     assert (algorithm.steps, algorithm.target_steps) == (20, 20)
     assert (envs.num_envs, envs.action_space) == (1, learner.scheme.algorithm.action_space)
     envs.close()
+
+
+def test_the_command_that_shows_a_runs_data_set_names_its_path(data: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "all my data.npz"
+    moved.write_bytes(data.read_bytes())
+    learner = prl.Learner(cloning(moved), 20, tmp_path / "run")
+    learner.run()
+    learner.close()
+    for reader in (inspect_storage, CheckpointDataset):
+        with pytest.raises(RuntimeError, match=f"python -m pytorchrl data show '{moved}'"):
+            reader(tmp_path / "run")

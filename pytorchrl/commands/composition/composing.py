@@ -97,7 +97,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         CompositionError: it cannot be read, is no mapping, no YAML, or has a key twice.
     """
     try:
-        content = yaml.load(path.read_text(), _UniqueKeysLoader)  # noqa: S506
+        content = yaml.load(path.read_text(), _UniqueKeysLoader)
     except _RepeatedKeyError as error:
         raise CompositionError(f"{path}: {error}") from error
     except OSError as error:

@@ -45,6 +45,7 @@ def make(
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
         imports: a module of yours.
     """
+    check_seed(seed)
     import_modules(imports)
     say(
         make_dataset(

@@ -1,6 +1,7 @@
 """The storage of a checkpoint, read-only and without environments or networks."""
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,7 +169,10 @@ def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None
             f"directory, each shard is a {config['name']} of its own"
         )
     if "data" in saved:
-        raise DatasetError(f"it was filled from the data set {config['dataset']}; python -m pytorchrl data show it")
+        path = config["dataset"]
+        raise DatasetError(
+            f"it was filled from the data set {path}; see that: python -m pytorchrl data show {shlex.quote(path)}"
+        )
 
 
 def ring_of(saved: Mapping[str, Any], name: str) -> Ring:

@@ -15,15 +15,21 @@ _BLOCK = 2
 """Encoders require widths and heights that are multiples of it."""
 
 
-def refuse_missing_encoder(suffix: str) -> None:
+def refuse_missing_encoder(suffix: str, file: Path | None = None) -> None:
     """Check that videos with a file suffix can be written.
+
+    Args:
+        suffix: of the file.
+        file: named in the error, where it is known.
 
     Raises:
         ImportError: a package is not installed.
         ValueError: the suffix is not supported.
     """
     if suffix not in _SUFFIXES:
-        raise ValueError(f"a video is written to a file that ends in {' or '.join(_SUFFIXES)}, got {suffix!r}")
+        raise ValueError(
+            f"a video is written to a file that ends in {' or '.join(_SUFFIXES)}, got {str(file or suffix)!r}"
+        )
     packages = ("imageio", "imageio_ffmpeg") if suffix == ".mp4" else ("imageio",)
     for package in packages:
         if find_spec(package) is None:
@@ -43,7 +49,7 @@ def write_video(path: Path, frames: Iterable[Any], frames_per_second: int) -> Pa
     Raises:
         ValueError: there is no frame, or a frame is not an image because the environment does not render.
     """
-    refuse_missing_encoder(path.suffix)
+    refuse_missing_encoder(path.suffix, path)
     import imageio.v2 as imageio  # slow to import and rarely needed
 
     refuse_link(path.parent)

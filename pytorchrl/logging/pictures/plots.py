@@ -77,6 +77,16 @@ def refuse_other_formats(output: Path) -> None:
         raise ValueError(f"the picture is a PNG or an SVG; its name must end in .png or .svg, got {str(output)!r}")
 
 
+def refuse_other_than_png(output: Path) -> None:
+    """Raise an error for a picture that is no .png.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
+
+
 def save_figure(figure: "Figure", output: Path) -> Path:
     """Write a figure; equal figures give identical files."""
     from matplotlib import rc_context

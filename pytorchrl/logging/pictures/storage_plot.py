@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.logging.pictures.plots import refuse_other_than_png
 from pytorchrl.logging.tables.storage_report import counted
 from storages.persistent.log.files import replacing
 
@@ -28,8 +29,7 @@ def plot_storage(inspection: "Inspection", output: Path) -> Path:
         ValueError: nothing is stored, or ``output`` does not end in .png.
     """
     output = Path(output)
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
+    refuse_other_than_png(output)
     if inspection.episodes is None:
         raise ValueError(f"{inspection.path}: the storage is empty; there is nothing to draw")
     figure = _figure(inspection)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytorchrl.logging.pictures.plots import refuse_other_than_png
 from pytorchrl.logging.tables.transition_report import format_values
 from storages.persistent.log.files import replacing
 
@@ -34,8 +35,7 @@ def plot_transition(
     from matplotlib.figure import Figure
 
     output = Path(output)
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
+    refuse_other_than_png(output)
     if film.moment >= len(film.frames):
         raise ValueError(f"row {description.row}: {film.description} The transition comes after that")
     place = next(number for number, one in enumerate(around) if one.row == description.row)

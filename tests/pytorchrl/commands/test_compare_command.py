@@ -100,6 +100,14 @@ def test_reference_returns_are_given_for_each_environment(
             ("compare", "runs", "--baseline", "SAC"),
             "error: there is no group 'SAC' to use as baseline; choose from: DQN; PPO",
         ),
+        (
+            ("compare", "runs", "--reference", "CartPole-v1", "5", "5"),
+            "error: the first reference of CartPole-v1 must be below the second, got 5 and 5",
+        ),
+        (
+            ("compare", "runs", "--reference", "CartPole-v1", "0", "inf"),
+            "error: the references of CartPole-v1 must be finite, got 0 and inf",
+        ),
         (("compare", "runs", "--metric", "test/retrun"), "has not logged 'test/retrun'; did you mean test/return?"),
         (
             ("plot", "runs", "-o", "curve.pdf"),

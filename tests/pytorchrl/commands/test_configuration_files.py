@@ -13,7 +13,10 @@ from pytorchrl.commands.train import described_run
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("algorithm: DQN\nenv: CartPole-v1\nsteps: 100\nsteps: 200\n", "the key 'steps' is in line 3 and again in line 4"),
+        (
+            "algorithm: DQN\nenv: CartPole-v1\nsteps: 100\nsteps: 200\n",
+            "the key 'steps' is in line 3 and again in line 4",
+        ),
         (
             "algorithm:\n  name: DQN\n  lr: 1e-3\n  gamma: 0.9\n  lr: 1e-4\nenv: CartPole-v1\n",
             "the key 'lr' is in line 3 and again in line 5",

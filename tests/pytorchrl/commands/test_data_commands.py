@@ -175,6 +175,10 @@ def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
             "error: paid.npz: selecting successes needs episodes that record whether",
         ),
         (("split", "paid.npz", "--train", "x.npz", "--validation", "x.npz"), "error: split: --train and --validation"),
+        (
+            ("make", "--env", "CartPole-v1", "--kind", "random", "--seed", "-1"),
+            "error: --seed must be at least 0, got -1",
+        ),
         (("make", "--env", "CartPole-v1", "--kind", "random", "-o", "paid.npz"), "error: paid.npz exists already"),
         (("make", "--env", "CartPole-v1", "--kind", "expert", "--algorithm", "ppo"), "error: data make: PPO does not"),
         (

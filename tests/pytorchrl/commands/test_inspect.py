@@ -253,6 +253,15 @@ def test_inspect_accepts_a_checkpoint_file_and_an_output_path(tmp_path: Path, mo
         command(monkeypatch, folder, "-o", tmp_path / "elsewhere.pdf")
 
 
+@pytest.mark.parametrize("chosen", [(), ("--row", "0")])
+def test_a_picture_of_another_format_is_refused_before_anything_is_described(
+    chosen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"its name must end in \.png, got 'a\.jpg'"):
+        command(monkeypatch, "a-run", *chosen, "-o", "a.jpg")
+    assert capsys.readouterr().out == ""
+
+
 def test_paths_without_a_readable_storage_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="nowhere does not exist"):
         command(monkeypatch, tmp_path / "nowhere")

@@ -134,9 +134,11 @@ def test_an_interrupted_video_leaves_no_file(tmp_path: Path) -> None:
         (["play", "a-run", "--episodes", "0"], "--episodes must be at least 1, got 0"),
         (["record", "a-run", "--longest", "0"], "--longest must be at least 1, got 0"),
         (["record", "a-run", "--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["record", "a-run", "-o", "a"], "a file that ends in .mp4 or .gif, got 'a'"),
+        (["play", "a-run", "-o", "a.mov"], "a file that ends in .mp4 or .gif, got 'a.mov'"),
     ],
 )
-def test_numbers_out_of_range_are_refused_before_anything_is_loaded(
+def test_numbers_out_of_range_and_other_files_than_videos_are_refused_before_anything_is_loaded(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit, match=message):

@@ -116,6 +116,8 @@ def test_values_are_converted_to_the_type_of_their_annotation(value: Any, annota
         (0, Positive, "must be greater than 0, got 0"),
         (-1, CountOrZero, "must be at least 0, got -1"),
         (0, Count | None, "must be at least 1, got 0"),
+        (2, UnitInterval | None, r"must lie in \[0, 1\], got 2$"),
+        (np.float64(2), UnitInterval | None, r"must lie in \[0, 1\], got [^,]*$"),
     ],
 )
 def test_invalid_values_raise_an_error_that_states_what_is_required(value: Any, annotation: Any, message: str) -> None:
