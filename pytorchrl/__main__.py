@@ -37,7 +37,8 @@ def resume(run: Run, target_steps: int | None = None, data: DataSets = (), impor
     try:
         if learner.run():
             learner.print_info()
-            print(f"Learning curve: {learner.curve_file}")
+            if learner.curve_file.is_file():
+                print(f"Learning curve: {learner.curve_file}")
         elif learner.stop_reason is None:
             raise SystemExit(STOPPED)
     finally:

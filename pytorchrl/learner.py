@@ -26,6 +26,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
+from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 
@@ -544,4 +545,5 @@ class Learner:
     def _draw_curve(self) -> None:
         # A short run may have ended no episode.
         if {"train/return", "test/return"} & self._measurements.latest.keys():
-            plot_runs([self._folder.path], self._folder.curve_file)
+            with warn_if_unwritten(self._folder.curve_file):
+                plot_runs([self._folder.path], self._folder.curve_file)

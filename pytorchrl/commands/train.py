@@ -37,6 +37,7 @@ from pytorchrl.experiments.runs.starting_point import start_from
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
+from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme import Scheme
 from storages import Storage
 from storages.component.setting import text_of
@@ -273,7 +274,8 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
             f"Interquartile mean of the final returns: {shown(result.iqm.value)}, 95% interval "
             f"{shown_interval(result.iqm)}"
         )
-    print(f"Learning curve: {plot_runs(folders, picture)}")
+    with warn_if_unwritten(picture):
+        print(f"Learning curve: {plot_runs(folders, picture)}")
 
 
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:

@@ -1,7 +1,9 @@
 """Plots of learning curves: groups of runs that differ only in their seed, a panel for each environment."""
 
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,17 @@ def plot_runs(
     """
     runs, _ = read_runs(paths, metric)
     return draw_runs(runs, Path(output), x=x, metric=metric, statistic=statistic)
+
+
+@contextmanager
+def warn_if_unwritten(output: Path) -> Iterator[None]:
+    """Warn where a picture cannot be written, instead of ending what the picture is a by-product of."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(
+            f"the picture {output} cannot be written: {error.strerror or error}", RuntimeWarning, stacklevel=3
+        )
 
 
 def draw_runs(

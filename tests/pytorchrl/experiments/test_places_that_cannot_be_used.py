@@ -21,6 +21,22 @@ def test_a_run_folder_below_a_file_is_refused_by_its_name(tmp_path: Path) -> Non
     scheme.close()
 
 
+def test_a_learning_curve_that_cannot_be_written_does_not_end_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs", "runs/seed-1"):
+        Path(folder, "learning_curve.png").mkdir(parents=True)
+    arguments = ["--algorithm.start-steps", "5", "--actor.hidden-sizes", "8", "--steps", "100", "--log-dir", "runs"]
+    monkeypatch.setattr(sys, "argv", [*TRAIN[:-2], *arguments])
+    with pytest.warns(RuntimeWarning, match=r"the picture .*\.png cannot be written: Is a directory") as warned:
+        main()
+    for picture in ("runs/learning_curve.png", "runs/seed-1/learning_curve.png"):
+        assert any(f"the picture {picture} cannot" in str(one.message) for one in warned)
+    assert "Learning curve:" not in capsys.readouterr().out
+    assert prl.read_metrics("runs/seed-1/metrics.jsonl")[-1]["steps"] == 100
+
+
 @pytest.mark.parametrize(("name", "reason"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")])
 def test_a_configuration_file_that_cannot_be_read_is_named(
     name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
