@@ -92,6 +92,7 @@ class Learner:
             if folder.create(config):
                 print(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
+            self._tell_of_stored_transitions()
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -115,7 +116,8 @@ class Learner:
             log_dir: the run folder.
             scheme: the same composition as before; None builds it from ``config.json``, which is possible where the
                 composition contains no user-defined functions. The storage's directory may differ, if it was moved.
-            target_steps: a new target, which replaces the old one in the run's settings; None keeps the old one.
+            target_steps: a new target, which replaces the old one in the run's settings; None keeps the old one. It
+                must not lie below the steps that the run has made.
             log_to: new loggers, which replace the old ones in the run's settings; None keeps the old ones.
             callbacks: new callbacks, which replace the old ones in the run's settings; those with the same arguments as
                 before restore their state. None builds them from ``config.json``, which is possible where they contain
@@ -126,7 +128,8 @@ class Learner:
 
         Raises:
             DatasetError: a data set of ``data`` cannot be read.
-            ValueError: ``data`` is given beside a scheme, which has its own.
+            ValueError: ``data`` is given beside a scheme, which has its own, or ``target_steps`` lies below the steps
+                made; nothing is changed.
             CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
             CompositionError: the composition cannot be built from ``config.json`` alone.
             RunInUseError: another process is training the run.
@@ -523,6 +526,18 @@ class Learner:
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)
+
+    def _tell_of_stored_transitions(self) -> None:
+        """Print that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
+        storage = self.scheme.config["storage"]
+        directory = storage_paths.directories_of(self.scheme.config).get("main")
+        if directory is None or "dataset" in storage or self.scheme.steps:
+            return
+        if stored := len(self.scheme.storage):
+            print(
+                f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, "
+                f"too; another directory begins an empty storage."
+            )
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
         if not envs or self.scheme.envs is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytorchrl.experiments.callbacks import Callbacks
 from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
-from pytorchrl.experiments.run_settings import parts_of, refuse_other_composition, settings
+from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
@@ -67,7 +67,7 @@ def resumed_run(
 
     Raises:
         DatasetError: a data set cannot be read.
-        ValueError: data sets are given beside a scheme.
+        ValueError: data sets are given beside a scheme, or the new target lies below the steps made.
         CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
         CompositionError: the composition cannot be built from the configuration alone.
     """
@@ -86,6 +86,9 @@ def resumed_run(
             storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
         else:
             storage_paths.refuse_to_empty(scheme.config, state["scheme"], folder.path)
+        steps = int(state["scheme"]["collector"]["steps"])
+    if target_steps is not None and target_steps != config["target_steps"]:
+        _refuse_smaller_target(target_steps, steps, folder.path, "updates" if config["train_envs"] is None else "steps")
     made = None
     if scheme is None:
         with as_checkpoint_error(folder.config_file):
@@ -111,3 +114,16 @@ def resumed_run(
             with suppress(Exception):
                 made.close()
         raise
+
+
+def _refuse_smaller_target(target_steps: int, steps: int, folder: Path, unit: str) -> None:
+    """Refuse a new target below the steps made; the old one may lie below, as runs end with a whole step of all copies.
+
+    Raises:
+        ValueError: it lies below.
+    """
+    if positive("target_steps", target_steps) < steps:
+        raise ValueError(
+            f"Learner.resume: {folder} has made {steps:,} {unit}, more than the new target of {target_steps:,}; "
+            f"nothing was changed. Give a target of at least {steps:,}, or begin a shorter run in another folder"
+        )

@@ -15,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
 from tests.support.comparison import assert_equal
 from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
+from tests.support.folders import content
 from tests.support.toys import Counter
 
 CLOCKS = ("seconds", "speed/steps_per_second")
@@ -103,6 +104,45 @@ def test_a_resumed_run_continues_to_the_target(name: str, tmp_path: Path) -> Non
     steps = [record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl")]
     assert steps == sorted(steps)
     assert steps[-1] == resumed.scheme.steps
+
+
+def test_a_new_target_below_the_steps_made_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    # Two copies of the environment overshoot an odd target.
+    storage = prl.ReplayBuffer.create_factory(size=60, directory=tmp_path / "replay")
+    learner = prl.Learner(dqn_scheme(storage=storage), 201, tmp_path / "run")
+    learner.run()
+    learner.close()
+
+    def kept() -> dict[str, tuple[bytes, int]]:
+        return {path: found for path, found in content(tmp_path).items() if not path.endswith("lock")}
+
+    before = kept()
+    message = (
+        r"run has made 202 steps, more than the new target of 100; nothing was changed\. Give a target of at least 202"
+    )
+    with pytest.raises(ValueError, match=message):
+        prl.Learner.resume(tmp_path / "run", target_steps=100)
+    assert kept() == before
+    for target in (None, 201, 202):
+        resumed = prl.Learner.resume(tmp_path / "run", target_steps=target)
+        assert resumed.done()
+        resumed.close()
+
+
+def test_a_new_run_says_that_its_storage_already_holds_transitions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        storage = prl.ReplayBuffer.create_factory(size=60, directory=tmp_path / "replay")
+        learner = prl.Learner(dqn_scheme(storage=storage), 80, tmp_path / f"run-{number}")
+        learner.run()
+        learner.close()
+        printed = capsys.readouterr().out
+        told = f"ReplayBuffer: {tmp_path / 'replay'} holds 80 transitions already, from which this run learns, too"
+        assert (told in printed) == (number == 1)
+        assert ("transitions already" in printed) == (number == 1)
+    prl.Learner.resume(tmp_path / "run-1").close()
+    assert "transitions already" not in capsys.readouterr().out
 
 
 def test_resuming_the_same_checkpoint_twice_gives_the_same_run(tmp_path: Path) -> None:
