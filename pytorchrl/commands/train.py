@@ -32,6 +32,7 @@ from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
+from pytorchrl.experiments.runs.continuation import modules_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.starting_point import start_from
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
@@ -237,6 +238,15 @@ def end_with(process: int) -> None:
     Thread(target=watch, name="parent process", daemon=True).start()
 
 
+class _LearnerOfCommand(Learner):
+    """A learner that says how a run continues whose callbacks only ``train`` can make again."""
+
+    def _how_to_continue(self) -> str:
+        if modules_of(self.scheme.factories, self._callbacks.all) is None:
+            return "by the same command as before"
+        return super()._how_to_continue()
+
+
 def _train_all(described: DescribedRun) -> None:
     parts, settings, log_dir = described.parts, described.settings, described.log_dir
     seeds = settings.get("seeds") or [1]
@@ -288,10 +298,12 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     scheme = described.scheme(seed)
     try:
         if RunFolder(folder).checkpoint_file.exists():
-            return Learner.resume(folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks or None)
+            return _LearnerOfCommand.resume(
+                folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks or None
+            )
         if begin := settings.get("from"):
             print(f"From {begin}: {', '.join(start_from(scheme, begin))}")
-        return Learner(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
+        return _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
     except BaseException:
         scheme.close()
         raise

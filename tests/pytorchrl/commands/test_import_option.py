@@ -156,6 +156,38 @@ def test_a_function_that_the_user_names_on_the_command_line_cannot_be_named_by_t
 
 
 @pytest.mark.usefixtures("no_modules_imported")
+def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing_callback.py").write_text(
+        "import os\ndef late(learner):\n    if learner.scheme.steps > 30 and not os.environ.get('GO_ON'):\n"
+        "        raise ValueError('not here')\n"
+    )
+    train = ["pytorchrl", "train", "--import", "failing_callback.py", "--callbacks", "late", "--algorithm", "dqn"]
+    train += [
+        "--env",
+        "CartPole-v1",
+        "--no-preset",
+        "--algorithm.start-steps",
+        "20",
+        "--steps",
+        "50",
+        "--log-dir",
+        "runs",
+    ]
+    monkeypatch.setattr(sys, "argv", train)
+    with pytest.raises(SystemExit) as failed:
+        main()
+    error, advice = str(failed.value).splitlines()
+    assert error == "error: not here"
+    assert advice == ("The run is saved in runs/seed-1 as of 32 of 50 steps; continue by the same command as before")
+    monkeypatch.setenv("GO_ON", "1")
+    main()
+    assert "seed 1, 32 of 50 steps" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_modules_imported")
 def test_factory_names_are_looked_up_only_in_imported_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert factory_function("network") is None
     import_modules([__name__])
