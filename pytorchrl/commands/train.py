@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,6 +26,7 @@ from pytorchrl.commands.composition.composing import (
 from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
 from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
+from pytorchrl.commands.composition.run_directory import storage_of_run
 from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import STOPPED
@@ -77,10 +78,28 @@ class DescribedRun:
         folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
         return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
 
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, with a run for each."""
+        return self.settings.get("seeds") or [1]
+
+    def run_folder(self, seed: int) -> Path:
+        """Return the run folder of a seed."""
+        return self.log_dir / f"seed-{seed}"
+
     def scheme(self, seed: int) -> Scheme:
-        """Make the scheme of the run."""
+        """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
         device = self.settings.get("device") or "cpu"
-        return self.parts.scheme(seed, device) if self.data is None else self.data.scheme(self.parts, seed, device)
+        folder, of_sweep = self.run_folder(seed), self._names_in_a_sweep
+        shared = len(self.seeds) > 1 or bool(of_sweep)
+        storage = storage_of_run(self.parts.storage, folder, [*of_sweep, folder.name], shared)
+        parts = replace(self.parts, storage=storage)
+        return parts.scheme(seed, device) if self.data is None else self.data.scheme(parts, seed, device)
+
+    @property
+    def _names_in_a_sweep(self) -> list[str]:
+        """Folder names that tell this process from others of a sweep, ours or wandb's; none outside of one."""
+        return [self.log_dir.name] if self.parent_process is not None else _of_a_wandb_sweep()
 
 
 def _of_a_wandb_sweep() -> list[str]:
@@ -249,8 +268,8 @@ class _LearnerOfCommand(Learner):
 
 def _train_all(described: DescribedRun) -> None:
     parts, settings, log_dir = described.parts, described.settings, described.log_dir
-    seeds = settings.get("seeds") or [1]
-    folders = {seed: log_dir / f"seed-{seed}" for seed in seeds}
+    seeds = described.seeds
+    folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
         learner = _learner(described, seed, folder)
         try:

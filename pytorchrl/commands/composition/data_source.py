@@ -108,10 +108,14 @@ def further_sources(algorithm: type[Algorithm]) -> dict[str, Needs]:
     return {name: need for name, need in algorithm.sources.items() if name != "main" and not need.optional}
 
 
+def in_directory(storage: Factory[Storage], directory: str) -> Factory[Storage]:
+    """Return the factory of a storage that is kept in another directory."""
+    return make_factory(storage.cls, (), storage.hyper_parameters | {"directory": directory})
+
+
 def _in_own_directory(storage: Factory[Storage], source: str) -> Factory[Storage]:
     directory = storage.hyper_parameters.get("directory")
-    changed = {} if directory is None else {"directory": f"{directory}-{source}"}
-    return make_factory(storage.cls, (), storage.hyper_parameters | changed)
+    return storage if directory is None else in_directory(storage, f"{directory}-{source}")
 
 
 def data_of(settings: Mapping[str, Any], algorithm: type[Algorithm], has_size: bool) -> Data | None:

@@ -1,0 +1,42 @@
+"""The directory of a run's storage, where one directory is given for the runs of several seeds or of a sweep."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytorchrl.commands.composition.data_source import in_directory
+from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.experiments.runs.run_folder import RunFolder
+from storages.component.factory import Factory
+from storages.storage import Storage
+
+
+def storage_of_run(storage: Factory[Storage], run: Path, names: Sequence[str], shared: bool) -> Factory[Storage]:
+    """Return the storage of one of several runs, with a directory of its own if it is kept in one.
+
+    A run that is continued stays where it is: in its own directory where it now is the only one, or in the given one
+    where other seeds were added, or where it shared the directory with others.
+
+    Args:
+        storage: as it is given for all runs.
+        run: the run folder.
+        names: of the folders below the given directory that lead to the run's own.
+        shared: whether several runs are given the directory.
+    """
+    directory = storage.hyper_parameters.get("directory")
+    if directory is None:
+        return storage
+    given, own = Path(directory), Path(directory, *names)
+    recorded = _recorded_directory(run)
+    for place in (given, own):
+        if recorded is not None and place.resolve() == recorded.resolve():
+            return in_directory(storage, str(place))
+    return in_directory(storage, str(own)) if shared else storage
+
+
+def _recorded_directory(run: Path) -> Path | None:
+    """Return the directory of the main storage of a run that can be continued; None where there is none."""
+    folder = RunFolder(run)
+    if not folder.checkpoint_file.exists():
+        return None
+    directory = storage_paths.directories_of(folder.read_config()).get("main")
+    return None if directory is None else Path(directory)
