@@ -64,6 +64,8 @@ class Storage(Component, ABC):
     """Whether :meth:`include_returns_to_go` is supported."""
     knows_newest_steps: ClassVar[bool] = False
     """Whether :meth:`newest_steps` is supported."""
+    keeps_skipped_rows: ClassVar[bool] = False
+    """Whether rows in which an environment made no transition (SKIPPED) are stored."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that the storage computes from stored ones; samples must not have them."""
     states_kept = 2
@@ -130,7 +132,7 @@ class Storage(Component, ABC):
             self.allow_nonfinite,
             in_records=not self.on_policy,
             stacked_frames=getattr(envs, "stacked_frames", 0),
-            computed=self.computed_fields if self.on_policy else self.computed_fields | {SKIPPED},
+            computed=self.computed_fields if self.keeps_skipped_rows else self.computed_fields | {SKIPPED},
         )
 
     # Calls of collectors and learners

@@ -63,6 +63,7 @@ class VanillaOnPolicyBuffer(Storage):
     cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 
     on_policy = True
+    keeps_skipped_rows = True
     needs_values: ClassVar[bool] = True
     """Whether bootstrapped returns need the VAL of samples."""
     computed_fields = frozenset({RET, ADV, IRET, IADV})

@@ -1,6 +1,7 @@
 """The expected batches of transitions, sequences and episodes, row by row, from the reference model."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,11 @@ from storages.transition import (
     WINDOW,
 )
 from tests.support.model import GAMMA, Model
+
+
+def row_of(number: int, rows: Iterable[int], num_envs: int) -> int:
+    """The row whose sequence begins at a transition: the newest one of its environment that is not after it."""
+    return max((row for row in rows if row % num_envs == number % num_envs and row <= number), default=number)
 
 
 @dataclass

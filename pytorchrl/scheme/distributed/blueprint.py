@@ -61,6 +61,8 @@ class Blueprint:
 class _SliceBuffer(NStepReplayBuffer):
     """Holds the steps of a slice, and which of them environments skipped, as rollouts do."""
 
+    keeps_skipped_rows = True
+
     def insert_masked(self, sample: Sample, mask: NDArray[np.bool_]) -> None:
         """Store a step of all environments, with SKIPPED where one made no transition."""
         self.insert_transition({**sample, SKIPPED: ~mask[:, None]})

@@ -52,7 +52,7 @@ def test_a_stopped_training_ends_with_130_and_names_the_command_for_all_seeds(
 ) -> None:
     assert status_of(monkeypatch, *TRAIN, "--seeds", "1", "2") == 130
     printed = capsys.readouterr().out
-    assert "Stopped at 33 of 60 steps; continue with" in printed
+    assert "Stopped at 33 of 60 steps; continue" in printed
     assert printed.endswith("The same command as before continues the runs of all seeds.\n")
     assert not Path("runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-2").exists()
     monkeypatch.setattr(sys, "argv", ["pytorchrl", *TRAIN, "--seeds", "1", "2"])

@@ -100,7 +100,7 @@ def test_the_agent_of_a_run_folder_acts_as_it_does_in_the_run(make: Any, tmp_pat
 
 def test_a_recurrent_agent_resets_its_memory_in_each_episode(tmp_path: Path) -> None:
     scheme = prl.Scheme(
-        algo_factory=prl.PPO.create_factory(),
+        algo_factory=prl.PPO.create_factory(num_mini_batch=2),
         actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
         storage_factory=prl.GAEBuffer.create_factory(size=16),
         train_envs_factory=counters(length=5),

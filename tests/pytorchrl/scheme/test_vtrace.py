@@ -37,7 +37,7 @@ def test_before_the_first_update_v_trace_returns_equal_those_of_gae(env: str, me
         prl.GAEBuffer.create_factory(size=80, gae_lambda=0.9),
     ):
         scheme = prl.Scheme(
-            prl.PPO.create_factory(),
+            prl.PPO.create_factory(num_mini_batch=3),
             prl.OnPolicyActor.create_factory(
                 hidden_sizes=(16,), memory=memory, memory_size=16, shared_body=shared_body
             ),

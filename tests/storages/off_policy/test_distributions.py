@@ -44,7 +44,13 @@ class Drawn:
         real = batch[MASK].numpy() if MASK in batch else np.ones((1, *shape))
         of_steps = np.abs(errors) * real
         of_rows = 0.9 * of_steps.max(0) + 0.1 * of_steps.sum(0) / real.sum(0)
-        self.errors.update(zip(batch[INDICES][:, 0].tolist(), of_rows[:, 0].tolist(), strict=True))
+        self.errors.update(zip(self.rows_of(batch).tolist(), of_rows[:, 0].tolist(), strict=True))
+
+    def rows_of(self, batch: Any) -> NDArray[np.int64]:
+        """The rows whose sequences a batch has; a sequence may begin later, with an episode."""
+        numbers: NDArray[np.int64] = batch[INDICES][:, 0].numpy()
+        stride = 1 if self.storage.sequences is None else self.storage.sequences.stride
+        return numbers - numbers // ENVS % stride * ENVS
 
     def priorities(self) -> NDArray[np.float64]:
         errors = np.array([self.errors[number] for number in range(self.begin, self.end)])
@@ -56,7 +62,7 @@ class Drawn:
         found = np.zeros(self.end - self.begin, np.int64)
         for _ in range(DRAWS // BATCH):
             batches = list(self.storage.generate_batches(updates, BATCH))
-            found += np.bincount(batches[update - 1][INDICES][:, 0].numpy() - self.begin, minlength=len(found))
+            found += np.bincount(self.rows_of(batches[update - 1]) - self.begin, minlength=len(found))
         return found
 
 

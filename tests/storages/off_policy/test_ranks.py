@@ -47,6 +47,9 @@ def learnt(**given: Any) -> tuple[Any, NDArray[np.float64]]:
 def assert_drawn_by(storage: Any, probabilities: NDArray[np.float64], batches: int = 400, size: int = 500) -> None:
     """Pearson's chi-squared test of the drawn rows, with a limit of five standard deviations."""
     drawn = torch.cat([batch[INDICES] for batch in storage.generate_batches(batches, size)])[:, 0].numpy()
+    if storage.sequences is not None:
+        # A sequence may begin later than its row, with an episode.
+        drawn = drawn - drawn // storage.num_envs % storage.sequences.stride * storage.num_envs
     counts = np.bincount(drawn - storage.ring.start, minlength=len(probabilities))
     expected = probabilities * len(drawn)
     assert not counts[expected == 0].any()

@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from storages.errors import DamageError
 from storages.transition import INDICES, WEIGHTS
 from tests.support.model import ALGORITHM, Model, Stream, equal, through_a_file
 from tests.support.profiles import examples
-from tests.support.windows_model import Episodic
+from tests.support.windows_model import Episodic, row_of
 
 WINDOWS = [
     None,
@@ -70,8 +70,10 @@ def may_be_drawn(model: Episodic, window: Any) -> list[int]:
     return [step * envs + env for step in steps for env in range(envs)]
 
 
-def rows(storage: Any, batches: int, size: int) -> list[list[int]]:
-    return [batch[INDICES][:, 0].tolist() for batch in storage.generate_batches(batches, size)]
+def rows(storage: Any, batches: int, size: int, wanted: Sequence[int] | None = None) -> list[list[int]]:
+    """The rows of batches; where those that can be drawn are given, instead of the starts of their sequences."""
+    found = [batch[INDICES][:, 0].tolist() for batch in storage.generate_batches(batches, size)]
+    return found if wanted is None else [[row_of(one, wanted, storage.num_envs) for one in batch] for batch in found]
 
 
 def flat(batches: Iterable[list[int]]) -> list[int]:
@@ -83,11 +85,11 @@ def flat(batches: Iterable[list[int]]) -> list[int]:
 def test_a_pass_has_every_row_once_in_random_order(window: Any, n_step: int) -> None:
     storage = made("passes", NStepReplayBuffer, n_step=n_step, sequences=window)
     wanted = may_be_drawn(fill(storage), window)
-    passes = [flat(rows(storage, len(wanted), 1)) for _ in range(3)]
+    passes = [flat(rows(storage, len(wanted), 1, wanted)) for _ in range(3)]
     assert [sorted(one) for one in passes] == [wanted] * 3
     assert passes[0] != passes[1] != wanted
     # If a pass is no multiple of the batch size, its last batch is completed from the next pass.
-    drawn = flat(rows(storage, len(wanted), 7))
+    drawn = flat(rows(storage, len(wanted), 7, wanted))
     for begin in range(0, len(drawn), len(wanted)):
         assert sorted(drawn[begin : begin + len(wanted)]) == wanted
 
@@ -115,7 +117,7 @@ def test_rows_of_a_batch_are_distinct_and_uniform(window: Any) -> None:
     storage = made("without replacement", sequences=window)
     wanted = may_be_drawn(fill(storage), window)
     size = max(1, len(wanted) // 2)
-    batches = rows(storage, 500, size)
+    batches = rows(storage, 500, size, wanted)
     assert all(len(set(batch)) == size for batch in batches)
     drawn = Counter(flat(batches))
     counts = np.array([drawn[row] for row in wanted])
@@ -124,7 +126,8 @@ def test_rows_of_a_batch_are_distinct_and_uniform(window: Any) -> None:
     expected = 500 * size / len(wanted)
     assert ((counts - expected) ** 2 / expected).sum() < len(wanted) + 5 * np.sqrt(2 * len(wanted))
     batch = next(storage.generate_batches(1, 2 * len(wanted) + 1))
-    assert set(Counter(batch[INDICES][:, 0].tolist()).values()) <= {2, 3}
+    found = [row_of(one, wanted, storage.num_envs) for one in batch[INDICES][:, 0].tolist()]
+    assert set(Counter(found).values()) <= {2, 3}
     assert (batch[WEIGHTS] == 1).all()
 
 
@@ -166,8 +169,8 @@ def test_no_row_is_drawn_twice_in_a_pass_with_insertions_copies_and_reloads(
                 model.insert(sample)
         elif name == "draw":
             for batch in storage.generate_batches(argument, 1):
-                (row,) = batch[INDICES][:, 0].tolist()
                 possible = set(may_be_drawn(model, window))
+                row = row_of(batch[INDICES].item(), possible, 2)
                 assert row in possible
                 # While others are whole, a running episode may not be drawn, and a pass may end without it.
                 left &= possible

@@ -21,6 +21,7 @@ from storages.transition import (
     BATCH_SIZES,
     DISCOUNT,
     DONE,
+    DONE2,
     EPISODE,
     LOGP,
     MASK,
@@ -114,7 +115,7 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
         return torch.empty((*shape, *size), dtype=dtype, device="meta")
 
     action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(2)
-    scalars = (RTG, DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
+    scalars = (RTG, DONE, DONE2, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
     acted = empty(3 if algorithm.action_space is DISCRETE else 4)
     others = {name: empty(1) for name in scalars}
     return {OBS: empty(3), OBS2: empty(3), ACT: action, ACT2: action, ACTPROBS: acted} | others
