@@ -87,6 +87,11 @@ class FlatAdam(FlatStepper):
         else:
             steps = [self._steps.add_(1)] * len(gradients)
         parameters, averages = self._tensors(positions)
+        if divisor is not None and divisor.dtype is not torch.float32:
+            # The fused function takes it in single precision only.
+            for gradient in gradients:
+                gradient /= divisor
+            divisor = None
         _adamw_(
             parameters,
             gradients,

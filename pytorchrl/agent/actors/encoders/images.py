@@ -38,7 +38,11 @@ class ImageLayout:
 
 
 def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
-    """Return the layout of a space that may hold images, else None; the smaller outer axis counts as channels."""
+    """Return the layout of a space that may hold images, else None.
+
+    Two axes of equal length are height and width. If there are not exactly two, the smaller outer axis counts as
+    channels, the last one of a cube.
+    """
     if not isinstance(space, spaces.Box | spaces.MultiBinary) or len(space.shape) not in (2, 3, 4):
         return None
     axes = len(space.shape)
@@ -47,7 +51,8 @@ def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
         return ImageLayout(1, height, width, axes, channels_last=False)
     stack = space.shape[0] if axes == 4 else 1
     first, middle, last = space.shape[-3:]
-    if last < first:
+    begins_square = first == middle
+    if begins_square or (last < first and middle != last):
         return ImageLayout(stack * last, first, middle, axes, channels_last=True)
     return ImageLayout(stack * first, middle, last, axes, channels_last=False)
 

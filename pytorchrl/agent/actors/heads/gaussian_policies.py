@@ -21,6 +21,27 @@ from storages.component.hyper_parameters import Positive
 Covariance: TypeAlias = Literal["diagonal", "spherical", "fixed", "state-dependent"]
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
+_LARGEST_GROWTH = 2.0
+"""Largest excess over their initial value of logarithms of standard deviations that are computed from features."""
+
+
+def largest_log_std(initial: float, smallest: float | None, owner: object) -> float:
+    """Return the upper bound of logarithms of standard deviations that are computed from features.
+
+    Args:
+        initial: their initial value.
+        smallest: their lower bound; None for none.
+        owner: the head, for errors.
+
+    Raises:
+        ValueError: the lower bound is not below the upper one.
+    """
+    largest = max(LARGEST_LOG_STD, initial + _LARGEST_GROWTH)
+    if smallest is not None and smallest >= largest:
+        raise ValueError(
+            f"{owner}: the lower bound of the log_std, {smallest:g}, must be below the upper one, {largest:g}"
+        )
+    return largest
 
 
 @dataclass(frozen=True)
@@ -32,7 +53,8 @@ class GaussianPolicy(DistributionHead):
             "spherical" one for all, "fixed" keeps the initial one, "state-dependent" computes them from the features.
         bounded_mean: keep means within the bounds of the Box by a tanh. Standard deviations are then in units of half
             the range. Unbounded means begin in the middle of the bounds, where these are finite.
-        initial_log_std: initial logarithm of the standard deviation; None takes the actor's.
+        initial_log_std: initial logarithm of the standard deviation; None takes the actor's. "state-dependent" ones are
+            at most 2, or 2 above a positive initial one.
         min_log_std: lower bound of that logarithm, so that the likelihood of data with deterministic actions does not
             grow without limit; None for no bound.
         gain: of the layer's orthogonal initialisation; small, so that initial means hardly depend on the state.
@@ -63,7 +85,8 @@ class GaussianPolicy(DistributionHead):
                 layer.get_parameter("bias")[:size] = _middle(space)
         shape = (size,) if self.bounded_mean else shape
         if of_features:
-            return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std)
+            largest = largest_log_std(log_std, self.min_log_std, self)
+            return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std, largest)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
         learns_std = self.covariance != "fixed"
         return GaussianLayer(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
@@ -162,15 +185,16 @@ class _GaussianOfFeatures(QuickModule):
         bounded_mean: bool = False,
         initial_log_std: float = 0.0,
         min_log_std: float | None = None,
+        max_log_std: float = LARGEST_LOG_STD,
     ) -> None:
         super().__init__()
         self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
-        self._initial_log_std = initial_log_std
+        self._initial_log_std, self._max_log_std = initial_log_std, max_log_std
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         mean, log_std = (part.view(-1, *self._shape) for part in linear(self.layer, features).chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std) if self._initial_log_std else log_std
-        log_std = above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        log_std = above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, self._max_log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 

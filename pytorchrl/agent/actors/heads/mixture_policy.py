@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
-from pytorchrl.agent.actors.heads.gaussian_policies import LARGEST_LOG_STD
+from pytorchrl.agent.actors.heads.gaussian_policies import largest_log_std
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import GaussianMixture
@@ -26,7 +26,8 @@ class MixturePolicy(DistributionHead):
         num_components: number of Gaussians.
         bounded_mean: keep means within the bounds of the Box by a tanh. Standard deviations are then in units of half
             the range.
-        initial_log_std: approximate initial logarithm of the standard deviations; None takes the actor's.
+        initial_log_std: approximate initial logarithm of the standard deviations, which are at most 2, or 2 above a
+            positive initial one; None takes the actor's.
         smallest_log_std: lower bound of that logarithm, without which a component collapses onto an action that is
             repeated in the data, such as a bound.
     """
@@ -55,11 +56,12 @@ class _Mixture(QuickModule):
     def __init__(self, head: MixturePolicy, layer: nn.Module, shape: tuple[int, ...], initial_log_std: float) -> None:
         super().__init__()
         self.layer, self._head, self._shape, self._initial_log_std = layer, head, shape, initial_log_std
+        self._largest_log_std = largest_log_std(initial_log_std, head.smallest_log_std, head)
 
     def forward(self, features: Tensor) -> GaussianMixture:
         components = self._head.num_components
         numbers = linear(self.layer, features)
         logits, of_components = numbers[:, :components], numbers[:, components:]
         mean, log_std = (part.reshape(-1, components, *self._shape) for part in of_components.chunk(2, dim=-1))
-        log_std = (log_std + self._initial_log_std).clamp(self._head.smallest_log_std, LARGEST_LOG_STD)
+        log_std = (log_std + self._initial_log_std).clamp(self._head.smallest_log_std, self._largest_log_std)
         return GaussianMixture(logits, mean.tanh() if self._head.bounded_mean else mean, log_std)

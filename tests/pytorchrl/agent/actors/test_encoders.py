@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -19,6 +20,7 @@ from pytorchrl.agent.actors.encoders import (
     features_of,
     output_size_of,
 )
+from pytorchrl.agent.actors.encoders.images import image_layout
 
 IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 MULTI_DISCRETE = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])
@@ -220,3 +222,32 @@ def test_features_on_a_gpu_match_those_on_the_cpu(space: Any, extractor: Any) ->
     expected = features(observations_of(space, "cpu"))
     out = features.to("cuda")(observations_of(space, "cuda"))
     torch.testing.assert_close(out.cpu(), expected, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels_last"),
+    [
+        ((10, 10, 10), True), ((10, 10, 4), True), ((5, 5, 20), True), ((84, 84, 1), True), ((4, 84, 84), False),
+        ((20, 5, 5), False), ((84, 10, 10), False), ((3, 60, 80), False), ((60, 80, 3), True), ((2, 84, 84, 3), True),
+    ],
+)  # fmt: skip
+def test_two_axes_of_equal_length_are_height_and_width(shape: tuple[int, ...], channels_last: bool) -> None:
+    layout = image_layout(spaces.Box(0, 1, shape, np.bool_))
+    assert layout is not None
+    assert layout.channels_last == channels_last
+    image = torch.arange(float(np.prod(shape))).reshape(1, *shape)
+    assert layout.channels_first(image).shape == (1, layout.channels, layout.height, layout.width)
+
+
+def test_a_bit_of_seaquest_reaches_the_convolutions_around_its_row_and_column() -> None:
+    pytest.importorskip("minatar")
+    env = gym.make("pytorchrl/MinAtar-Seaquest-v0")
+    features = make_features(env.observation_space, "small_cnn")
+    pixels = torch.zeros(2, *env.observation_space.shape)  # type: ignore[misc]
+    pixels[1, 3, 4, 7] = 1
+    convolution = next(module for module in features.modules() if isinstance(module, torch.nn.Conv2d))
+    found: list[torch.Tensor] = []
+    convolution.register_forward_hook(lambda *given: found.append(given[2]))
+    features(pixels)
+    differs = (found[0][1] != found[0][0]).any(0).nonzero().tolist()
+    assert differs == [[row, column] for row in (1, 2, 3) for column in (2, 3, 4)]

@@ -221,3 +221,34 @@ def test_values_out_of_range_are_refused(cls: Any, given: Any, message: str) -> 
 def test_a_minimum_probability_that_fixes_the_policy_is_refused() -> None:
     with pytest.raises(ValueError, match=r"min_probability must be less than 1 / 4, .* got 0.25"):
         network(prl.heads.SoftmaxPolicy(min_probability=0.25), spaces.Discrete(4))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        prl.heads.GaussianPolicy("state-dependent", initial_log_std=4.0),
+        prl.heads.MixturePolicy(num_components=1, initial_log_std=4.0),
+    ],
+)
+def test_large_initial_deviations_are_kept_and_have_gradients(head: Any) -> None:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(4,))("cpu", envs_with(BOX))
+    policy: Any = actor.make("policy", head)
+    layer = policy.head.layer
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.zero_()
+    distribution = policy.head(torch.randn(6, 4))
+    log_std = distribution.parameters[-1]
+    assert (log_std == 4).all()
+    log_std.sum().backward()
+    assert layer.bias.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "head",
+    [prl.heads.GaussianPolicy("state-dependent", min_log_std=3.0), prl.heads.MixturePolicy(smallest_log_std=3.0)],
+)
+def test_a_lower_bound_of_deviations_above_the_upper_one_is_refused(head: Any) -> None:
+    actor = prl.OnPolicyActor.create_factory(initial_log_std=0.0)("cpu", envs_with(BOX))
+    with pytest.raises(ValueError, match="the lower bound of the log_std, 3, must be below the upper one, 2"):
+        actor.make("policy", head)

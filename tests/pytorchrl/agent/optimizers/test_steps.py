@@ -208,3 +208,19 @@ def test_minimise_equals_a_backward_pass_and_a_step(setting: Optimizer, max_grad
 
 def sum_of_squares(trained: list[nn.Parameter]) -> Tensor:
     return torch.stack([parameter.square().sum() for parameter in trained]).sum()
+
+
+def test_adam_clips_gradients_in_double_precision() -> None:
+    generator = torch.Generator().manual_seed(1)
+    ours, theirs = ([nn.Parameter(each.detach().double()) for each in parameters()] for _ in range(2))
+    stepper, optimizer = Adam().make(FlatParameters(ours)), torch.optim.Adam(theirs, lr=LEARNING_RATE)
+    stepper.learning_rate = LEARNING_RATE
+    for _ in range(3):
+        for our, their in zip(ours, theirs, strict=True):
+            our.grad = torch.randn(our.shape, dtype=torch.float64, generator=generator)
+            their.grad = our.grad.clone()
+        stepper.step(0.5)
+        nn.utils.clip_grad_norm_(theirs, 0.5)
+        optimizer.step()
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their)

@@ -84,6 +84,8 @@ def _sample_shape(n: int | None) -> torch.Size:
 
 
 def _mode(distribution: td.Distribution) -> Tensor:
+    if isinstance(distribution, td.Independent):
+        return _mode(distribution.base_dist)
     if not isinstance(distribution, td.TransformedDistribution):
         return distribution.mode
     mode = _mode(distribution.base_dist)

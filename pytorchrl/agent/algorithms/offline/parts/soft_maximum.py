@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pytorchrl.agent.actors.layers.mlp import PlainActivation
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
@@ -43,7 +44,7 @@ def weighted_soft_maximum(
         at_least: (N, M), lower bounds of values; None for no bounds.
     """
     number = action.shape[1]
-    layers = plain_layers(critic)
+    layers = None if any(hooks_of(critic)) else plain_layers(critic)
     if layers is None or len(layers.parameters) == _OF_ONE_LAYER or not torch.is_grad_enabled():
         values: Tensor = critic(Repeated(view, number), action.flatten(0, 1)).mean.view(-1, number)
         values = values if at_least is None else torch.maximum(values, at_least)

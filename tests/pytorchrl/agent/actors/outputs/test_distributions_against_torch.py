@@ -443,6 +443,8 @@ def test_transformed_and_nested_torch_distributions_have_parameters_and_detached
     transforms = [td.TanhTransform(), td.AffineTransform(-0.5, scale, event_dim=1).inv]
     ours = TorchDistribution(td.TransformedDistribution(independent_normals(mean, log_std), transforms))
     torch.testing.assert_close(ours.mode(), mean.tanh() + 0.5)
+    squashed = td.TransformedDistribution(td.Normal(mean, log_std.exp()), [td.TanhTransform()])
+    torch.testing.assert_close(TorchDistribution(td.Independent(squashed, 1)).mode(), mean.tanh())
     assert len(ours.parameters) == 2
     action, log_prob = ours.sample_with_log_prob(generator())
     assert log_prob.shape == (BATCH, 1)

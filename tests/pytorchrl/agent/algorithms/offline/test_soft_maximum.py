@@ -59,9 +59,15 @@ def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]
     assert all(torch.isfinite(each).all() for each in computed(made, critic))
 
 
-def test_hooks_of_a_critic_are_called() -> None:
+@pytest.mark.parametrize("where", ["after", "before", "in its layers"])
+def test_hooks_of_a_critic_are_called(where: str) -> None:
     made, critic = critic_of()
     called = []
-    critic.register_forward_hook(lambda *_: called.append(1))
+    register = {
+        "after": critic.register_forward_hook,
+        "before": critic.register_forward_pre_hook,
+        "in its layers": critic.joint.register_forward_hook,
+    }[where]
+    register(lambda *_: called.append(1))
     computed(made, critic)
     assert called
