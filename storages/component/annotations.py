@@ -6,6 +6,7 @@ factories made from equal values are equal, whether the values came from a scrip
 """
 
 import collections.abc
+import math
 import numbers
 import pathlib
 import types
@@ -35,6 +36,11 @@ class Within:
             return f"must be less than {self.high:g}" if self.open else f"must be at most {self.high:g}"
         left, right = "()" if self.open else "[]"
         return f"must lie in {left}{self.low:g}, {self.high:g}{right}"
+
+
+@dataclass(frozen=True)
+class Finite:
+    """A range without infinity; the bounds that a schedule states may be infinite."""
 
 
 class MisfitError(ValueError):
@@ -101,6 +107,8 @@ def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> A
     value = conform(value, annotation)
     # Of a schedule, the smallest and the largest value.
     reached = getattr(value, "extremes", (value,))
+    if isinstance(value, float) and math.isinf(value) and any(isinstance(limit, Finite) for limit in ranges):
+        raise MisfitError(f"must be finite, got {value!r}")
     for limit in ranges:
         for number in reached:
             if isinstance(limit, Within) and isinstance(number, numbers.Real) and not limit.admits(float(number)):

@@ -5,14 +5,17 @@ They are checked when a factory is made, by :func:`storages.component.annotation
 
 from typing import Annotated, Literal
 
-from storages.component.annotations import MisfitError, Within, conform
+from storages.component.annotations import Finite, MisfitError, Within, conform
 from storages.component.schedule import Schedule
 
 __all__ = [
     "Count",
     "CountOrZero",
+    "Finite",
     "HalfOpenUnitInterval",
     "InitialError",
+    "Limit",
+    "LimitOrSchedule",
     "MisfitError",
     "NonNegative",
     "NonNegativeOrSchedule",
@@ -31,13 +34,17 @@ UnitInterval = Annotated[float, Within(0, 1)]
 """A number in [0, 1]."""
 HalfOpenUnitInterval = Annotated[UnitInterval, Within(-float("inf"), 1, open=True)]
 """A number in [0, 1)."""
-Positive = Annotated[float, Within(0, open=True)]
-"""A number greater than 0."""
-NonNegative = Annotated[float, Within(0)]
-"""A number of at least 0."""
-NonNegativeOrSchedule = Annotated[float | Schedule, Within(0)]
-"""A number of at least 0, or a schedule of such."""
+Positive = Annotated[float, Finite(), Within(0, open=True)]
+"""A finite number greater than 0."""
+NonNegative = Annotated[float, Finite(), Within(0)]
+"""A finite number of at least 0."""
+NonNegativeOrSchedule = Annotated[float | Schedule, Finite(), Within(0)]
+"""A finite number of at least 0, or a schedule of such."""
+Limit = Annotated[float, Within(0)]
+"""A number of at least 0, infinite for no limit."""
+LimitOrSchedule = Annotated[float | Schedule, Within(0)]
+"""A number of at least 0, infinite for no limit, or a schedule of such."""
 UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
 """A number in [0, 1], or a schedule of such."""
-InitialError = Annotated[float, Within(0, open=True)] | Literal["largest", "first"]
+InitialError = Positive | Literal["largest", "first"]
 """The error of a transition that has not been in an update yet."""

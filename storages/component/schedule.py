@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from storages.component.annotations import Within
+from storages.component.annotations import Finite, Within
 from storages.component.setting import Setting
 
 
@@ -33,8 +33,8 @@ class Schedule(Setting):
 class _BetweenTwoValues(Schedule):
     """From ``initial`` to ``final`` over a part of the run, and ``final`` from there on."""
 
-    initial: float
-    final: float
+    initial: Annotated[float, Finite()]
+    final: Annotated[float, Finite()]
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class ExponentialSchedule(_BetweenTwoValues):
         fraction: part of the run that the curve takes, in (0, 1].
     """
 
-    initial: Annotated[float, Within(0, open=True)]
-    final: Annotated[float, Within(0, open=True)]
+    initial: Annotated[float, Finite(), Within(0, open=True)]
+    final: Annotated[float, Finite(), Within(0, open=True)]
 
     def _between(self, progress: float) -> float:
         # Not as a power of their ratio, which may overflow.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule, Schedule
+from storages import CosineSchedule, ExponentialSchedule, FunctionSchedule, LinearSchedule, PiecewiseSchedule, Schedule
 from storages.component.hyper_parameters import MisfitError, Within, conform
 from tests.support.profiles import examples
 
@@ -76,6 +76,13 @@ schedules = st.one_of(
 def test_no_value_lies_outside_the_extremes(schedule: Schedule, steps: int, target_steps: int) -> None:
     low, high = min(schedule.extremes), max(schedule.extremes)
     assert low <= schedule.at(steps, target_steps) <= high
+
+
+@pytest.mark.parametrize("cls", [LinearSchedule, CosineSchedule, ExponentialSchedule])
+def test_a_schedule_does_not_begin_or_end_at_infinity(cls: Any) -> None:
+    for ends in ((math.inf, 0.1), (0.1, math.inf)):
+        with pytest.raises(ValueError, match=f"{cls.__name__}: (initial|final) must be finite, got inf"):
+            cls(*ends)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Count, NonNegative
+from storages.component.hyper_parameters import Count, Limit, NonNegative
 
 
 class TD3(DDPG):
@@ -19,7 +19,7 @@ class TD3(DDPG):
     num_critics: Count = 2
     policy_delay: Count = 2
     target_noise: NonNegative = 0.2
-    target_noise_clip: NonNegative = 0.5
+    target_noise_clip: Limit = 0.5
 
     def next_action(self, rows: Rows) -> Tensor:
         """Return the target policy's next actions (N, *action), smoothed by noise (section 5.3)."""

@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import Va
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, Positive, Within
+from storages.component.hyper_parameters import Count, LimitOrSchedule, Positive, Within
 from storages.storage import Storage
 from storages.transition import LOGP, RET, VAL
 
@@ -37,10 +37,10 @@ class PPO(PolicyAndValue):
 
     num_epochs: Count = 4
     num_mini_batch: Count = 4
-    clip_param: NonNegativeOrSchedule = 0.2
+    clip_param: LimitOrSchedule = 0.2
     dual_clip: Annotated[float, Within(1, open=True)] | None = None
     use_clipped_value_loss: bool = False
-    value_clip_param: NonNegativeOrSchedule | None = None
+    value_clip_param: LimitOrSchedule | None = None
     target_kl: Positive | None = None
     desired_kl: Positive | None = None
     optimizer: Optimizer = Adam(eps=1e-5)
