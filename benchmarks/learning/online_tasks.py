@@ -27,8 +27,6 @@ class _Halves:
     hidden_sizes: tuple[int, ...]
     settings: Mapping[str, Any]
     """Settings of all algorithms."""
-    note: str = ""
-    """What else the page says of the task."""
 
     def data_in(self, folder: Path) -> Path:
         """Return the data set, which is made once for all seeds."""
@@ -104,7 +102,6 @@ def _task(halves: _Halves, random_return: float, expert_return: float, seeds: tu
             f"The data is of `python -m pytorchrl data make --kind medium --train-steps {halves.train_steps}`. "
             f"{halves.updates:,} updates are made from it, and one at each step by experience; data that is used then "
             "is half of every batch. `SAC` with half data learns from nothing else before (RLPD's sampling)."
-            f"{halves.note}"
         ),
         stages=(
             Stage(_OFFLINE, halves.updates, halves.offline, data),
@@ -145,10 +142,6 @@ _HOPPER = _Halves(
     gamma=0.99,
     hidden_sizes=(256, 256),
     settings={"mini_batch_size": 256},
-    note=(
-        " The runs of `IQL` by experience were made when its sampled actions were not clipped to the bounds; they have "
-        "not been repeated."
-    ),
 )
 
 ONLINE = StagedPage(
