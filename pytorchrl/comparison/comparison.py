@@ -12,12 +12,14 @@ from pytorchrl.comparison.notes import notes_of
 from pytorchrl.comparison.references import Reference, check_references, reference_of
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
-from pytorchrl.logging.bootstrap import Floats, estimate
+from pytorchrl.logging.bootstrap import Floats, estimate, value_of
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import Group, composition_of, grouped, named_groups
 from pytorchrl.logging.run_search import read_runs
 
 PathLike: TypeAlias = str | os.PathLike[str]
+_MEANS = ("final", "last_ten", "best")
+"""Scores of runs whose means a result has."""
 
 
 def compare_runs(
@@ -118,21 +120,23 @@ def _different_seeds(group: Group) -> tuple[list[Run], list[str]]:
 
 
 def _result(name: str, environment: str, runs: Mapping[str, Sequence[RunScores]], score: ScoreName) -> GroupResult:
-    scores = {env: np.array([getattr(run, score) for run in of_env]) for env, of_env in runs.items()}
-    together = np.concatenate(list(scores.values()))
-    every = [run for of_env in runs.values() for run in of_env]
+    scores = {env: _scores(of_env, score) for env, of_env in runs.items()}
+    strata = list(scores.values())
+    means = {name: value_of([_scores(of_env, name) for of_env in runs.values()], "mean") for name in _MEANS}
     return GroupResult(
         name=name,
         environment=environment,
-        runs=tuple(every),
+        runs=tuple(run for of_env in runs.values() for run in of_env),
         scores=scores,
-        iqm=estimate(list(scores.values())),
-        mean=float(together.mean()),
-        median=float(np.median(together)),
-        final=float(np.mean([run.final for run in every])),
-        last_ten=float(np.mean([run.last_ten for run in every])),
-        best=float(np.mean([run.best for run in every])),
+        iqm=estimate(strata),
+        mean=value_of(strata, "mean"),
+        median=value_of(strata, "median"),
+        **means,
     )
+
+
+def _scores(runs: Sequence[RunScores], name: str) -> Floats:
+    return np.array([getattr(run, name) for run in runs], np.float64)
 
 
 def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[float]]) -> list[Reference]:

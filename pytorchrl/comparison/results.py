@@ -26,7 +26,7 @@ class GroupResult:
     mean: float
     median: float
     final: float
-    """Mean over the runs, like the next two."""
+    """Mean over the runs, like the next two; environments count alike in each of these statistics."""
     last_ten: float
     best: float
 

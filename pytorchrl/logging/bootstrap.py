@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.logging.weighted import weighted_interquartile_mean, weighted_mean, weighted_median, weights_of
+
 Floats: TypeAlias = NDArray[np.float64]
 StatisticName: TypeAlias = Literal["iqm", "median", "mean"]
 
@@ -53,11 +55,17 @@ STATISTICS: Mapping[StatisticName, Callable[..., Any]] = {
     "median": np.median,
     "mean": np.mean,
 }
+_WEIGHTED: Mapping[StatisticName, Callable[..., Any]] = {
+    "iqm": weighted_interquartile_mean,
+    "median": weighted_median,
+    "mean": weighted_mean,
+}
 
 
 def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -> Estimate:
     """Return a statistic of all scores, with its stratified bootstrap interval.
 
+    Environments count alike, however many runs they have, as in performance profiles and probabilities of improvement.
     Runs are resampled with replacement within each stratum (section 4.1 of the paper); the interval lies between the
     percentiles 2.5 and 97.5.
 
@@ -65,13 +73,25 @@ def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -
         strata: the scores of each environment, of shape (runs,).
         statistic: its name.
     """
-    function = STATISTICS[statistic]
-    value = float(function(np.concatenate(strata), axis=-1))
+    value = value_of(strata, statistic)
     if min(map(len, strata)) < 2:
         return Estimate(value, math.nan, math.nan)
     generator = np.random.default_rng(SEED)
     drawn = np.concatenate([resampled(scores, generator) for scores in strata], axis=1)  # (resamples, scores)
-    return Estimate(value, *interval(function(drawn, axis=-1)))
+    return Estimate(value, *interval(_over(strata, drawn, statistic)))
+
+
+def value_of(strata: Sequence[NDArray[Any]], statistic: StatisticName) -> float:
+    """Return a statistic of all scores, without an interval; see :func:`estimate`."""
+    return float(_over(strata, np.concatenate(strata), statistic))
+
+
+def _over(strata: Sequence[NDArray[Any]], scores: NDArray[Any], statistic: StatisticName) -> Floats:
+    """Return a statistic over the last axis of scores, which are in the order of the strata."""
+    counts = [len(some) for some in strata]
+    if len(set(counts)) == 1:
+        return np.asarray(STATISTICS[statistic](scores, axis=-1), np.float64)
+    return np.asarray(_WEIGHTED[statistic](scores, weights_of(counts)), np.float64)
 
 
 def resampled(scores: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:

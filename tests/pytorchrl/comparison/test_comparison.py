@@ -93,6 +93,16 @@ def test_scores_of_several_environments_are_normalised_by_given_references(tmp_p
     assert better.seeds_needed == 11
 
 
+def test_an_environment_with_more_seeds_does_not_count_more_in_scores_over_all(tmp_path: Path) -> None:
+    for env, seeds, final in (("A-v0", 20, 1.0), ("B-v0", 4, 0.0)):
+        for seed in range(seeds):
+            evaluated_run(tmp_path / f"{env}-{seed}", [(1000, final)], env=env, seed=seed)
+    comparison = prl.compare_runs([tmp_path], references={"A-v0": (0, 1), "B-v0": (0, 1)})
+    (dqn,) = comparison.overall
+    assert (dqn.iqm.value, dqn.mean, dqn.median) == (0.5, 0.5, 0.5)
+    assert (dqn.final, dqn.last_ten, dqn.best) == (0.5, 0.5, 0.5)
+
+
 def test_default_references_are_known_values_or_the_range_of_returns_and_are_noted(tmp_path: Path) -> None:
     two_groups(tmp_path, "CartPole-v1")
     two_groups(tmp_path, "Mine-v0")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pytorchrl.logging.bands import band_of
-from pytorchrl.logging.bootstrap import band, estimate, interquartile_mean
+from pytorchrl.logging.bootstrap import band, estimate, interquartile_mean, value_of
 from pytorchrl.logging.curves import Curve
 from tests.support.rliable_module import rliable_module
 
@@ -50,6 +50,24 @@ def test_runs_are_resampled_within_their_environment() -> None:
     strata = [np.full(3, 0.0), np.full(3, 100.0)]
     drawn = estimate(strata, "mean")
     assert (drawn.value, drawn.low, drawn.high) == (50.0, 50.0, 50.0)
+
+
+@pytest.mark.parametrize("statistic", ["iqm", "median", "mean"])
+def test_environments_count_alike_however_many_runs_they_have(statistic: Any) -> None:
+    solved_by_many = estimate([np.full(20, 1.0), np.full(4, 0.0)], statistic)
+    assert (solved_by_many.value, solved_by_many.low, solved_by_many.high) == (0.5, 0.5, 0.5)
+    # Six runs of weights 1, 1, 1, 1, 2, 2: a sixth of 8 is left out at either end, 1 and a third of the next value.
+    by_hand = {"iqm": (2 / 3 * 2 + 2 * 3 + 2 * 4 + 2 / 3 * 5) / (16 / 3), "median": 3.5, "mean": 28 / 8}
+    strata = [np.array([1.0, 2.0, 5.0, 6.0]), np.array([4.0, 3.0])]
+    assert value_of(strata, statistic) == pytest.approx(by_hand[statistic], rel=1e-12)
+
+
+def test_environments_of_equal_numbers_of_runs_have_the_statistics_of_all_runs_together() -> None:
+    strata = list(np.random.default_rng(2).normal(size=(3, 5)))
+    together = np.concatenate(strata)
+    assert value_of(strata, "iqm") == interquartile_mean(together)
+    assert value_of(strata, "median") == np.median(together)
+    assert value_of(strata, "mean") == np.mean(together)
 
 
 def test_intervals_are_reproducible_and_do_not_use_the_global_generator() -> None:
