@@ -197,6 +197,8 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     cls, _, kinds = (OFF_POLICY | ON_POLICY)[name]
     # Episodes of vectors are truncated, from which algorithms without values do not learn.
     ended = ["discrete", "dict"]
+    # A line search compares outputs of the policy, which must not be random.
+    compares = issubclass(cls, prl.TRPO | prl.TRPOSinglePath)
     observations = draw(st.sampled_from(["vector", *ended] if cls.sources["main"].values else ended))
     return Composition(
         algorithm=name,
@@ -209,7 +211,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
         shared_body=name not in WITHOUT_SHARED_BODY and draw(st.booleans()),
-        extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
+        extras=draw(st.sampled_from(["plain", "dueling", "layer_norm", *([] if compares else ["noisy"])])),
         learns=draw(st.sampled_from(["as it plans", "by ratio", "with demonstrations"])),
     )
 
