@@ -34,7 +34,6 @@ def notes_of(
         f"a generator of seed {SEED}.",
         *(f"{one.environment}: {one.low:g} is 0, and {one.high:g} is 1 ({one.source})." for one in references),
         *_few_seeds(results),
-        *_diverged(results),
         *_unequal(results, at_steps),
         *_across_environments(groups, results),
     ]
@@ -50,22 +49,11 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         # The interval from the smallest to the largest of n scores covers the median with this probability at most.
         most = 1 - 2.0 ** (1 - min(several))
         yield (
-            f"Intervals of {min(several)} seeds cannot reach beyond their smallest and largest score, and cover the "
-            f"true median in at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; use ten or more."
+            f"Intervals of {min(several)} seeds end at their smallest and largest score, and cover the true median in "
+            f"at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; use ten or more."
             if most < CONFIDENCE
             else f"Intervals of {min(several)} seeds are somewhat too narrow; use ten or more."
         )
-
-
-def _diverged(results: Sequence[GroupResult]) -> Iterator[str]:
-    for result in results:
-        after = [run.diverged_after for run in result.runs if run.diverged_after is not None]
-        if after:
-            where = f" in {result.environment}" if result.environment else ""
-            yield (
-                f"{result.name}: {len(after)} of {len(result.runs)} runs{where} end with NaN or infinity; their scores "
-                f"are the last finite ones, the earliest of step {min(after):,.0f}."
-            )
 
 
 def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:

@@ -70,10 +70,8 @@ def known_reference(environment: str) -> Reference | None:
         environment: its id, with arguments or without; the version is ignored if the file names the id without one.
     """
     name = environment.partition("(")[0]
-    namespace, _, bare = name.rpartition("/")
-    for key in (name, _VERSION.sub("", bare)):
-        # Other packages give games of the same names other rewards.
-        if key in _known() and (key == name or namespace in ("", "ALE")):
+    for key in (name, _VERSION.sub("", name.rpartition("/")[2])):
+        if key in _known() and (key == name or not name.startswith("pytorchrl/")):
             low, high, source = _known()[key]
             return Reference(environment, low, high, source)
     return None

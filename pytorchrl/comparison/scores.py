@@ -33,8 +33,6 @@ class RunScores:
     """Training time of those steps; NaN where unknown."""
     target_steps: int | None
     """Steps that the run was meant to be trained for; None where unknown."""
-    diverged_after: float | None = None
-    """Steps of the last finite measurement, where later ones are NaN or infinite; None elsewhere."""
 
 
 def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
@@ -56,7 +54,6 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
         )
     values = curve.values[counts]
     records = [record for record in run.records if at_steps is None or record.get("steps", np.inf) <= at_steps]
-    measured = [record[metric] for record in records if metric in record]
     seed, target = run.config.get("seed"), run.config.get("target_steps")
     return RunScores(
         folder=run.folder,
@@ -67,7 +64,6 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
         steps=float(records[-1].get("steps", np.nan)),
         seconds=float(records[-1].get("seconds", np.nan)),
         target_steps=target if isinstance(target, int) else None,
-        diverged_after=None if np.isfinite(measured[-1]) else float(curve.x[counts][-1]),
     )
 
 

@@ -19,10 +19,9 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
     Raises:
         FileNotFoundError: a path does not exist.
-        TypeError: ``paths`` is a single path.
     """
     found: dict[Path, None] = {}
-    for path in _as_paths(paths):
+    for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: expected a run folder, or a folder with runs below it")
         found |= dict.fromkeys(sorted(_below(path), key=_in_counting_order))
@@ -41,10 +40,9 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run that can be used.
-        TypeError: ``paths`` is a single path.
         ValueError: a run that was named itself cannot be read.
     """
-    named = _as_paths(paths)
+    named = [Path(path) for path in paths]
     runs, left_out = [], []
     for folder in find_runs(named):
         try:
@@ -75,13 +73,6 @@ def refuse_without(run: Run, metric: str | None) -> None:
     close = get_close_matches(metric, logged, n=1)
     hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(logged)}"
     raise ValueError(f"{run.folder} has not logged {metric!r}; {hint}")
-
-
-def _as_paths(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    if isinstance(paths, str | os.PathLike):
-        # The characters of "/work" would be searched, of which the first is the whole file system.
-        raise TypeError(f"runs are given by a list of paths, got {paths!r}; write [{os.fspath(paths)!r}]")
-    return [Path(path) for path in paths]
 
 
 def _below(path: Path) -> Iterator[Path]:
