@@ -47,7 +47,8 @@ def compare_runs(
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run.
-        ValueError: a run has not measured the metric, or there is no group of that name.
+        ValueError: a run has not measured the metric, or there is no group of that name; a single path was given
+            instead of a list.
     """
     if isinstance(runs, Mapping):
         read = {name: read_runs(paths, metric) for name, paths in runs.items()}

@@ -19,9 +19,10 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
     Raises:
         FileNotFoundError: a path does not exist.
+        ValueError: a single path was given instead of a list.
     """
     found: dict[Path, None] = {}
-    for path in map(Path, paths):
+    for path in _listed(paths):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: expected a run folder, or a folder with runs below it")
         found |= dict.fromkeys(sorted(_below(path), key=_in_counting_order))
@@ -40,9 +41,9 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run that can be used.
-        ValueError: a run that was named itself cannot be read.
+        ValueError: a run that was named itself cannot be read, or a single path was given instead of a list.
     """
-    named = [Path(path) for path in paths]
+    named = _listed(paths)
     runs, left_out = [], []
     for folder in find_runs(named):
         try:
@@ -73,6 +74,14 @@ def refuse_without(run: Run, metric: str | None) -> None:
     close = get_close_matches(metric, logged, n=1)
     hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(logged)}"
     raise ValueError(f"{run.folder} has not logged {metric!r}; {hint}")
+
+
+def _listed(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return paths as a list; a single one, which would be taken as a list of its characters, is refused."""
+    if isinstance(paths, str | os.PathLike):
+        name = os.fspath(paths)
+        raise ValueError(f"runs must be a list of paths, got the single path {name!r}; write [{name!r}]")
+    return [Path(path) for path in paths]
 
 
 def _below(path: Path) -> Iterator[Path]:

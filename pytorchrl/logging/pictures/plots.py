@@ -47,7 +47,8 @@ def plot_runs(
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run.
-        ValueError: a run that was named has not measured what is to be drawn, or an argument is not possible.
+        ValueError: a run that was named has not measured what is to be drawn, or an argument is not possible, such as
+            a single path instead of a list.
     """
     runs, _ = read_runs(paths, metric)
     return draw_runs(runs, Path(output), x=x, metric=metric, statistic=statistic)

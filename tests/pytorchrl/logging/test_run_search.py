@@ -1,9 +1,12 @@
 """The search for runs below folders."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import pytorchrl as prl
 from pytorchrl.logging.run_search import find_runs, read_runs
 from tests.support.run_folders import evaluated_run, recorded_run
 
@@ -61,6 +64,25 @@ def test_an_unknown_metric_is_refused_with_a_suggestion(tmp_path: Path) -> None:
         read_runs([run], "losses/los")
     with pytest.raises(ValueError, match="has not logged 'entropy'; it has losses/loss, train/return"):
         read_runs([run], "entropy")
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize(
+    "function",
+    [
+        find_runs,
+        read_runs,
+        prl.compare_runs,
+        lambda path: prl.compare_runs({"mine": path}),
+        lambda path: prl.plot_runs(path, "picture.png"),
+    ],
+)
+def test_a_single_path_in_the_place_of_a_list_is_refused(
+    tmp_path: Path, function: Callable[[Any], object], kind: type[str | Path]
+) -> None:
+    (run,) = runs(tmp_path, "run")
+    with pytest.raises(ValueError, match=f"must be a list of paths, got the single path '{run}'; write \\['{run}'\\]"):
+        function(kind(run))
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
