@@ -21,12 +21,14 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         FileNotFoundError: a path does not exist.
         ValueError: a single path was given instead of a list.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for path in _listed(paths):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: expected a run folder, or a folder with runs below it")
-        found |= dict.fromkeys(sorted(_below(path), key=_in_counting_order))
-    return list(found)
+        for folder in sorted(_below(path), key=_in_counting_order):
+            # A relative and an absolute path may name the same folder.
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values())
 
 
 def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None) -> tuple[list[Run], list[str]]:
@@ -44,6 +46,7 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
         ValueError: a run that was named itself cannot be read, or a single path was given instead of a list.
     """
     named = _listed(paths)
+    themselves = {path.resolve() for path in named}
     runs, left_out = [], []
     for folder in find_runs(named):
         try:
@@ -51,7 +54,7 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
             refuse_without(run, metric)
             runs.append(run)
         except (OSError, ValueError) as error:
-            if folder in named:
+            if folder.resolve() in themselves:
                 raise
             left_out.append(f"{folder} is left out: {error}")
     if not runs:

@@ -22,6 +22,17 @@ def test_runs_are_found_at_any_depth_in_the_order_of_their_seeds(tmp_path: Path)
     assert find_runs([two, two]) == [two]
 
 
+def test_a_run_given_by_a_relative_and_an_absolute_path_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = runs(tmp_path, "all/seed-1", "all/seed-2")
+    monkeypatch.chdir(tmp_path)
+    assert find_runs(["all", one, tmp_path / "all"]) == [Path("all/seed-1"), Path("all/seed-2")]
+    recorded_run(Path("all/young"), [{"steps": 1}], {})
+    with pytest.raises(ValueError, match="young has not measured a return yet"):
+        read_runs(["all", tmp_path / "all" / "young"])
+
+
 def test_a_backup_of_an_overwritten_run_is_found_only_by_its_own_path(tmp_path: Path) -> None:
     kept, backup = runs(tmp_path, "seed-1", "seed-1.backup-1")
     assert find_runs([tmp_path]) == [kept]
