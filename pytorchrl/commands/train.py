@@ -31,6 +31,7 @@ from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
+from pytorchrl.comparison.notes import not_finite
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
 from pytorchrl.experiments.runs.continuation import modules_of
@@ -298,6 +299,8 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
         return
     (result,) = comparison.results
     print_table(table_of_runs(result))
+    for note in not_finite([result], comparison.score):
+        print(note)
     if result.iqm.has_interval:
         print(
             f"Interquartile mean of the final returns: {shown(result.iqm.value)}, 95% interval "

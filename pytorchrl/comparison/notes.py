@@ -33,10 +33,29 @@ def notes_of(
         f"Intervals of {CONFIDENCE:.0%}: percentiles of a stratified bootstrap over seeds, {RESAMPLES:,} resamples by "
         f"a generator of seed {SEED}.",
         *(f"{one.environment}: {one.low:g} is 0, and {one.high:g} is 1 ({one.source})." for one in references),
+        *not_finite(results, score),
         *_few_seeds(results),
         *_unequal(results, at_steps),
         *_across_environments(groups, results),
     ]
+
+
+def not_finite(results: Sequence[GroupResult], score: ScoreName) -> Iterator[str]:
+    """Note the groups with runs whose last measurements were NaN or infinite, and were passed over."""
+    which = "last finite one" if score == "final" else f"last {LAST} finite ones"
+    for result in results:
+        until = [run.finite_until for run in result.runs if run.finite_until is not None]
+        if until:
+            first, last = f"{min(until):,.0f}", f"{max(until):,.0f}"
+            yield (
+                f"{result.name}: {len(until)} of {len(result.runs)} runs{_in(result.environment)} end with values that "
+                f"are not finite; their scores are those of the {which}, "
+                f"{'of step' if score == 'final' else 'until step'} {first if first == last else f'{first} to {last}'}."
+            )
+
+
+def _in(environment: str) -> str:
+    return f" in {environment}" if environment else ""
 
 
 def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
@@ -60,8 +79,8 @@ def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[s
     for result in results:
         behind = [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
         if behind and at_steps is None:
-            where = f" in {result.environment}" if result.environment else ""
-            yield f"{result.name}: {len(behind)} of {len(result.runs)} runs{where} have not reached their target steps."
+            share = f"{len(behind)} of {len(result.runs)} runs{_in(result.environment)}"
+            yield f"{result.name}: {share} have not reached their target steps."
     for env in dict.fromkeys(result.environment for result in results):
         steps = [run.steps for result in results if result.environment == env for run in result.runs]
         if max(steps) > 1.05 * min(steps) and at_steps is None:

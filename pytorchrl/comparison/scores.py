@@ -33,6 +33,8 @@ class RunScores:
     """Training time of those steps; NaN where unknown."""
     target_steps: int | None
     """Steps that the run was meant to be trained for; None where unknown."""
+    finite_until: float | None = None
+    """Steps of the last finite measurement, where later ones are not finite; None where the last one is."""
 
 
 def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
@@ -54,6 +56,7 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
         )
     values = curve.values[counts]
     records = [record for record in run.records if at_steps is None or record.get("steps", np.inf) <= at_steps]
+    last = next(record[metric] for record in reversed(records) if metric in record)
     seed, target = run.config.get("seed"), run.config.get("target_steps")
     return RunScores(
         folder=run.folder,
@@ -64,6 +67,7 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
         steps=float(records[-1].get("steps", np.nan)),
         seconds=float(records[-1].get("seconds", np.nan)),
         target_steps=target if isinstance(target, int) else None,
+        finite_until=None if np.isfinite(last) else float(curve.x[counts][-1]),
     )
 
 

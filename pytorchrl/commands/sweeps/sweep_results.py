@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.comparison import compare_groups
+from pytorchrl.comparison.notes import not_finite
 from pytorchrl.comparison.scores import common_metric, scores_of
 from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
 from pytorchrl.logging.curves import Run
@@ -51,6 +52,8 @@ def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
     of_values = [list(values[result.name].values()) for result in results]
     rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
     print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
+    for note in not_finite(results, comparison.score):
+        print(f"- {note}")
     records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
     write_atomically(log_dir / _RESULTS, csv_of(records).encode())
     print(f"Table: {log_dir / _RESULTS}")

@@ -1,6 +1,7 @@
 """``python -m pytorchrl compare`` and ``plot``, with the arguments of the documentation."""
 
 import csv
+import math
 import sys
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.commands.sweeps.sweep_results import write_results
+from pytorchrl.commands.sweeps.trials import Trial
+from pytorchrl.commands.train import _show_results as show_results
 from tests.support.run_folders import evaluated_run
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.test-every", "200", "--algorithm.num-test-episodes", "2")
@@ -125,3 +129,18 @@ def test_compare_and_plot_refuse_invalid_arguments_and_write_no_files(
         command(monkeypatch, *arguments)
     assert message in str(raised.value)
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
+
+
+def test_every_table_of_the_terminal_notes_runs_whose_last_values_are_not_finite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = [Trial({"gamma": "0.9"}, seed, tmp_path / "gamma-0.9") for seed in (1, 2)]
+    for trial in trials:
+        evaluated_run(trial.run, [(10, 500.0), (20, math.nan)], seed=trial.seed)
+    expected = "2 of 2 runs in CartPole-v1 end with values that are not finite"
+    command(monkeypatch, "compare", str(tmp_path))
+    assert f"- DQN: {expected}" in capsys.readouterr().out
+    show_results([trial.run for trial in trials], tmp_path / "picture.png")
+    assert f"all seeds: {expected}" in capsys.readouterr().out
+    write_results(trials, tmp_path)
+    assert f"gamma-0.9: {expected}" in capsys.readouterr().out

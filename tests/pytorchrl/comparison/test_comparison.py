@@ -183,6 +183,30 @@ def test_runs_without_evaluations_are_compared_by_training_returns_with_a_note(t
         prl.compare_runs([tmp_path])
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_runs_whose_last_values_are_not_finite_are_noted_with_the_step_of_their_score(
+    tmp_path: Path, value: float
+) -> None:
+    for seed in range(5):
+        # The first run and those of PPO stay finite.
+        more = [(4000, value), (5000, value)] if seed else [(4000, 600.0)]
+        evaluated_run(tmp_path / f"DQN-{seed}", [(1000, 10.0), (3000, 500.0), *more], algorithm="DQN", seed=seed)
+        evaluated_run(
+            tmp_path / f"PPO-{seed}",
+            [(1000, 1.0), (2000, value), (3000, 2.0), (4000, 102.0)],
+            algorithm="PPO",
+            seed=seed,
+        )
+    noted = [note for note in prl.compare_runs([tmp_path]).notes if "not finite" in note]
+    assert noted == [
+        "DQN: 4 of 5 runs in CartPole-v1 end with values that are not finite; their scores are those of the last "
+        "finite one, of step 3,000."
+    ]
+    of_ten = prl.compare_runs([tmp_path], score="last_ten")
+    assert noted[0].replace("finite one, of", "10 finite ones, until") in of_ten.notes
+    assert not any("not finite" in note for note in prl.compare_runs([tmp_path], at_steps=3000).notes)
+
+
 def test_groups_can_be_named_in_a_script(tmp_path: Path) -> None:
     two_groups(tmp_path)
     comparison = prl.compare_runs({"mine": tmp_path.glob("PPO-*"), "theirs": tmp_path.glob("DQN-*")}, baseline="theirs")
