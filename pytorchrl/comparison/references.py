@@ -13,6 +13,7 @@ from pytorchrl.logging.bootstrap import Floats
 
 _FILE = Path(__file__).with_name("reference_returns.yaml")
 _VERSION = re.compile(r"(NoFrameskip|Deterministic)?-v\d+$")
+_OF_ATARI = "ALE/"
 _SPAN = "smallest and largest return of the compared runs"
 
 
@@ -67,11 +68,12 @@ def known_reference(environment: str) -> Reference | None:
     """Return the reference returns of an environment in `reference_returns.yaml`; None where it has none.
 
     Args:
-        environment: its id, with arguments or without; the version is ignored if the file names the id without one.
+        environment: its id, with arguments or without; the version is ignored if the file names the id without one,
+            and so is the namespace of Atari's games. Other namespaces have environments of their own.
     """
     name = environment.partition("(")[0]
-    for key in (name, _VERSION.sub("", name.rpartition("/")[2])):
-        if key in _known() and (key == name or not name.startswith("pytorchrl/")):
+    for key in (name, _VERSION.sub("", name.removeprefix(_OF_ATARI))):
+        if key in _known():
             low, high, source = _known()[key]
             return Reference(environment, low, high, source)
     return None

@@ -126,6 +126,9 @@ def test_default_references_are_known_values_or_the_range_of_returns_and_are_not
         ("Hopper-v5", -20.272305, 3234.3),
         # Not the game of Atari.
         ("pytorchrl/Breakout-v0", 3.0, 7.0),
+        ("MinAtar/Breakout-v1", 3.0, 7.0),
+        # Not the robot of MuJoCo.
+        ("my/Ant-v0", 3.0, 7.0),
         ("", 3.0, 7.0),
     ],
 )
