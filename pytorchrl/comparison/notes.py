@@ -1,6 +1,7 @@
 """Notes on a comparison: what its scores and intervals are, and what limits them."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 
 from pytorchrl.comparison.references import Reference
@@ -36,6 +37,7 @@ def notes_of(
         *not_finite(results, score),
         *_few_seeds(results),
         *_unequal(results, at_steps),
+        *_ended_before(groups, results, at_steps),
         *_across_environments(groups, results),
     ]
 
@@ -68,8 +70,8 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         # The interval from the smallest to the largest of n scores covers the median with this probability at most.
         most = 1 - 2.0 ** (1 - min(several))
         yield (
-            f"Intervals of {min(several)} seeds end at their smallest and largest score, and cover the true median in "
-            f"at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; use ten or more."
+            f"Intervals of {min(several)} seeds cannot reach beyond their smallest and largest score, and cover the "
+            f"true median in at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; use ten or more."
             if most < CONFIDENCE
             else f"Intervals of {min(several)} seeds are somewhat too narrow; use ten or more."
         )
@@ -87,6 +89,21 @@ def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[s
             yield (
                 f"Runs in {env or 'the environment'} were trained for {min(steps):,.0f} to {max(steps):,.0f} steps; "
                 f"at_steps (--at-steps) compares them after equal numbers."
+            )
+
+
+def _ended_before(groups: Sequence[Group], results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
+    """Note the groups with runs that ended more than 5% before the steps that all are compared after."""
+    if at_steps is None:
+        return
+    ends = {run.folder: run.records[-1].get("steps", math.nan) for group in groups for run in group.runs}
+    for result in results:
+        early = [end for run in result.runs if (end := ends[run.folder]) < 0.95 * at_steps]
+        if early:
+            first, last = f"{min(early):,.0f}", f"{max(early):,.0f}"
+            yield (
+                f"{result.name}: {len(early)} of {len(result.runs)} runs{_in(result.environment)} ended before "
+                f"{at_steps:,} steps, after {first if first == last else f'{first} to {last}'}."
             )
 
 

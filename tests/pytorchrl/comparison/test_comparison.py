@@ -70,6 +70,10 @@ def test_runs_can_be_compared_after_equal_numbers_of_steps(tmp_path: Path) -> No
     assert [result.final for result in equal.results] == [101.5, 201.5]
     assert [result.steps for result in equal.results] == [100, 200]
     assert not any("--at-steps" in note for note in equal.notes)
+    # Those of PPO went on, though they were not measured at 250 steps.
+    ended = [note for note in equal.notes if "ended before" in note]
+    assert ended == ["DQN: 2 of 2 runs in CartPole-v1 ended before 250 steps, after 100."]
+    assert not any("ended before" in note for note in prl.compare_runs([tmp_path], at_steps=104).notes)
     with pytest.raises(ValueError, match=r"first measured test/return after 100 steps; raise at_steps, got 50"):
         prl.compare_runs([tmp_path], at_steps=50)
 
@@ -165,8 +169,8 @@ def test_notes_warn_of_intervals_from_few_seeds(tmp_path: Path) -> None:
         evaluated_run(tmp_path / str(seed), [(1000, float(seed))], seed=seed)
     notes = "\n".join(prl.compare_runs([tmp_path]).notes)
     assert (
-        "Intervals of 3 seeds end at their smallest and largest score, and cover the true median in at most 75%"
-        in notes
+        "Intervals of 3 seeds cannot reach beyond their smallest and largest score, and cover the true median in at "
+        "most 75%" in notes
     )
     assert "10,000 resamples by a generator of seed 0" in notes
     alone = "\n".join(prl.compare_runs([tmp_path / "0"]).notes)
