@@ -13,8 +13,10 @@ from pytorchrl.logging.groups import Group
 
 _MEANINGS = {
     EVALUATION: "mean returns of evaluations, by greedy actions",
-    TRAINING: "mean returns of training episodes, with exploration, since some runs have no evaluations",
+    TRAINING: "mean returns of training episodes, with exploration",
 }
+_MOST_NAMES = 5
+"""Runs that a note names."""
 _OF_THE_ENVIRONMENT = ("train_envs", "test_envs", "spaces", "seed", "log_to", "log_every", "checkpoint_every")
 
 
@@ -34,12 +36,27 @@ def notes_of(
         f"Intervals of {CONFIDENCE:.0%}: percentiles of a stratified bootstrap over seeds, {RESAMPLES:,} resamples by "
         f"a generator of seed {SEED}.",
         *(f"{one.environment}: {one.low:g} is 0, and {one.high:g} is 1 ({one.source})." for one in references),
+        *_without_evaluations(groups, metric),
         *not_finite(results, score),
         *_few_seeds(results),
         *_unequal(results, at_steps),
         *_ended_before(groups, results, at_steps),
         *_across_environments(groups, results),
     ]
+
+
+def _without_evaluations(groups: Sequence[Group], metric: str) -> Iterator[str]:
+    """Name the runs for which all are compared by returns of training."""
+    without = [str(run.folder) for group in groups for run in group.runs if not len(run.evaluations())]
+    if metric != TRAINING or not without:
+        return
+    names = ", ".join(without[:_MOST_NAMES]) + (f" and {more} more" if (more := len(without) - _MOST_NAMES) > 0 else "")
+    yield f"Returns of training are compared since some runs have no evaluations: {names}."
+    if len(without) < sum(len(group.runs) for group in groups):
+        yield (
+            f'--metric {EVALUATION} (metric="{EVALUATION}") compares the other runs by their evaluations, and leaves '
+            f"out those that have none, unless they are given by their own path."
+        )
 
 
 def not_finite(results: Sequence[GroupResult], score: ScoreName) -> Iterator[str]:

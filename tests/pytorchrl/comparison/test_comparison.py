@@ -185,6 +185,14 @@ def test_runs_without_evaluations_are_compared_by_training_returns_with_a_note(t
     assert comparison.metric == "train/return"
     assert {result.final for result in comparison.results} == {3.0}
     assert "mean returns of training episodes, with exploration" in comparison.notes[0]
+    named = f"Returns of training are compared since some runs have no evaluations: {tmp_path / 'without'}."
+    assert named in comparison.notes
+    (note,) = (note for note in comparison.notes if '(metric="test/return") compares the other runs' in note)
+    assert "leaves out those that have none" in note
+    by_evaluations = prl.compare_runs([tmp_path], metric="test/return")
+    assert [result.final for result in by_evaluations.results] == [9.0]
+    alone = prl.compare_runs([tmp_path / "with"], metric="train/return")
+    assert not any("evaluations" in note for note in alone.notes)
     recorded_run(tmp_path / "evaluated", [{"steps": 20, "test/return": 9.0}], composition("SAC"))
     with pytest.raises(ValueError, match="without has no evaluations, and another run no returns of training"):
         prl.compare_runs([tmp_path])
