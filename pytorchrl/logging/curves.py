@@ -108,7 +108,17 @@ def read_run(folder: Path) -> Run:
         config = _without_places(_checked(config))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{config_file} is damaged: {error}") from error
-    return Run(folder, config, sorted(records, key=lambda record: record.get("steps", 0.0)))
+    return Run(folder, config, _in_order(records))
+
+
+def _in_order(records: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """Sort records by their steps; one whose steps are not finite follows the one before it."""
+    at, keyed = 0.0, []
+    for record in records:
+        steps = record.get("steps", 0.0)
+        at = steps if np.isfinite(steps) else at
+        keyed.append((at, record))
+    return [record for _, record in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def _positions(records: Sequence[Mapping[str, float]], x: XAxis) -> NDArray[np.float64]:

@@ -211,7 +211,8 @@ def _caption(panels: Sequence[Sequence[Measured]], statistic: StatisticName) -> 
 
 def _time_unit(groups: Sequence[Group]) -> tuple[float, str]:
     """Return the seconds of a unit of time that gives readable numbers, and the label of the axis."""
-    longest = max(record.get("seconds", 0.0) for group in groups for run in group.runs for record in run.records)
+    times = (record.get("seconds", 0.0) for group in groups for run in group.runs for record in run.records)
+    longest = max(filter(math.isfinite, times), default=0.0)
     seconds, name = next((seconds, name) for most, seconds, name in _UNITS_OF_TIME if longest <= most)
     return seconds, f"{name} of training"
 

@@ -65,6 +65,14 @@ def test_the_points_of_a_curve_are_sorted_by_steps(tmp_path: Path) -> None:
     ]
 
 
+def test_a_record_of_unknown_steps_does_not_disturb_the_order_of_the_others(tmp_path: Path) -> None:
+    records = [{"steps": steps, "seconds": 1.0, "test/return": 2.0} for steps in (300, 400, math.nan, 100, 200)]
+    read = read_run(recorded_run(tmp_path / "run", records))
+    assert [at for at, _ in points(read.evaluations())] == [100, 200, 300, 400]
+    assert math.isnan(read.records[-1]["steps"])
+    assert len(read.evaluations("seconds")) == 5
+
+
 def test_a_short_run_is_not_smoothed(tmp_path: Path) -> None:
     returns = np.random.default_rng(0).normal(size=19).tolist()
     records = [{"steps": float(step), "train/return": value} for step, value in enumerate(returns)]

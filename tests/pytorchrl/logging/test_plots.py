@@ -1,6 +1,7 @@
 """Pictures of runs: their contents, and the replacement of earlier pictures."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -373,3 +374,10 @@ def test_a_failed_drawing_leaves_the_old_picture_unchanged(tmp_path: Path, monke
         plot_runs([folder], output)
     assert output.read_bytes() == b"the old picture"
     assert {path.name for path in tmp_path.iterdir()} == {"run", "curve.png"}
+
+
+def test_a_record_of_unknown_seconds_leaves_the_others_on_the_axis_of_time(tmp_path: Path) -> None:
+    records = [{"steps": n, "seconds": 120.0 * n if n else math.nan, "test/return": 1.0} for n in range(6)]
+    figure = drawn(recorded_run(tmp_path / "run", records), x="seconds")
+    assert [at for at, _ in points(line_of(figure, 0))] == [2, 4, 6, 8, 10]
+    assert figure.axes[0].get_xlabel() == "minutes of training"
