@@ -81,6 +81,10 @@ def compare_groups(
     """Compare groups of runs that have been read; see :func:`compare_runs`."""
     if score not in ("final", "last_ten"):
         raise ValueError(f"compare_runs: score must be final or last_ten, got {score!r}")
+    if not groups:
+        raise ValueError(
+            "there is no group of runs to compare; give a list of runs, or lists by name: {'mine': ['runs']}"
+        )
     names = list(dict.fromkeys(group.name for group in groups))
     baseline = names[0] if baseline is None else baseline
     if baseline not in names:

@@ -83,7 +83,14 @@ def seeds_needed(probability: float, environments: int = 1) -> int | None:
 
     Returns:
         None where the probability is a half.
+
+    Raises:
+        ValueError: the probability is not between 0 and 1, or there is no environment.
     """
+    if not 0 <= probability <= 1:
+        raise ValueError(f"seeds_needed: probability must be between 0 and 1, got {probability:g}")
+    if environments < 1:
+        raise ValueError(f"seeds_needed: environments must be at least 1, got {environments}")
     if probability == 0.5:
         return None
     quantiles = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) + NormalDist().inv_cdf(_POWER)

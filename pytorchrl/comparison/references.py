@@ -35,9 +35,14 @@ def check_references(given: Mapping[str, Sequence[float]]) -> None:
     """Check that the reference returns of each environment span a range, whether they are needed or not.
 
     Raises:
-        ValueError: the first of the two is not below the second, or one is infinite.
+        ValueError: there are not two, the first is not below the second, or one is infinite.
     """
-    for name, (low, high) in given.items():
+    for name, bounds in given.items():
+        if len(bounds) != 2:
+            raise ValueError(
+                f"the references of {name} must be two returns, normalised to 0 and to 1, got {tuple(bounds)}"
+            )
+        low, high = bounds
         if not low < high:
             raise ValueError(f"the first reference of {name} must be below the second, got {low:g} and {high:g}")
         if math.isinf(low) or math.isinf(high):

@@ -122,6 +122,27 @@ def test_default_references_are_known_values_or_the_range_of_returns_and_are_not
 
 
 @pytest.mark.parametrize(
+    ("returns", "reason"),
+    [
+        ((1.0,), r"must be two returns, normalised to 0 and to 1, got \(1.0,\)"),
+        ((1.0, 2.0, 3.0), r"must be two returns, normalised to 0 and to 1, got \(1.0, 2.0, 3.0\)"),
+        ((-math.inf, math.inf), "must be finite, got -inf and inf"),
+    ],
+)
+def test_references_that_span_no_range_are_refused(tmp_path: Path, returns: tuple[float, ...], reason: str) -> None:
+    two_groups(tmp_path, "Mine-v0")
+    with pytest.raises(ValueError, match=f"the references of Mine-v0 {reason}"):
+        prl.compare_runs([tmp_path], references={"Mine-v0": returns})
+
+
+def test_a_comparison_of_no_groups_is_refused_with_how_to_give_some() -> None:
+    with pytest.raises(
+        ValueError, match=r"no group of runs to compare; give a list of runs, or lists by name: \{'mine'"
+    ):
+        prl.compare_runs({})
+
+
+@pytest.mark.parametrize(
     ("env", "low", "high"),
     [
         ("ALE/Breakout-v5", 1.7, 30.5),

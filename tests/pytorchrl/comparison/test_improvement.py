@@ -116,3 +116,11 @@ def test_probability_and_interval_equal_those_of_rliable() -> None:
     ours = improvement("a", list(ones.T), "b", list(others.T)).probability
     assert ours.value == pytest.approx(values["pair"][0], rel=1e-12)
     assert [ours.low, ours.high] == pytest.approx(intervals["pair"].ravel().tolist(), abs=0.05)
+
+
+@pytest.mark.parametrize("probability", [1.5, -3, math.nan])
+def test_seeds_are_not_computed_for_what_is_no_probability(probability: float) -> None:
+    with pytest.raises(ValueError, match=f"probability must be between 0 and 1, got {probability:g}"):
+        seeds_needed(probability)
+    with pytest.raises(ValueError, match="environments must be at least 1, got 0"):
+        seeds_needed(0.7, environments=0)
