@@ -508,7 +508,7 @@ class Learner:
             try:
                 self.save_checkpoint()
             except Exception as obstacle:
-                # Whatever it is, the run's own error is the one to be seen.
+                # Any exception: it must not replace the error that ended the run.
                 error.add_note(f"The run could not be saved: {obstacle}")
         if self._saved_at is None:
             error.add_note(

@@ -251,7 +251,7 @@ def check_saved(factory: Factory[VecEnv], state: Any, action_space: gym.Space[An
     """Refuse a saved state that the environments of a factory cannot be restored from, before they are made.
 
     Args:
-        factory: of the environments; a class of its own format of states is trusted.
+        factory: of the environments; if its class overrides ``load_state_dict``, the state's contents are not checked.
         state: what ``state_dict()`` returned, from a file.
         action_space: of the environments; None if it is not known.
 

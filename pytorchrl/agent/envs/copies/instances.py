@@ -13,7 +13,7 @@ _IN_USE: WeakValueDictionary[int, gym.Env[Any, Any]] = WeakValueDictionary()
 """The outermost wrapper of each environment in use, by the identity of the innermost one, which it keeps alive."""
 
 if hasattr(os, "register_at_fork"):
-    # A forked process has environments of its own.
+    # The environments that a parent process uses are not in use in its forked child.
     os.register_at_fork(after_in_child=_IN_USE.clear)
 
 
