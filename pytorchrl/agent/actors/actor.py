@@ -213,7 +213,7 @@ class Actor(FieldComponent, nn.Module):
         body: AnyBody
         if not size:
             body = self._body_of_observations(acts, layers)
-            return Network(body, head.build(body.output_size, self))
+            return Network(body, head.build(body.output_size, self), shares_body=self.shared_body)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)

@@ -13,7 +13,8 @@ from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
-from pytorchrl.agent.actors.view import AnyBody, View
+from pytorchrl.agent.actors.quick_network import QuickNetwork
+from pytorchrl.agent.actors.view import AnyBody, Observations, View
 
 
 class Network(QuickModule):
@@ -24,10 +25,17 @@ class Network(QuickModule):
         head: from features to an output.
         joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
         codec: encodes the actions, of networks that take them.
+        shares_body: whether other networks have the same body, whose features are then computed once for all.
     """
 
     def __init__(
-        self, body: AnyBody, head: nn.Module, joint: MLP | None = None, codec: ActionCodec | None = None
+        self,
+        body: AnyBody,
+        head: nn.Module,
+        joint: MLP | None = None,
+        codec: ActionCodec | None = None,
+        *,
+        shares_body: bool = False,
     ) -> None:
         super().__init__()
         self.body = body
@@ -36,9 +44,14 @@ class Network(QuickModule):
         self._codec = codec
         self._is_frozen = False
         self._behind: _Behind | None = None
+        self._quick = None if shares_body or joint is not None else QuickNetwork.of(body, head)
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
+        if self._quick is not None and type(view) is Observations:
+            output = self._quick(view.observations)
+            if output is not None:
+                return output
         features = self.inputs(view, action)
         if self.joint is not None:
             features = self.joint(features)

@@ -29,7 +29,7 @@ class Observations:
     """Observations (N, *obs), or a dict of such, for feed-forward bodies."""
 
     def __init__(self, obs: Any) -> None:
-        self._obs = obs
+        self.observations = obs
         self._features: dict[tuple[AnyBody, bool], Tensor] = {}
 
     def features(self, body: AnyBody) -> Tensor:
@@ -37,7 +37,7 @@ class Observations:
         key = body, torch.is_grad_enabled()
         features = self._features.get(key)
         if features is None:
-            features = self._features[key] = body(self._obs)
+            features = self._features[key] = body(self.observations)
         return features
 
     def rhs_after(self) -> None:

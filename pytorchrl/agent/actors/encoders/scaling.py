@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.actors.encoders.image_memory import ImageMemory
-from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS, has_address, is_recorded
+from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS, address_of, is_recorded
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
 
@@ -48,7 +48,7 @@ def _is_of_bytes(image: Tensor) -> bool:
         and image.dtype is torch.uint8
         and torch.get_num_threads() <= MOST_THREADS
         and (image.is_contiguous() or image.is_contiguous(memory_format=torch.channels_last))
-        and has_address(image)
+        and address_of(image) is not None
     )
 
 

@@ -26,11 +26,12 @@ class VectorFeatures(QuickModule):
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
         self.output_size = math.prod(space.shape or (1,))
-        self._flat = len(space.shape or (1,)) == 1
+        self.is_flat = len(space.shape or (1,)) == 1
+        """Whether the arrays are vectors already."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
-        flat = observation if self._flat else observation.flatten(1)
+        flat = observation if self.is_flat else observation.flatten(1)
         return flat if flat.dtype == torch.float32 else flat.float()
 
 

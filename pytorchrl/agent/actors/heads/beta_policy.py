@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.outputs import Beta
 from storages.component.hyper_parameters import Positive
 
@@ -47,10 +46,10 @@ class BetaPolicy(DistributionHead):
         return _Beta(layer, self.smallest_concentration)
 
 
-class _Beta(QuickModule):
+class _Beta(OutputLayer):
     def __init__(self, layer: nn.Module, smallest: float) -> None:
-        super().__init__()
-        self.layer, self._smallest = layer, smallest
+        super().__init__(layer)
+        self._smallest = smallest
 
-    def forward(self, features: Tensor) -> Beta:
-        return Beta(*(F.softplus(linear(self.layer, features)) + self._smallest).chunk(2, dim=-1))
+    def output(self, numbers: Tensor) -> Beta:
+        return Beta(*(F.softplus(numbers) + self._smallest).chunk(2, dim=-1))

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, discrete_space_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.outputs import Categorical, mellowmax_logits
 from storages.component.hyper_parameters import Positive, UnitInterval
 
@@ -65,23 +64,22 @@ class MellowmaxPolicy(DistributionHead):
         return _Mellowmax(layer, self.omega)
 
 
-class _Softmax(QuickModule):
+class _Softmax(OutputLayer):
     def __init__(self, layer: nn.Module, temperature: float, min_probability: float, rest: float) -> None:
-        super().__init__()
-        self.layer = layer
+        super().__init__(layer)
         self._temperature, self._min_probability, self._rest = temperature, min_probability, rest
 
-    def forward(self, features: Tensor) -> Categorical:
-        logits = linear(self.layer, features) / self._temperature
+    def output(self, numbers: Tensor) -> Categorical:
+        logits = numbers / self._temperature
         if self._min_probability == 0:
             return Categorical(logits)
         return Categorical((self._min_probability + self._rest * torch.softmax(logits, dim=-1)).log())
 
 
-class _Mellowmax(QuickModule):
+class _Mellowmax(OutputLayer):
     def __init__(self, layer: nn.Module, omega: float) -> None:
-        super().__init__()
-        self.layer, self._omega = layer, omega
+        super().__init__(layer)
+        self._omega = omega
 
-    def forward(self, features: Tensor) -> Categorical:
-        return Categorical(mellowmax_logits(linear(self.layer, features), self._omega))
+    def output(self, numbers: Tensor) -> Categorical:
+        return Categorical(mellowmax_logits(numbers, self._omega))

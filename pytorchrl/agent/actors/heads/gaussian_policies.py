@@ -13,8 +13,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
 from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, SquashedGaussian
 from storages.component.hyper_parameters import Positive
 
@@ -134,7 +133,7 @@ class LatentGaussian:
         return _GaussianOfFeatures(actor.linear(features, 2 * self.size), (self.size,))
 
 
-class GaussianLayer(QuickModule):
+class GaussianLayer(OutputLayer):
     """The module of :class:`GaussianPolicy` whose standard deviation does not depend on the features.
 
     Args:
@@ -157,8 +156,8 @@ class GaussianLayer(QuickModule):
         learns_std: bool,
         min_log_std: float | None,
     ) -> None:
-        super().__init__()
-        self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
+        super().__init__(layer)
+        self._shape, self._bounded_mean, self._min_log_std = shape, bounded_mean, min_log_std
         self.is_plain = not bounded_mean and min_log_std is None
         """Whether the layer's output and the parameter are mean and log standard deviation without a transform."""
         if learns_std:
@@ -166,18 +165,14 @@ class GaussianLayer(QuickModule):
         else:
             self.register_buffer("log_std", log_std, persistent=False)
 
-    def forward(self, features: Tensor) -> DiagonalGaussian:
-        """Map (N, features) to a distribution."""
-        return self.distribution(linear(self.layer, features))
-
-    def distribution(self, numbers: Tensor) -> DiagonalGaussian:
+    def output(self, numbers: Tensor) -> DiagonalGaussian:
         """Return the distribution of the layer's outputs (N, A)."""
         mean = numbers.view(-1, *self._shape)
         log_std = above(self._min_log_std, self.log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
-class _GaussianOfFeatures(QuickModule):
+class _GaussianOfFeatures(OutputLayer):
     def __init__(
         self,
         layer: nn.Module,
@@ -187,22 +182,18 @@ class _GaussianOfFeatures(QuickModule):
         min_log_std: float | None = None,
         max_log_std: float = LARGEST_LOG_STD,
     ) -> None:
-        super().__init__()
-        self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
+        super().__init__(layer)
+        self._shape, self._bounded_mean, self._min_log_std = shape, bounded_mean, min_log_std
         self._initial_log_std, self._max_log_std = initial_log_std, max_log_std
 
-    def forward(self, features: Tensor) -> DiagonalGaussian:
-        mean, log_std = (part.view(-1, *self._shape) for part in linear(self.layer, features).chunk(2, dim=-1))
+    def output(self, numbers: Tensor) -> DiagonalGaussian:
+        mean, log_std = (part.view(-1, *self._shape) for part in numbers.chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std) if self._initial_log_std else log_std
         log_std = above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, self._max_log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
-class _SquashedGaussian(QuickModule):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, features: Tensor) -> SquashedGaussian:
-        mean, log_std = linear(self.layer, features).chunk(2, dim=-1)
+class _SquashedGaussian(OutputLayer):
+    def output(self, numbers: Tensor) -> SquashedGaussian:
+        mean, log_std = numbers.chunk(2, dim=-1)
         return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))

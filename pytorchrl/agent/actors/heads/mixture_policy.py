@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
 from pytorchrl.agent.actors.heads.gaussian_policies import largest_log_std
-from pytorchrl.agent.actors.layers.quick_layers import linear
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.outputs import GaussianMixture
 from storages.component.hyper_parameters import Count
 
@@ -52,15 +51,14 @@ class MixturePolicy(DistributionHead):
         return _Mixture(self, layer, (size,) if self.bounded_mean else shape, initial)
 
 
-class _Mixture(QuickModule):
+class _Mixture(OutputLayer):
     def __init__(self, head: MixturePolicy, layer: nn.Module, shape: tuple[int, ...], initial_log_std: float) -> None:
-        super().__init__()
-        self.layer, self._head, self._shape, self._initial_log_std = layer, head, shape, initial_log_std
+        super().__init__(layer)
+        self._head, self._shape, self._initial_log_std = head, shape, initial_log_std
         self._largest_log_std = largest_log_std(initial_log_std, head.smallest_log_std, head)
 
-    def forward(self, features: Tensor) -> GaussianMixture:
+    def output(self, numbers: Tensor) -> GaussianMixture:
         components = self._head.num_components
-        numbers = linear(self.layer, features)
         logits, of_components = numbers[:, :components], numbers[:, components:]
         mean, log_std = (part.reshape(-1, components, *self._shape) for part in of_components.chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std).clamp(self._head.smallest_log_std, self._largest_log_std)

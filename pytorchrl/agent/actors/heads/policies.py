@@ -12,8 +12,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, box_of
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Categorical,
@@ -68,41 +67,37 @@ class DeterministicPolicy:
         return DeterministicLayer(layer, self.scale, self.squash)
 
 
-class CategoricalLayer(QuickModule):
+class CategoricalLayer(OutputLayer):
     """The module of :class:`Policy` for Discrete actions: one linear layer.
 
     Args:
         layer: from features to the logits of actions.
     """
 
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, features: Tensor) -> Categorical:
-        """Map (N, features) to a distribution."""
-        return Categorical(linear(self.layer, features))
+    def output(self, numbers: Tensor) -> Categorical:
+        """Return the distribution of the logits (N, k)."""
+        return Categorical(numbers)
 
 
-class _MultiCategorical(QuickModule):
+class _MultiCategorical(OutputLayer):
     def __init__(self, layer: nn.Module, choices: Sequence[int], shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.layer, self._choices, self._shape = layer, tuple(choices), shape
+        super().__init__(layer)
+        self._choices, self._shape = tuple(choices), shape
 
-    def forward(self, features: Tensor) -> MultiCategorical:
-        return MultiCategorical(linear(self.layer, features), self._choices, self._shape)
+    def output(self, numbers: Tensor) -> MultiCategorical:
+        return MultiCategorical(numbers, self._choices, self._shape)
 
 
-class _Bernoulli(QuickModule):
+class _Bernoulli(OutputLayer):
     def __init__(self, layer: nn.Module, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.layer, self._shape = layer, shape
+        super().__init__(layer)
+        self._shape = shape
 
-    def forward(self, features: Tensor) -> Bernoulli:
-        return Bernoulli(linear(self.layer, features).view(-1, *self._shape))
+    def output(self, numbers: Tensor) -> Bernoulli:
+        return Bernoulli(numbers.view(-1, *self._shape))
 
 
-class DeterministicLayer(QuickModule):
+class DeterministicLayer(OutputLayer):
     """The module of :class:`DeterministicPolicy`: one linear layer.
 
     Args:
@@ -112,11 +107,10 @@ class DeterministicLayer(QuickModule):
     """
 
     def __init__(self, layer: nn.Module, scale: float, squash: bool) -> None:
-        super().__init__()
-        self.layer, self.scale, self.squash = layer, scale, squash
+        super().__init__(layer)
+        self.scale, self.squash = scale, squash
 
-    def forward(self, features: Tensor) -> Tensor:
-        """(N, features) to (N, A)."""
-        numbers = linear(self.layer, features)
+    def output(self, numbers: Tensor) -> Tensor:
+        """Return the actions (N, A)."""
         action = torch.tanh(numbers) if self.squash else numbers
         return action if self.scale == 1 else self.scale * action

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.soft_bounds import above
+from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import QuadraticValues
@@ -38,18 +39,11 @@ class Quadratic:
         size = math.prod(actor.action_space.shape or (1,))
         numbers = 1, size + size * (size + 1) // 2
         layers = (
-            _SeparateStreams(features, numbers, actor) if actor.dueling else _OneLayer(features, sum(numbers), actor)
+            _SeparateStreams(features, numbers, actor)
+            if actor.dueling
+            else OutputLayer(actor.linear(features, sum(numbers)))
         )
         return _Quadratic(layers, size, self)
-
-
-class _OneLayer(QuickModule):
-    def __init__(self, features: int, numbers: int, actor: Actor) -> None:
-        super().__init__()
-        self.layer = actor.linear(features, numbers)
-
-    def forward(self, features: Tensor) -> Tensor:
-        return linear(self.layer, features)
 
 
 class _SeparateStreams(QuickModule):
@@ -66,24 +60,22 @@ class _SeparateStreams(QuickModule):
         return torch.cat([linear(out, torch.relu(linear(hidden, features))) for hidden, out in streams], dim=1)
 
 
-class _Quadratic(QuickModule):
+class _Quadratic(ConvertedNumbers):
     """Outputs in the order V, peak, logarithms of L's diagonal, entries below it row by row."""
 
     places: Tensor
 
     def __init__(self, numbers: nn.Module, size: int, head: Quadratic) -> None:
-        super().__init__()
-        self.numbers, self._size, self._head = numbers, size, head
+        super().__init__(numbers)
+        self._size, self._head = size, head
         rows, columns = torch.tril_indices(size, size, offset=-1)
         diagonal = torch.arange(size)
         places = torch.cat([diagonal * (size + 1), rows * size + columns])
         self.register_buffer("places", places, persistent=False)
 
-    def forward(self, features: Tensor) -> QuadraticValues:
+    def output(self, numbers: Tensor) -> QuadraticValues:
         size, squash = self._size, self._head.squash
-        value, peak, log_diagonal, below = self.numbers(features).split_with_sizes(
-            [1, size, size, size * (size - 1) // 2], dim=1
-        )
+        value, peak, log_diagonal, below = numbers.split_with_sizes([1, size, size, size * (size - 1) // 2], dim=1)
         diagonal = above(self._head.min_log_diagonal, log_diagonal).exp()
         entries = torch.cat([diagonal, below], dim=1)
         factor = entries.new_zeros((entries.shape[0], size * size)).index_copy(1, self.places, entries)

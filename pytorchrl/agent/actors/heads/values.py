@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
@@ -164,23 +165,7 @@ def make_action_layers(features: int, numbers: int, actor: Actor) -> nn.Module:
     return OutputLayer(actor.linear(features, actions * numbers))
 
 
-class OutputLayer(QuickModule):
-    """One linear layer of the features, such as the module of :class:`StateValue`.
-
-    Args:
-        layer: from features to numbers.
-    """
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(N, features) to (N, numbers)."""
-        return linear(self.layer, features)
-
-
-class ActionValueLayer(QuickModule):
+class ActionValueLayer(OutputLayer):
     """The module of :class:`ActionValue`: one linear layer.
 
     Args:
@@ -189,27 +174,27 @@ class ActionValueLayer(QuickModule):
     """
 
     def __init__(self, layer: nn.Module, huber_threshold: float | None) -> None:
-        super().__init__()
-        self.layer, self.huber_threshold = layer, huber_threshold
+        super().__init__(layer)
+        self.huber_threshold = huber_threshold
 
-    def forward(self, features: Tensor) -> ScalarValue:
-        """(N, features) to a :class:`ScalarValue`."""
-        return ScalarValue(linear(self.layer, features), self.huber_threshold)
+    def output(self, numbers: Tensor) -> ScalarValue:
+        """Return the values (N, 1)."""
+        return ScalarValue(numbers, self.huber_threshold)
 
 
-class _ActionQuantiles(QuickModule):
+class _ActionQuantiles(OutputLayer):
     fractions: Tensor
 
     def __init__(self, layer: nn.Module, quantiles: int, kappa: float) -> None:
-        super().__init__()
-        self.layer, self._kappa = layer, kappa
+        super().__init__(layer)
+        self._kappa = kappa
         self.register_buffer("fractions", quantile_midpoints(quantiles), persistent=False)
 
-    def forward(self, features: Tensor) -> QuantileValue:
-        return QuantileValue(linear(self.layer, features), self.fractions, self._kappa)
+    def output(self, numbers: Tensor) -> QuantileValue:
+        return QuantileValue(numbers, self.fractions, self._kappa)
 
 
-class ActionValuesLayer(QuickModule):
+class ActionValuesLayer(ConvertedNumbers):
     """The module of :class:`Values`.
 
     Args:
@@ -219,36 +204,40 @@ class ActionValuesLayer(QuickModule):
     """
 
     def __init__(self, numbers: nn.Module, huber_threshold: float | None, rescaling: float | None) -> None:
-        super().__init__()
-        self.numbers, self.huber_threshold, self.rescaling = numbers, huber_threshold, rescaling
+        super().__init__(numbers)
+        self.huber_threshold, self.rescaling = huber_threshold, rescaling
 
-    def forward(self, features: Tensor) -> ScalarValues:
-        """(N, features) to :class:`ScalarValues`."""
+    def output(self, numbers: Tensor) -> ScalarValues:
+        """Return the values (N, actions)."""
         if self.rescaling is None:
-            return ScalarValues(self.numbers(features), self.huber_threshold)
-        return RescaledValues(self.numbers(features), self.rescaling, self.huber_threshold)
+            return ScalarValues(numbers, self.huber_threshold)
+        return RescaledValues(numbers, self.rescaling, self.huber_threshold)
 
 
-class _QuantileReturns(QuickModule):
+class _QuantileReturns(ConvertedNumbers):
     fractions: Tensor
 
     def __init__(self, numbers: nn.Module, quantiles: int, kappa: float) -> None:
-        super().__init__()
-        self.numbers, self._kappa = numbers, kappa
+        super().__init__(numbers)
+        self._kappa = kappa
         self.register_buffer("fractions", quantile_midpoints(quantiles), persistent=False)
 
-    def forward(self, features: Tensor) -> QuantileValues:
-        quantiles = self.numbers(features).unflatten(1, (-1, len(self.fractions)))
+    def output(self, numbers: Tensor) -> QuantileValues:
+        quantiles = _by_action(numbers, len(self.fractions))
         return QuantileValues(quantiles, self.fractions, self._kappa)
 
 
-class _CategoricalReturns(QuickModule):
+class _CategoricalReturns(ConvertedNumbers):
     support: Tensor
 
     def __init__(self, numbers: nn.Module, support: Tensor) -> None:
-        super().__init__()
-        self.numbers = numbers
+        super().__init__(numbers)
         self.register_buffer("support", support, persistent=False)
 
-    def forward(self, features: Tensor) -> CategoricalValues:
-        return CategoricalValues(self.support, self.numbers(features).unflatten(1, (-1, len(self.support))))
+    def output(self, numbers: Tensor) -> CategoricalValues:
+        return CategoricalValues(self.support, _by_action(numbers, len(self.support)))
+
+
+def _by_action(numbers: Tensor, of_each: int) -> Tensor:
+    """(N, actions * of_each) to (N, actions, of_each)."""
+    return numbers.view(numbers.shape[0], numbers.shape[1] // of_each, of_each)

@@ -20,7 +20,7 @@ from pytorchrl.agent.actors.layers.layer_kernels import (
     apply_layers_by_columns,
     apply_layers_by_rows,
 )
-from pytorchrl.agent.actors.layers.quick_module import is_plain, is_recorded
+from pytorchrl.agent.actors.layers.quick_module import is_recorded, new_results, plain_address
 
 ACTIVATIONS = {"relu": RELU, "tanh": TANGENT}
 
@@ -56,11 +56,13 @@ def _small_product(weight: Tensor, bias: Tensor | None, features: Tensor) -> Ten
     if is_recorded() or features.dim() != 2 or bias is None:
         return None
     (rows, width), (outputs, inputs) = features.shape, weight.shape
-    fits = width == inputs and len(bias) == outputs
-    if not (rows <= _MOST_COLUMNS and fits and is_plain(features) and is_plain(weight) and is_plain(bias)):
+    if not (rows <= _MOST_COLUMNS and width == inputs and bias.numel() == outputs):
         return None
-    results = features.new_empty((rows, outputs))
-    apply_layer(weight.data_ptr(), bias.data_ptr(), features.data_ptr(), results.data_ptr(), rows, inputs, outputs)
+    weight_at, bias_at, features_at = plain_address(weight), plain_address(bias), plain_address(features)
+    if weight_at is None or bias_at is None or features_at is None:
+        return None
+    results = new_results((rows, outputs))
+    apply_layer(weight_at, bias_at, features_at, results.data_ptr(), rows, inputs, outputs)
     return results
 
 
@@ -83,16 +85,18 @@ class QuickLayers:
     Args:
         layers: at least one.
         activation: of all of them, a key of :data:`ACTIVATIONS`.
+        last: a further layer, which no activation follows.
     """
 
-    def __init__(self, layers: Sequence[nn.Linear], activation: str) -> None:
-        self._layers, self._activation = layers, ACTIVATIONS[activation]
-        weights = max(1, sum(layer.in_features * layer.out_features for layer in layers))
+    def __init__(self, layers: Sequence[nn.Linear], activation: str, last: nn.Linear | None = None) -> None:
+        self._layers = [*layers] if last is None else [*layers, last]
+        self._activation, self._activated = ACTIVATIONS[activation], len(layers)
+        weights = max(1, sum(layer.in_features * layer.out_features for layer in self._layers))
         self._by_rows = range(1, min(_MOST_ROWS, _MOST_PRODUCTS_BY_ROWS // weights) + 1)
         """Numbers of rows that are computed one row at a time."""
         self._by_columns = range(_LEAST_COLUMNS, min(_MOST_COLUMNS, _MOST_PRODUCTS_BY_COLUMNS // weights) + 1)
         """Numbers of rows that are computed together, unit by unit; more are left to torch."""
-        self._laid_out = _LaidOut([], None)
+        self._laid_out = _LaidOut([], None, 0, 0)
 
     def __call__(self, features: Tensor) -> Tensor | None:
         """Map (N, inputs) to (N, outputs) in inference mode; return None where torch has to compute it."""
@@ -106,13 +110,12 @@ class QuickLayers:
             kernel = apply_layers_by_columns
         else:
             return None
-        if not is_plain(features):
+        laid_out, features_at = self._layout(), plain_address(features)
+        table = laid_out.table
+        if table is None or features_at is None or inputs != laid_out.inputs:
             return None
-        table = self._layout().table
-        if table is None or inputs != table[0, 2]:
-            return None
-        outputs = features.new_empty((rows, int(table[-1, 3])))
-        kernel(table, features.data_ptr(), outputs.data_ptr(), rows, self._activation)
+        outputs = new_results((rows, laid_out.outputs))
+        kernel(table, features_at, outputs.data_ptr(), rows, self._activation, self._activated)
         return outputs
 
     def _layout(self) -> "_LaidOut":
@@ -122,19 +125,23 @@ class QuickLayers:
         laid_out = self._laid_out
         if places != laid_out.places:
             # Replaced as a whole, because several threads may act.
-            laid_out = self._laid_out = _LaidOut(places, self._table())
+            table = self._table()
+            ends = (0, 0) if table is None else (int(table[0, 2]), int(table[-1, 3]))
+            laid_out = self._laid_out = _LaidOut(places, table, *ends)
         return laid_out
 
     def _table(self) -> NDArray[np.int64] | None:
         rows: list[tuple[int, ...]] = []
         for layer in self._layers:
-            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
-            if weight is None or bias is None or not (is_plain(weight) and is_plain(bias)):
+            weight, bias = layer._parameters.get("weight"), layer._parameters.get("bias")
+            # A parametrised layer has no parameter of that name.
+            if weight is None or bias is None:
                 return None
-            outputs, inputs = weight.shape
-            if len(bias) != outputs or (rows and inputs != rows[-1][3]):
+            (outputs, inputs), weight_at, bias_at = weight.shape, plain_address(weight), plain_address(bias)
+            chained = not rows or inputs == rows[-1][3]
+            if weight_at is None or bias_at is None or len(bias) != outputs or not chained:
                 return None
-            rows.append((weight.data_ptr(), bias.data_ptr(), inputs, outputs))
+            rows.append((weight_at, bias_at, inputs, outputs))
         return np.array(rows)
 
 
@@ -145,6 +152,10 @@ class _LaidOut(NamedTuple):
     """Address, size and contiguity of each parameter."""
     table: NDArray[np.int64] | None
     """The layers as the kernels take them; None where the kernels cannot compute them."""
+    inputs: int
+    """Of the first layer."""
+    outputs: int
+    """Of the last layer."""
 
 
 _FEW_INPUTS, _MANY_ROWS = 32, 1_024

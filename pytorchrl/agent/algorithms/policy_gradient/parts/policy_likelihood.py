@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
+from pytorchrl.agent.actors.heads.policies import CategoricalLayer
 from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Categorical, DiagonalGaussian, Distribution
@@ -88,7 +89,8 @@ class PolicyLikelihood:
     def distribution(self, numbers: Tensor) -> Categorical | DiagonalGaussian:
         """Return the distribution for the outputs (N, outputs) of the MLP."""
         head = self._policy.head
-        return head.distribution(numbers) if isinstance(head, GaussianLayer) else Categorical(numbers)
+        assert isinstance(head, CategoricalLayer | GaussianLayer)
+        return head.output(numbers)
 
     def gradients(self, evaluation: int, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
         """Return the gradients of a loss, given those by the parameters of distribution number ``evaluation``."""
