@@ -10,6 +10,11 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution, empty_samples, with_shape
 from pytorchrl.agent.actors.outputs.distributions.quick_draw import draw_actions
+from pytorchrl.agent.actors.outputs.distributions.quick_likelihood import (
+    Evaluated,
+    evaluate_actions,
+    slopes_of_logits,
+)
 
 
 class Categorical(Distribution):
@@ -21,7 +26,8 @@ class Categorical(Distribution):
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        if not torch.is_inference_mode_enabled():
+        self._evaluated: Evaluated | None = None
+        if logits.requires_grad and torch.is_grad_enabled():
             # Cached now: a first access under `no_grad` would cache them without gradients.
             _ = self.log_probs
 
@@ -80,14 +86,23 @@ class Categorical(Distribution):
         """Copy without gradients."""
         return type(self)(self.logits.detach())
 
+    def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1)."""
+        found = self._evaluated = evaluate_actions(self.logits, action)
+        return (self.log_prob(action), self.entropy()) if found is None else (found.log_prob, found.entropy)
+
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
         """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
 
         Args:
-            action: (B, 1), the actions of the log probabilities.
+            action: (B, 1), the actions last evaluated.
             by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
             by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
         """
+        found = self._evaluated
+        quick = None if found is None else slopes_of_logits(found, action, by_log_prob, by_entropy)
+        if quick is not None:
+            return (quick,)
         falls = by_log_prob
         if by_entropy is not None:
             # The derivative of the entropy H with respect to a logit is -p * (log p + H).

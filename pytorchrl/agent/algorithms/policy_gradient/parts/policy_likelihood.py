@@ -113,7 +113,7 @@ class _OfPlain(Likelihood):
     def __init__(self, policy: PolicyLikelihood, evaluation: int, numbers: Tensor, action: Tensor) -> None:
         self._policy, self._evaluation, self._action = policy, evaluation, action
         self._distribution = distribution = policy.distribution(numbers)
-        super().__init__(distribution.log_prob(action), distribution.entropy())
+        super().__init__(*distribution.evaluate(action))
 
     @torch.no_grad()
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
