@@ -136,7 +136,7 @@ def _n_step(libraries: list[Library], sizes: Sizes) -> Contest:
         f"{sizes.n}-step sampling: {sizes.batch} of {_many(sizes)} (cpprb and torchrl sum when they insert)",
         work | {_ONE_STEP: libraries[0].uniform(content, sizes.batch)},
         sizes,
-        Target(1 / 1.5, _ONE_STEP),
+        Target(1 / 1.4, _ONE_STEP),
     )
 
 

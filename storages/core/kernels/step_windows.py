@@ -27,7 +27,7 @@ def follow(
     final_numbers: NDArray[np.int32],
     gamma: float,
     rewards: NDArray[Any],
-    followed: NDArray[np.int64],
+    last: NDArray[np.int64],
     discounts: NDArray[np.float32],
     sums: NDArray[np.floating],
 ) -> None:
@@ -41,13 +41,12 @@ def follow(
         final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         gamma: per-step discount factor.
         rewards: (rows, 1), the reward in each row.
-        followed: (3, B) int64, written: the windows' first rows, their lengths, and the numbers of their last
-            transitions.
+        last: (B,) int64, written: numbers of the windows' last transitions.
         discounts: (B, 1) float32, written: ``gamma**length``.
         sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, accumulated in float64.
     """
     num_rows, windows = final_numbers.shape[0], first.shape[0]
-    rows, lengths, last = followed[0], followed[1], followed[2]
+    rows = np.empty(windows, np.int64)
     address, record_bytes = address_of(final_numbers), final_numbers.strides[0]
     for ahead in range(windows + _WINDOWS_AHEAD):
         if ahead < windows:
@@ -66,8 +65,7 @@ def follow(
             length += 1
             total += discount * rewards[row, 0]
             discount *= gamma
-        lengths[i], last[i], discounts[i, 0] = length, first[i] + (length - 1) * num_envs, discount
-        sums[i, 0] = total
+        last[i], discounts[i, 0], sums[i, 0] = first[i] + (length - 1) * num_envs, discount, total
 
 
 @kernel

@@ -66,29 +66,33 @@ class Spans(NamedTuple):
 
     first: NDArray[np.int64]
     """(B,): numbers of their first transitions."""
-    lengths: NDArray[np.int64]
-    """(B,): numbers of steps."""
     last: NDArray[np.int64]
     """(B,): numbers of their last transitions."""
     discounts: NDArray[np.float32]
     """(B, 1): ``gamma**length``."""
     rewards: NDArray[np.floating]
     """(B, 1): discounted sums of rewards over them."""
+    num_envs: int
+    """Environments in a step."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(B,): numbers of steps."""
+        return (self.last - self.first) // self.num_envs + 1
 
 
 def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, reward: str = REW) -> Spans:
     """Return spans of ``longest`` steps, shortened at the end or interruption of an episode and at the newest step."""
     count = len(first)
-    followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
+    last, discounts = np.empty(count, np.int64), np.empty((count, 1), np.float32)
     rewards = ring.columns.data(reward).reshape(-1, 1)
     sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     # No window is longer than the ring, and transition numbers must not overflow in the kernel.
     if longest > ring.size:
         longest = ring.size
-    end, numbers = ring.steps * ring.envs, ring.columns.final_numbers
-    follow(first, longest, end, ring.envs, numbers, gamma, rewards, followed, discounts, sums)
-    _, lengths, last = followed
-    return Spans(first, lengths, last, discounts, sums)
+    envs, numbers = ring.envs, ring.columns.final_numbers
+    follow(first, longest, ring.steps * envs, envs, numbers, gamma, rewards, last, discounts, sums)
+    return Spans(first, last, discounts, sums, envs)
 
 
 def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
