@@ -48,8 +48,9 @@ class Network(QuickModule):
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
-        if self._quick is not None and type(view) is Observations:
-            output = self._quick(view.observations)
+        quick = self._quick
+        if quick is not None and type(view) is Observations and quick.is_of(self.body, self.head):
+            output = quick(view.observations)
             if output is not None:
                 return output
         features = self.inputs(view, action)

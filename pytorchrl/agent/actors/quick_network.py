@@ -24,20 +24,25 @@ class QuickNetwork:
     """
 
     def __init__(self, layers: QuickLayers, body: Body, head: OutputLayer | ConvertedNumbers) -> None:
-        self._layers, self._head = layers, head
-        self._hooks = [*hooks_of(body), *hooks_of(head)]
+        self._layers, self._body, self._head = layers, body, head
+        self._parts = body.features, body.hidden
+        self._hooks = hooks_of(body, head)
 
     @classmethod
     def of(cls, body: nn.Module, head: nn.Module) -> Self | None:
         """Make the fast path of a network; None where there is none."""
-        last = head.numbers if isinstance(head, ConvertedNumbers) else head
         if type(body) is not Body or not isinstance(head, OutputLayer | ConvertedNumbers):
             return None
         hidden = body.hidden.plain_layers
         is_plain = body.normalization is None and type(body.features) is VectorFeatures and body.features.is_flat
-        if not (hidden and is_plain and isinstance(last, OutputLayer) and type(last.layer) is nn.Linear):
+        last = _layer_of(head)
+        if not hidden or not is_plain or type(last) is not nn.Linear:
             return None
-        return cls(QuickLayers(hidden, body.hidden.activation, last.layer), body, head)
+        return cls(QuickLayers(hidden, body.hidden.activation, last), body, head)
+
+    def is_of(self, body: nn.Module, head: nn.Module) -> bool:
+        """Whether a network still has the parts that this was made of."""
+        return body is self._body and head is self._head and (self._body.features, self._body.hidden) == self._parts
 
     def __call__(self, observations: Any) -> Any:
         """Map (N, *obs) to the head's output in inference mode; return None where the modules have to compute it."""
@@ -45,3 +50,12 @@ class QuickNetwork:
             return None
         numbers = self._layers(observations)
         return None if numbers is None else self._head.output(numbers)
+
+
+def _layer_of(head: OutputLayer | ConvertedNumbers) -> nn.Module | None:
+    """Return the layer whose numbers a head converts by ``output`` alone; None where it computes more."""
+    if type(head).forward not in (OutputLayer.forward, ConvertedNumbers.forward):
+        return None
+    if isinstance(head, OutputLayer):
+        return head.layer
+    return head.numbers.layer if type(head.numbers) is OutputLayer else None

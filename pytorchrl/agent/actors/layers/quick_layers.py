@@ -20,14 +20,15 @@ from pytorchrl.agent.actors.layers.layer_kernels import (
     apply_layers_by_columns,
     apply_layers_by_rows,
 )
-from pytorchrl.agent.actors.layers.quick_module import is_recorded, new_results, plain_address
+from pytorchrl.agent.actors.layers.quick_module import hooks_of, is_recorded, new_results, plain_address
 
 ACTIVATIONS = {"relu": RELU, "tanh": TANGENT}
 
 
 def linear(layer: nn.Module, features: Tensor) -> Tensor:
     """Compute ``layer(features)``, (B, inputs) to (B, outputs), of ``nn.Linear`` without a module's call overhead."""
-    if type(layer) is not nn.Linear:
+    has_hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    if type(layer) is not nn.Linear or has_hooks:
         output: Tensor = layer(features)
         return output
     parameters = layer._parameters
@@ -97,11 +98,12 @@ class QuickLayers:
         self._by_columns = range(_LEAST_COLUMNS, min(_MOST_COLUMNS, _MOST_PRODUCTS_BY_COLUMNS // weights) + 1)
         """Numbers of rows that are computed together, unit by unit; more are left to torch."""
         self._laid_out = _LaidOut([], None, 0, 0)
+        self._hooks = hooks_of(*self._layers)
 
     def __call__(self, features: Tensor) -> Tensor | None:
         """Map (N, inputs) to (N, outputs) in inference mode; return None where torch has to compute it."""
         # In tracing, even the number of rows may be symbolic.
-        if not torch.is_inference_mode_enabled() or is_recorded() or features.dim() != 2:
+        if not torch.is_inference_mode_enabled() or is_recorded() or features.dim() != 2 or any(self._hooks):
             return None
         rows, inputs = features.shape
         if rows in self._by_rows:

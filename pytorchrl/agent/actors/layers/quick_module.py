@@ -32,12 +32,12 @@ class QuickModule(nn.Module):
         self.__dict__.pop(name, None)
 
 
-def hooks_of(network: nn.Module) -> list[Mapping[int, Any]]:
-    """Return the hook mappings of all quick modules of a network, which also show hooks registered later."""
-    modules = [module for module in network.modules() if isinstance(module, QuickModule)]
+def hooks_of(*networks: nn.Module) -> list[Mapping[int, Any]]:
+    """Return the hook mappings of all modules of networks, which also show hooks registered later."""
     return [
         hooks
-        for each in modules
+        for network in networks
+        for each in network.modules()
         for hooks in (each._forward_hooks, each._forward_pre_hooks, each._backward_hooks, each._backward_pre_hooks)
     ]
 

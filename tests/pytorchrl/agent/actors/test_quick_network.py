@@ -25,6 +25,7 @@ from pytorchrl.agent.actors.heads import (
     StateValue,
     Values,
 )
+from pytorchrl.agent.actors.heads.policies import CategoricalLayer
 from pytorchrl.agent.actors.layers import quick_layers
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
@@ -147,7 +148,9 @@ def test_networks_that_share_a_body_compute_it_once() -> None:
 def test_hooks_of_body_and_head_are_called_while_acting() -> None:
     network = make_network()
     acting(network, observations(4))
-    for module in (network.body, network.head):
+    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    assert len(layers) == 3
+    for module in (network.body, network.head, *layers):
         called: list[nn.Module] = []
         handle = module.register_forward_hook(lambda module, *_, called=called: called.append(module))
         acting(network, observations(4))
@@ -177,6 +180,28 @@ def test_changed_weights_take_effect_while_acting(change: Callable[[Network], No
     assert_same(acting(network, observations(4)), by_modules(network, observations(4)))
 
 
+def head_exchanged(network: Network) -> None:
+    network.head = make_network().head
+
+
+def body_exchanged(network: Network) -> None:
+    network.body = make_network().body
+
+
+def hidden_exchanged(network: Network) -> None:
+    cast("Any", network.body).hidden = cast("Any", make_network().body).hidden
+
+
+@pytest.mark.parametrize("exchange", [head_exchanged, body_exchanged, hidden_exchanged])
+def test_exchanged_parts_take_effect_while_acting(exchange: Callable[[Network], None]) -> None:
+    network = make_network()
+    with torch.no_grad():
+        trained(network)
+    acting(network, observations(4))
+    exchange(network)
+    assert_same(acting(network, observations(4)), by_modules(network, observations(4)))
+
+
 def test_a_copy_acts_by_its_own_weights() -> None:
     network = make_network()
     other = copy.deepcopy(network)
@@ -186,4 +211,25 @@ def test_a_copy_acts_by_its_own_weights() -> None:
     other.body.register_forward_hook(lambda *_: called.append(1))
     assert_same(acting(other, observations(4)), by_modules(other, observations(4)))
     assert called
+    assert_same(acting(network, observations(4)), by_modules(network, observations(4)))
+
+
+class Doubled(CategoricalLayer):
+    """A user's head that computes more than its layer."""
+
+    def forward(self, features: Tensor) -> Any:
+        """(N, features) to a distribution."""
+        return super().forward(2 * features)
+
+
+class DoubledPolicy:
+    """Makes the head."""
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """Return the module."""
+        return Doubled(nn.Linear(features, 4))
+
+
+def test_a_head_with_a_forward_of_its_own_is_called() -> None:
+    network = make_network(DoubledPolicy())
     assert_same(acting(network, observations(4)), by_modules(network, observations(4)))

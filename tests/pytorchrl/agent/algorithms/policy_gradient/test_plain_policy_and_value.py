@@ -108,7 +108,14 @@ def test_clipped_value_losses_are_left_to_autograd() -> None:
 
 @pytest.mark.parametrize("network", ["value", "pi"])
 @pytest.mark.parametrize(
-    "part", [lambda network: network, lambda network: network.body.hidden, lambda network: network.head]
+    "part",
+    [
+        lambda network: network,
+        lambda network: network.body.hidden,
+        lambda network: network.body.hidden.layers[0],
+        lambda network: network.head,
+        lambda network: network.head.layer,
+    ],
 )
 def test_hooks_are_called(part: Any, network: str) -> None:
     algorithm = algorithm_of(prl.PPO)
