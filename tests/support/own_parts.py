@@ -44,16 +44,16 @@ class Expectiles(prl.outputs.ScalarValues):
         return Expectile(self.values.gather(1, action))
 
 
-class ToExpectiles(nn.Module):
-    def forward(self, values: Tensor) -> Expectiles:
-        return Expectiles(values)
+class ToExpectiles(prl.heads.ConvertedNumbers):
+    def output(self, numbers: Tensor) -> Expectiles:
+        return Expectiles(numbers)
 
 
 class ExpectileHead:
     """A head."""
 
     def build(self, features: int, actor: prl.Actor) -> nn.Module:
-        return nn.Sequential(prl.heads.make_action_layers(features, 1, actor), ToExpectiles())
+        return ToExpectiles(prl.heads.make_action_layers(features, 1, actor))
 
 
 class ExpectileDQN(prl.DQN):

@@ -20,12 +20,14 @@ from pytorchrl.agent.actors.heads.values import (
     Values,
     make_action_layers,
 )
+from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
 
 __all__ = [
     "ActionQuantiles",
     "ActionValue",
     "BetaPolicy",
     "CategoricalReturns",
+    "ConvertedNumbers",
     "DeterministicPolicy",
     "DistributionHead",
     "Features",
@@ -36,6 +38,7 @@ __all__ = [
     "LatentGaussian",
     "MellowmaxPolicy",
     "MixturePolicy",
+    "OutputLayer",
     "Policy",
     "Quadratic",
     "QuantileReturns",
