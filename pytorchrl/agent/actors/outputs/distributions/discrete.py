@@ -95,14 +95,15 @@ class Categorical(Distribution):
         """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
 
         Args:
-            action: (B, 1), the actions last evaluated.
+            action: (B, 1), the actions of the log probabilities.
             by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
             by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
         """
         found = self._evaluated
-        quick = None if found is None else slopes_of_logits(found, action, by_log_prob, by_entropy)
-        if quick is not None:
-            return (quick,)
+        if found is not None and found.action is action:
+            quick = slopes_of_logits(found, by_log_prob, by_entropy)
+            if quick is not None:
+                return (quick,)
         falls = by_log_prob
         if by_entropy is not None:
             # The derivative of the entropy H with respect to a logit is -p * (log p + H).

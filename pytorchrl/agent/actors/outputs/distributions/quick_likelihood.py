@@ -29,6 +29,8 @@ _MOST_ACTIONS = 32
 class Evaluated(NamedTuple):
     """Actions evaluated under categorical distributions."""
 
+    action: Tensor
+    """(N, 1): the actions; all of them exist."""
     log_prob: Tensor
     """(N, 1), of the actions."""
     entropy: Tensor
@@ -46,19 +48,18 @@ def evaluate_actions(logits: Tensor, action: Tensor) -> Evaluated | None:
     if not is_plain or torch.is_grad_enabled() or is_recorded() or not are_for_kernels(logits):
         return None
     rows, count = logits.shape
-    found = Evaluated(*(new_results((rows, width)) for width in (1, 1, count, count)))
-    log_prob, entropy, probabilities, log_probs = (each.data_ptr() for each in found)
-    exist = _evaluate(logits.data_ptr(), action.data_ptr(), log_prob, entropy, probabilities, log_probs, rows, count)
+    found = Evaluated(action, *(new_results((rows, width)) for width in (1, 1, count, count)))
+    actions, log_prob, entropy, probabilities, log_probs = (each.data_ptr() for each in found)
+    exist = _evaluate(logits.data_ptr(), actions, log_prob, entropy, probabilities, log_probs, rows, count)
     # Torch raises an error that names the action.
     return found if exist else None
 
 
-def slopes_of_logits(found: Evaluated, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> Tensor | None:
+def slopes_of_logits(found: Evaluated, by_log_prob: Tensor, by_entropy: Tensor | None) -> Tensor | None:
     """Backpropagate gradients with respect to log probabilities and entropies to the logits (N, k).
 
     Args:
         found: the result of :func:`evaluate_actions`.
-        action: (N, 1), the actions evaluated.
         by_log_prob: (N, 1), gradient of the loss with respect to the log probabilities.
         by_entropy: (N, 1), gradient with respect to the entropies; None where the loss does not depend on them.
 
@@ -74,7 +75,7 @@ def slopes_of_logits(found: Evaluated, action: Tensor, by_log_prob: Tensor, by_e
         found.probabilities.data_ptr(),
         found.log_probs.data_ptr(),
         found.entropy.data_ptr(),
-        action.data_ptr(),
+        found.action.data_ptr(),
         by_log_prob.data_ptr(),
         0 if by_entropy is None else by_entropy.data_ptr(),
         slopes.data_ptr(),

@@ -106,6 +106,16 @@ def test_a_gradient_can_be_computed_without_an_evaluation() -> None:
     assert_close([slopes], by_autograd(logits, action, by_log_prob, by_entropy)[2:])
 
 
+def test_a_gradient_can_be_computed_for_other_actions_than_those_evaluated() -> None:
+    logits, action, by_log_prob, by_entropy = random(5, 3)
+    other = (action + 1) % 3
+    with torch.no_grad():
+        distribution = Categorical(logits)
+        distribution.evaluate(action)
+        (slopes,) = distribution.slopes(other, by_log_prob, by_entropy)
+    assert_close([slopes], by_autograd(logits, other, by_log_prob, by_entropy)[2:])
+
+
 def test_actions_that_are_ruled_out_have_no_gradient() -> None:
     logits, action = torch.tensor([[0.0, -math.inf, 1.0], [-200.0, 0.0, -math.inf]]), torch.tensor([[2], [1]])
     ones = torch.ones(2, 1)
