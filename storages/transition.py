@@ -79,7 +79,11 @@ MASK = "Mask"
 WINDOW = "Window"
 """(T, B, 1) int64, batches of sequences: length k of a step's n-step window; OBS2 is that of the step k - 1 later."""
 BURN_IN = "BurnIn"
-"""Batches of sequences: OBS (b, B, ...), DONE (b, B, 1) and RHS (B, *hidden) of the burn-in steps before them."""
+"""Batches of sequences: OBS (b, B, ...), DONE (b, B, 1) and MASK (b, B, 1) of the burn-in steps before them.
+
+Where a step is missing, because an episode began or an older one is not stored, the first real step is repeated in
+front as padding; RHS (B, *hidden) is the recurrent state before the first real step, which padding must not change.
+"""
 LEAD_OUT = "LeadOut"
 """Batches of sequences: OBS and DONE of the n - 1 steps after them, up to OBS2 of the last n-step window."""
 

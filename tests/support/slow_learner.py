@@ -6,7 +6,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.memory import MemoryKind
-from storages.transition import BURN_IN, DONE, LEAD_OUT, OBS, OBS2, RHS, WINDOW
+from storages.transition import BURN_IN, DONE, LEAD_OUT, MASK, OBS, OBS2, RHS, WINDOW
 
 SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
     "plain": (prl.Sequences(4), 1),
@@ -48,7 +48,8 @@ def states_by_hand(body: Any, batch: Any, b: int, stored: bool) -> tuple[Any, li
             early = batch[BURN_IN]
             state = early[RHS][b : b + 1] if stored else body.initial_state(1)
             for t in range(len(early[DONE])):
-                _, state = body(early[OBS][t, b : b + 1], state, early[DONE][t, b : b + 1])
+                if early[MASK][t, b] == 1:
+                    _, state = body(early[OBS][t, b : b + 1], state, early[DONE][t, b : b + 1])
     features, states = [], []
     for t in range(len(batch[DONE])):
         feature, state = body(batch[OBS][t, b : b + 1], state, batch[DONE][t, b : b + 1])

@@ -142,15 +142,9 @@ class Expected:
         for _ in range(sequences.burn_in):
             first = self.steps[0]
             more = self.real[0] and goes_on(model, first - 1, env)
-            self.anew[0] = self.anew[0] or not more
             self.steps.insert(0, first - 1 if more else first)
             self.real.insert(0, more)
             self.anew.insert(0, not more)
-        if sequences.burn_in:
-            # All repeated steps, and the first real step after them, are marked as starts.
-            first_real = self.real.index(True)
-            repeated = first_real > 0
-            self.anew[: first_real + 1] = [True] * first_real + [repeated]
 
 
 def assert_windows(episodic: Episodic, batch: Any, kind: Sequences | Episodes | None, n_step: int) -> None:
@@ -190,6 +184,8 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
                 part, position = (batch[BURN_IN], t) if t < burn_in else (batch[LEAD_OUT], t - burn_in - length)
                 assert same(row(part[OBS], position, b), row(sample[OBS], env))
                 assert same(row(part[DONE], position, b), done)
+                if t < burn_in:
+                    assert part[MASK][position, b].item() == real
                 continue
             position = t - burn_in
             assert batch[MASK][position, b].item() == real

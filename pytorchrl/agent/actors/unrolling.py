@@ -17,6 +17,7 @@ from storages.transition import (
     BURN_IN,
     DONE,
     LEAD_OUT,
+    MASK,
     OBS,
     OBS2,
     RHS,
@@ -86,10 +87,7 @@ class Unrolling:
         batch = self.batch
         begin = self._begin(body, batch[DONE].shape[1], batch.get(BURN_IN, batch))
         if BURN_IN in batch:
-            burn_in = batch[BURN_IN]
-            with torch.no_grad():
-                _, states = body.unroll(burn_in[OBS], begin, burn_in[DONE], states=False)
-            begin = states[-1]
+            begin = _after_burn_in(body, begin, batch[BURN_IN])
         # Only n-step windows need the state after each step.
         features, states = body.unroll(batch[OBS], begin, batch[DONE], states=WINDOW in batch)
         states = states.detach()
@@ -112,3 +110,21 @@ class Unrolling:
             return body.initial_state(episodes)
         begin: Tensor = fields[RHS][:, body.stored_at]
         return begin
+
+
+@torch.no_grad()
+def _after_burn_in(body: RecurrentBody, state: Tensor, burn_in: Batch) -> Tensor:
+    """Return the states (B, state_size) after a burn-in, which begins with those given.
+
+    Padding in front of a burn-in leaves a state as it is, because it is that before the first real step.
+    """
+    obs, done, real = burn_in[OBS], burn_in[DONE], burn_in[MASK]
+    # The host must not wait for a mask on the device.
+    if real.device.type == "cpu" and real.all():
+        _, states = body.unroll(obs, state, done, states=False)
+        return states[-1]
+    features = body.body(flat(obs)).unflatten(0, done.shape[:2])
+    for step in range(len(features)):
+        _, after = body.memory(features[step], state, done[step])
+        state = torch.where(real[step] > 0, after, state)
+    return state

@@ -158,8 +158,6 @@ def lay_out(
             if goes_on:
                 earlier = number - num_envs
                 goes_on = earlier >= begin and final_numbers[earlier % rows, 0] < 0
-                # The recurrent state is reset after padding at the front.
-                anew[t + 1, b] = 0.0 if goes_on else 1.0
                 if goes_on:
                     number = earlier
             transitions[t, b] = number

@@ -100,6 +100,7 @@ class SequenceWindow(Window):
         first = {RHS: steps.transitions[burn_in]}
         if burn_in:
             batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
+            batch[BURN_IN][MASK] = np.ascontiguousarray(steps.real[:burn_in, :, None])
             first[BURN_IN] = steps.transitions[0]
         if shape[0] > learnt.stop:
             batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, shape[0])) for key in (OBS, DONE)}

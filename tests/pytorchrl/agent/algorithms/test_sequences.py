@@ -7,9 +7,11 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.scheme import Scheme
 from storages.transition import (
     ACT,
+    BURN_IN,
     DISCOUNT,
     DONE,
     ERRORS,
@@ -104,6 +106,24 @@ def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: s
     torch.testing.assert_close(info[ERRORS], errors, rtol=1e-4, atol=1e-4)
     for name, gradient in zip(dict(algorithm.critics.named_parameters()), expected, strict=True):
         torch.testing.assert_close(gradients[f"critics.{name}"], gradient, rtol=1e-3, atol=1e-4)
+    scheme.close()
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_burn_in_that_begins_at_the_oldest_stored_step_begins_with_the_state_stored_there(kind: MemoryKind) -> None:
+    scheme = off_policy_scheme(prl.SAC, kind, prl.Sequences(4, burn_in=6))
+    # An episode has 200 steps: the oldest of the 100 that are stored for each environment begins none.
+    while scheme.steps < 260:
+        scheme.collect(260)
+    batch = next(iter(scheme.storage.generate_batches(1, 200)))
+    real = batch[BURN_IN][MASK].sum(0)
+    assert (real == 0).any()
+    assert ((real > 0) & (real < 6)).any()
+    body = scheme.algorithm.pi.body
+    features, _ = Unrolling(batch).of(body)
+    # The weights are those that acted, so that the burn-in leads to the state that is stored with the step after it.
+    expected, _ = Unrolling({key: value for key, value in batch.items() if key != BURN_IN}).of(body)
+    torch.testing.assert_close(features, expected)
     scheme.close()
 
 
