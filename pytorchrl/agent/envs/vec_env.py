@@ -126,6 +126,8 @@ class VecEnv(Component):
         except ValueError:
             self.close()
             raise
+        self._action_shape = num_envs, *(self.action_space.shape or (1,))
+        self._takes_reals = isinstance(self.action_space, gym.spaces.Box)
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
@@ -174,8 +176,27 @@ class VecEnv(Component):
         Args:
             actions: (E, 1) integers from 0 for a Discrete space; (E, *action) integers from 0 for a MultiDiscrete one,
                 0 or 1 for a MultiBinary one, numbers within the bounds for a Box. Tensors where :attr:`takes_tensors`.
+
+        Raises:
+            ValueError: the actions are of another shape, or not integers where the space is not a Box.
         """
+        if getattr(actions, "shape", None) != self._action_shape or not (
+            self._takes_reals or actions.dtype in _INTEGERS
+        ):
+            raise ValueError(self._unlike_actions(actions))
         return self._vector.step(actions)
+
+    def _unlike_actions(self, actions: Any) -> str:
+        """Return what is wrong with actions of another shape or dtype."""
+        wanted = "numbers" if self._takes_reals else "integers"
+        given = f"a {type(actions).__name__}"
+        if hasattr(actions, "shape"):
+            given = f"{actions.dtype} of shape {tuple(actions.shape)}"
+        way_out = "; actions[:, None] has it" if (*getattr(actions, "shape", ()), 1) == self._action_shape else ""
+        return (
+            f"{type(self).__name__}: actions of {self.num_envs} environments with the action space "
+            f"{self.action_space} must be {wanted} of shape {self._action_shape}, got {given}{way_out}"
+        )
 
     @property
     def finished_episodes(self) -> list[EpisodeRecord]:
@@ -235,6 +256,15 @@ class VecEnv(Component):
     def close(self) -> None:
         """Close the environments; a second call does nothing."""
         self._vector.close()
+
+
+_INTEGERS = frozenset(
+    [
+        *map(np.dtype, np.typecodes["AllInteger"] + "?"),
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    ]
+)
+"""Dtypes of actions that are not real numbers."""
 
 
 def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:

@@ -1,5 +1,6 @@
 """Vector environments keep the final observations of episodes and refuse unsupported spaces, ids and wrappers."""
 
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
@@ -46,6 +48,42 @@ def test_scalar_observations_and_actions_have_a_trailing_axis() -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=3, env_kwargs={"kind": "discrete"})()
     assert envs.reset(seed=0).shape == (3, 1)
     assert envs.step(np.ones((3, 1), np.int64)).next_observation.shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("actions", "given"),
+    [
+        (np.zeros(3, np.int64), r"got int64 of shape \(3,\); actions\[:, None\] has it"),
+        (np.zeros((2, 1), np.int64), r"got int64 of shape \(2, 1\)"),
+        (np.zeros((1, 1), np.int64), r"got int64 of shape \(1, 1\)"),
+        (np.zeros((3, 1)), r"got float64 of shape \(3, 1\)"),
+        (torch.zeros(3, 1), r"got torch.float32 of shape \(3, 1\)"),
+        ([[0], [0], [0]], "got a list"),
+    ],
+)
+def test_actions_of_another_shape_or_dtype_are_refused_with_those_wanted(actions: Any, given: str) -> None:
+    envs = prl.VecEnv(Counter, num_envs=3)
+    envs.reset(seed=0)
+    space = re.escape(str(envs.action_space))
+    with pytest.raises(
+        ValueError,
+        match=rf"VecEnv: actions of 3 environments with the action space {space} must be integers of shape \(3, 1\), "
+        + given
+        + "$",
+    ):
+        envs.step(actions)
+    for dtype in (np.int64, np.int32, np.uint8, bool):
+        envs.step(np.zeros((3, 1), dtype))
+
+
+def test_actions_of_a_box_must_have_an_axis_of_environments_but_may_be_of_any_precision() -> None:
+    envs = prl.VecEnv("Pendulum-v1", num_envs=2)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match=r"must be numbers of shape \(2, 1\), got float32 of shape \(1,\)$"):
+        envs.step(np.zeros(1, np.float32))
+    for dtype in (np.float16, np.float64, np.int64):
+        envs.step(np.zeros((2, 1), dtype))
+    envs.close()
 
 
 def test_only_the_environment_that_ended_gets_its_final_observation() -> None:
