@@ -100,7 +100,7 @@ class ShardedReplay:
         self._writer = SliceWriter(group)
         self._batch_size = 0
         self._drawn = 0
-        """Number of rows in all batches so far."""
+        """Number of steps learnt from in all batches so far, without padding."""
         self._updates: list[Fetched] = []
         """Updates that were not sent to shards yet: indices, errors and, for sequences and episodes, steps."""
         self._progress: tuple[int, int] | None = None
@@ -295,7 +295,8 @@ class ShardedReplay:
             if factor != 1:
                 fields[WEIGHTS] *= np.float32(factor)
             fields[INDICES] += first_index
-            self._drawn += batch_size
+            rows = len(fields.get(EPISODE, fields[INDICES]))
+            self._drawn += int(np.count_nonzero(fields[MASK])) if MASK in fields else rows
             yield self._transfer.receive(self._transfer.send(fields))
 
     def _take_updates(self) -> PendingUpdates:

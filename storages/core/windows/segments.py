@@ -70,7 +70,7 @@ class SequenceWindow(Window):
         burn_in, end = sequences.burn_in, sequences.burn_in + sequences.length
         steps = _steps(ring, first, burn_in, end + lead_out, sequences.across_episodes)
         segments = Segments(steps.numbers[0], steps.numbers[-1])
-        return SequenceLayout(*steps, slice(burn_in, end), segments, sequences.length * len(first))
+        return SequenceLayout(*steps, slice(burn_in, end), segments, int(np.count_nonzero(steps.real[burn_in:end])))
 
     def _bootstrap_steps(self, ring: Ring) -> int:
         return self.steps.reach(ring) if self._reach is None else self._reach
@@ -182,7 +182,7 @@ class SequenceLayout(NamedTuple):
     """Range of the steps that are learnt from."""
     segments: Segments
     learnt_steps: int
-    """Number of steps that are learnt from, in all sequences."""
+    """Number of steps that are learnt from, in all sequences, without padding."""
 
 
 def in_time(value: Any, shape: tuple[int, ...]) -> Any:

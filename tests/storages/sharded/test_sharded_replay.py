@@ -258,6 +258,20 @@ def test_metrics_cover_all_shards() -> None:
     assert 0 < metrics["storage/effective_sample_size"] <= 1
 
 
+@pytest.mark.parametrize("kind", ["uniform", "n steps", "sequences", "episodes", "packed"])
+def test_the_replay_ratio_counts_the_real_steps_of_rows_as_a_single_storage_does(kind: str) -> None:
+    storage = maker(SETTINGS[kind])()
+    group, replay = local(SETTINGS[kind], 1, **AT_ONCE)
+    storage.insert_data_slice(slice_of(np.random.default_rng(0), 60))
+    group.insert_data_slice(0, slice_of(np.random.default_rng(0), 60)).result()
+    for source in (storage, replay):
+        learnt = 0
+        for batch in source.generate_batches(3, 8):
+            learnt += int(batch[MASK].sum()) if MASK in batch else len(batch.get("Episode", batch[INDICES]))
+            metrics = source.after_gradients(batch, {ERRORS: errors_of(batch)})
+            assert metrics["storage/replay_ratio"] == learnt / 120
+
+
 def test_missing_malformed_and_non_finite_errors_are_refused() -> None:
     _, replay = filled_unequally()
     (batch,) = replay.generate_batches(1, 8)
