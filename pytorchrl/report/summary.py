@@ -18,6 +18,8 @@ class Returns:
     final: float
     mean_of_last: float
     best: float
+    finite_until: float | None
+    """Steps of the last finite return, where later ones are not finite; None where the last one is."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def returns_of(run: RunRead) -> Returns | None:
     for kind, metric in (("evaluations", EVALUATION), ("training", TRAINING)):
         if len(run.measured.curve(metric)):
             scores = scores_of(run.measured, metric)
-            return Returns(kind, scores.final, scores.last_ten, scores.best)
+            return Returns(kind, scores.final, scores.last_ten, scores.best, scores.finite_until)
     return None
 
 

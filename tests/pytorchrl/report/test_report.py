@@ -135,6 +135,26 @@ def test_storages_are_described_and_a_checkpoint_above_the_size_limit_is_not_rea
     assert "more than the limit of 0 MB; --largest-checkpoint changes it" in report.read_text()
 
 
+@pytest.mark.parametrize("metric", ["test/return", "train/return"])
+def test_the_returns_of_a_run_that_ended_with_values_that_are_not_finite_are_marked(
+    tmp_path: Path, metric: str
+) -> None:
+    for name, values in (("finite", [1.0, None, 3.0]), ("diverged", [1.0, 2.0, None])):
+        run = trained(tmp_path / "runs" / name)
+        records = [{"steps": 100 * step, "seconds": 1.0, metric: value} for step, value in enumerate(values)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    overview = part_of(without_plotly(write_report([tmp_path / "runs"], tmp_path / "report.html")), "overview")
+    of_training = "*" if metric == "train/return" else ""
+    assert f">3.0{of_training}<" in overview
+    assert f">2.0{of_training}†<" in overview
+    assert "† The run ends with values that are not finite; its returns are those until the last finite one" in (
+        " ".join(overview.split())
+    )
+    (tmp_path / "runs" / "diverged").rename(tmp_path / "elsewhere")
+    of_finite = without_plotly(write_report([tmp_path / "runs"], tmp_path / "report.html"))
+    assert "†" not in part_of(of_finite, "overview")
+
+
 def test_a_long_curve_shows_means_of_neighbours_and_omits_non_finite_values(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     many = 2 * MOST_POINTS
