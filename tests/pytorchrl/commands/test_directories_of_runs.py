@@ -55,12 +55,25 @@ def test_one_of_several_seeds_is_continued_alone_in_its_directory(capsys: pytest
     assert "transitions already" not in capsys.readouterr().out
 
 
-def test_a_single_run_keeps_its_storage_in_the_given_directory_also_where_seeds_are_added() -> None:
+def test_a_single_run_keeps_its_storage_in_the_given_directory_and_those_of_added_seeds_are_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     train([*ARGUMENTS, "--steps", "30"])
     assert stored("kept") == 30
     train([*ARGUMENTS, "--steps", "40", "--seeds", "1", "2"])
-    assert (stored("kept"), stored("kept/seed-2")) == (40, 40)
-    assert not Path("kept/seed-1").exists()
+    assert (stored("kept"), stored("kept-seed-2")) == (40, 40)
+    assert not list(Path("kept").glob("seed-*"))
+    train([*ARGUMENTS, "--steps", "50", "--seeds", "2"])
+    train([*ARGUMENTS, "--steps", "60", "--seeds", "1", "2"])
+    assert (stored("kept"), stored("kept-seed-2")) == (60, 60)
+    assert "transitions already" not in capsys.readouterr().out
+
+
+def test_seeds_that_were_added_inside_the_storage_of_another_are_continued_there() -> None:
+    train([*ARGUMENTS, "--steps", "30"])
+    train([*ARGUMENTS, "--steps", "30", "--seeds", "2", "--storage.directory", "kept/seed-2"])
+    train([*ARGUMENTS, "--steps", "40", "--seeds", "1", "2"])
+    assert stored("kept/seed-2") == 40
 
 
 def test_runs_that_shared_a_directory_are_continued_in_it() -> None:
@@ -70,7 +83,7 @@ def test_runs_that_shared_a_directory_are_continued_in_it() -> None:
     learner.close()
     assert RunFolder("runs/seed-1").read_config()["storage"]["hyper_parameters"]["directory"] == "kept"
     train([*ARGUMENTS, "--steps", "40", "--seeds", "1", "2"])
-    assert (stored("kept"), stored("kept/seed-2")) == (40, 40)
+    assert (stored("kept"), stored("kept-seed-2")) == (40, 40)
 
 
 def test_a_storage_that_was_moved_is_found_by_its_new_directory() -> None:
@@ -89,6 +102,13 @@ def test_each_run_of_a_sweep_has_a_directory_of_its_own(monkeypatch: pytest.Monk
     monkeypatch.setenv("WANDB_SWEEP_ID", "a-sweep")
     monkeypatch.setenv("WANDB_RUN_ID", "a-run")
     assert directory_of([]) == "kept/a-sweep/a-run/seed-1"
+
+
+def test_the_runs_of_a_sweep_are_beside_the_storage_of_an_earlier_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    train([*ARGUMENTS, "--steps", "30"])
+    monkeypatch.setenv("WANDB_SWEEP_ID", "a-sweep")
+    monkeypatch.setenv("WANDB_RUN_ID", "a-run")
+    assert directory_of(["--log-dir", "others"]) == "kept-a-sweep/a-run/seed-1"
 
 
 def test_data_mixed_with_the_transitions_of_each_seed_are_kept_beside_its_storage(tmp_path: Path) -> None:
