@@ -1,5 +1,6 @@
 """Observation normalisation by the running mean and standard deviation."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -73,8 +74,12 @@ class RunningNormalization(QuickModule):
 
     @torch.no_grad()
     def add(self, values: Tensor) -> None:
-        """Update the running statistics with values (B, *shape)."""
-        self._set_moments(add_to_moments((self.count, self.mean, self.squares), values.double()))
+        """Update the running statistics with values (B, *shape); one that is not finite leaves them unchanged."""
+        moments = add_to_moments((self.count, self.mean, self.squares), values.double())
+        # NaN or infinity in the statistics would never leave them. It is the storage that refuses or keeps the values.
+        # A sum of squares is finite only if all are, and is computed in half the time of `isfinite`.
+        if math.isfinite(moments[2].sum()):
+            self._set_moments(moments)
 
     @property
     def moments(self) -> Moments:

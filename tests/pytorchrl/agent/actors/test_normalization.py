@@ -179,6 +179,56 @@ def test_a_resumed_run_continues_with_the_saved_statistics(algorithm: str, memor
     assert whole.actor.normalization.parts[0].count == 120  # type: ignore[union-attr]
 
 
+class Faulty(Uneven):
+    """Its third episode begins with an observation that is not finite."""
+
+    def __init__(self, number: float, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.number, self.episodes = number, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        self.episodes += 1
+        if self.episodes == 3:
+            vectors(observation)[..., 1] = self.number
+        return observation, info
+
+
+def faulty_scheme(kind: str, number: float, **storage: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=30, mini_batch_size=4, update_every=5),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.ReplayBuffer.create_factory(size=100, **storage),
+        prl.VecEnv.create_factory(Faulty, env_kwargs={"kind": kind, "number": number}),
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*not finite")
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["vector", "dict"])
+def test_an_observation_that_is_not_finite_is_refused_and_leaves_the_statistics_unchanged(
+    kind: str, number: float
+) -> None:
+    scheme = faulty_scheme(kind, number)
+    # Two episodes of nine steps.
+    train(scheme, 18)
+    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    before = copy.deepcopy(part.state_dict())
+    assert before["count"] == 18
+    with pytest.raises(prl.SampleError, match="Observation"):
+        train(scheme, 20)
+    assert_equal(part.state_dict(), before)
+
+
+@pytest.mark.filterwarnings("ignore:.*not finite")
+def test_statistics_go_on_after_an_observation_that_is_not_finite_and_is_kept() -> None:
+    scheme = faulty_scheme("vector", np.inf, allow_nonfinite=True)
+    train(scheme, 29)
+    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    assert part.count == 28
+    assert all(bool(value.isfinite().all()) for value in part.state_dict().values())
+
+
 def test_observations_without_floating_point_numbers_are_refused() -> None:
     envs: Any = SimpleNamespace(observation_space=spaces.Box(0, 255, (84, 84), np.uint8), action_space=BOX)
     with pytest.raises(
