@@ -118,13 +118,14 @@ def _after_burn_in(body: RecurrentBody, state: Tensor, burn_in: Batch) -> Tensor
 
     Padding in front of a burn-in leaves a state as it is, because it is that before the first real step.
     """
-    obs, done, real = burn_in[OBS], burn_in[DONE], burn_in[MASK]
-    # The host must not wait for a mask on the device.
-    if real.device.type == "cpu" and real.all():
-        _, states = body.unroll(obs, state, done, states=False)
-        return states[-1]
-    features = body.body(flat(obs)).unflatten(0, done.shape[:2])
-    for step in range(len(features)):
+    done, real = burn_in[DONE], burn_in[MASK]
+    features = body.body(flat(burn_in[OBS])).unflatten(0, done.shape[:2])
+    # The host must not wait for a mask on the device, where steps are computed one by one anyway.
+    padded = len(real) if real.device.type != "cpu" else int((real == 0).flatten(1).any(1).sum())
+    for step in range(padded):
         _, after = body.memory(features[step], state, done[step])
         state = torch.where(real[step] > 0, after, state)
-    return state
+    if padded == len(real):
+        return state
+    _, states = body.memory.unroll(features[padded:], state, done[padded:], states=False)
+    return states[-1]
