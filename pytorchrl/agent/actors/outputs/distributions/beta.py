@@ -17,6 +17,9 @@ class Beta(Distribution):
     Chou et al., "Improving Stochastic Policy Gradients in Continuous Control with Deep Reinforcement Learning using the
     Beta Distribution" (ICML 2017), which has no mass outside of the bounds to be clipped.
 
+    Entropies and divergences are small differences of terms that grow with the concentrations; they are computed in
+    double precision.
+
     Args:
         towards_high: (B, A), alpha > 0: the larger, the more actions lie close to 1.
         towards_low: (B, A), beta > 0: the larger, the more actions lie close to -1.
@@ -58,9 +61,9 @@ class Beta(Distribution):
 
     def entropy(self) -> Tensor:
         """Entropy in nats, (B, 1)."""
-        high, low = self.towards_high, self.towards_low
+        high, low = self._in_double()
         excess = (high - 1) * high.digamma() + (low - 1) * low.digamma() - (high + low - 2) * (high + low).digamma()
-        return _sum(_log_beta(high, low) - excess + math.log(2))
+        return _sum(_log_beta(high, low) - excess + math.log(2)).to(self.towards_high.dtype)
 
     def mode(self) -> Tensor:
         """Most likely actions, (B, A): a bound if a concentration is below 1, the middle if both are 1."""
@@ -73,16 +76,20 @@ class Beta(Distribution):
 
     def kl(self, other: Self) -> Tensor:
         """Kullback-Leibler divergence KL(self || other) in nats, (B, 1)."""
-        high, low = self.towards_high, self.towards_low
-        more_high, more_low = high - other.towards_high, low - other.towards_low
+        (high, low), (other_high, other_low) = self._in_double(), other._in_double()
+        more_high, more_low = high - other_high, low - other_low
         of_logs = (
             more_high * high.digamma() + more_low * low.digamma() - (more_high + more_low) * (high + low).digamma()
         )
-        return _sum(_log_beta(other.towards_high, other.towards_low) - _log_beta(high, low) + of_logs)
+        divergences = _log_beta(other_high, other_low) - _log_beta(high, low) + of_logs
+        return _sum(divergences).to(self.towards_high.dtype)
 
     def detach(self) -> Self:
         """Copy without gradients."""
         return type(self)(self.towards_high.detach(), self.towards_low.detach())
+
+    def _in_double(self) -> tuple[Tensor, Tensor]:
+        return self.towards_high.double(), self.towards_low.double()
 
 
 def _inside(share: Tensor) -> Tensor:

@@ -539,6 +539,31 @@ def test_extreme_actions_of_a_beta_distribution_have_finite_densities() -> None:
     assert ours.log_prob(torch.tensor([[1.0, -1.0]])).isfinite().all()
 
 
+@pytest.mark.parametrize("concentration", [1e2, 1e4, 1e6])
+def test_entropies_and_divergences_of_beta_distributions_are_exact_at_large_concentrations(
+    concentration: float,
+) -> None:
+    numbers = [
+        concentration * torch.tensor([[high, low]]) for high, low in ((1.0, 1.5), (1.3, 1.0), (1.01, 1.49), (1.31, 1.0))
+    ]
+    leaves, exact_leaves = (
+        [number.to(dtype).requires_grad_() for number in numbers] for dtype in (torch.float32, torch.float64)
+    )
+    ours, other = Beta(*leaves[:2]), Beta(*leaves[2:])
+    exact, exact_other = (td.Independent(td.Beta(*each), 1) for each in (exact_leaves[:2], exact_leaves[2:]))
+    divergence, entropy = ours.kl(other), ours.entropy()
+    assert divergence.dtype == entropy.dtype == torch.float32
+    exact_divergence = td.kl_divergence(exact, exact_other)
+    # Stretched from (0, 1) to (-1, 1), in two dimensions.
+    exact_entropy = exact.entropy() + 2 * math.log(2)
+    torch.testing.assert_close(divergence[:, 0].double(), exact_divergence, rtol=1e-5, atol=0)
+    torch.testing.assert_close(entropy[:, 0].double(), exact_entropy, rtol=1e-6, atol=0)
+    gradients = torch.autograd.grad((divergence + entropy).sum(), leaves)
+    exact_gradients = torch.autograd.grad((exact_divergence + exact_entropy).sum(), exact_leaves)
+    for one, another in zip(gradients, exact_gradients, strict=True):
+        torch.testing.assert_close(one.double(), another, rtol=1e-4, atol=0)
+
+
 def test_equal_noise_matrices_give_equal_actions_and_many_give_the_marginal_moments() -> None:
     ours = StateDependentGaussian(*state_dependent_parameters(0))
     noise = torch.randn(20_000, BATCH, 5, 2, generator=generator(), dtype=torch.float64)
