@@ -77,7 +77,8 @@ class Algorithm(FieldComponent, ABC):
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
-        self._tried_output = self._try_policy()
+        # Torch imports a thousand modules to compute on the meta device, where nothing acts.
+        self._tried_output = None if self.device.type == "meta" else self._try_policy()
         self._explorer = self._made_explorer()
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
@@ -233,6 +234,8 @@ class Algorithm(FieldComponent, ABC):
 
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
+        if self._tried_output is None:
+            return explorer
         try:
             # Some outputs are evaluated lazily, such as quantiles at drawn fractions.
             with torch.inference_mode():

@@ -50,7 +50,7 @@ class ActingNetwork(nn.Module):
                 hidden) of a recurrent actor.
 
         Returns:
-            Actions (B, *action), and the next recurrent states of a recurrent actor.
+            Actions (B, *action), (B, 1) of a Discrete space, and the next recurrent states of a recurrent actor.
         """
         parts = inputs if self.actor.memory is None else inputs[:-1]
         obs: Any = parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))

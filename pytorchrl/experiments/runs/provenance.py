@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
+_PACKAGES_OF_ENVIRONMENTS = ("mujoco", "gymnasium-robotics", "ale-py", "minatar", "envpool")
+"""Recorded where they are installed."""
 _ENVIRONMENT = ("CUDA", "CUBLAS", "MKL", "MUJOCO", "NUMBA", "OMP", "OPENBLAS", "PYTHONHASHSEED", "PYTORCH", "TORCH")
 """Prefixes of environment variables that a run may depend on."""
 _SECRETS = ("KEY", "SECRET", "TOKEN", "PASSWORD")
@@ -84,7 +86,8 @@ def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
             for name, value in sorted(os.environ.items())
             if name.startswith(_ENVIRONMENT) and not any(secret in name for secret in _SECRETS)
         },
-        "packages": {package: _version(package) for package in _PACKAGES},
+        "packages": {package: _version(package) for package in _PACKAGES}
+        | {package: version for package in _PACKAGES_OF_ENVIRONMENTS if (version := _version(package)) is not None},
         "git_commit": code.commit,
         "git_uncommitted_changes": code.has_changes,
     }
@@ -100,9 +103,8 @@ def _version(package: str) -> str | None:
 def _git(*arguments: str) -> str | None:
     """Return the output of git in the working directory; None if the command fails."""
     try:
-        finished = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=10, check=True
-        )
+        finished = subprocess.run(["git", *arguments], capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return finished.stdout.strip()
+    # As it is: a patch without its last blank lines, or with other line ends, does not apply.
+    return finished.stdout.decode(errors="replace")

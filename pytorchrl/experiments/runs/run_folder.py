@@ -146,7 +146,7 @@ class RunFolder:
         if code.diff is None:
             self.diff_file.unlink(missing_ok=True)
         else:
-            write_atomically(self.diff_file, f"{code.diff}\n".encode(errors="replace"))
+            write_atomically(self.diff_file, code.diff.encode(errors="replace"))
         # Last, because this file marks the folder as a run folder.
         self.write_config(config)
         return replaces

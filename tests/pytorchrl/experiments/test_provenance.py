@@ -1,6 +1,7 @@
 """The provenance of a run: its code, its command and its environment, saved in its folder."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,28 @@ def test_uncommitted_changes_are_saved_with_the_run(repository: Path) -> None:
     git("checkout", "-q", "script.py")
     git("apply", str(repository / "changed" / "git_diff.patch"))
     assert (repository / "script.py").read_text() == "one = 2\n"
+
+
+@pytest.mark.parametrize(
+    "end", ["\n\n\n\n", "", "\r\n", " \n\t\n"], ids=["blank lines", "no line end", "crlf", "blanks"]
+)
+def test_the_saved_changes_of_any_file_can_be_applied(repository: Path, end: str) -> None:
+    script = repository / "script.py"
+    script.write_bytes(f"a = 1{end}b = 2{end}".encode())
+    git("-c", "core.autocrlf=false", "commit", "-qam", "Write")
+    changed = f"a = 1{end}b = 3{end}".encode()
+    script.write_bytes(changed)
+    prl.Learner(dqn_scheme(), 100, repository / "run").close()
+    git("checkout", "-q", "script.py")
+    assert script.read_bytes() != changed
+    git("apply", str(repository / "run" / "git_diff.patch"))
+    assert script.read_bytes() == changed
+
+
+def test_versions_of_installed_packages_of_environments_are_recorded() -> None:
+    packages = provenance({}, Code())["packages"]
+    assert packages["ale-py"] == metadata.version("ale-py")
+    assert "envpool" not in packages or packages["envpool"] is not None
 
 
 def test_without_a_repository_there_is_no_commit_and_no_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

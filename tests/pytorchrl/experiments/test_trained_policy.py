@@ -2,6 +2,8 @@
 
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,6 +243,22 @@ def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], 
 
 class OwnDQN(prl.DQN):
     """A class that a script defines."""
+
+
+_MODULES_OF_META_COMPUTATIONS = "torch._dynamo", "sympy"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_a_policy_is_loaded_without_the_modules_that_take_torch_seconds_to_import(
+    name: str, finished: Callable[[str], Path]
+) -> None:
+    code = (
+        "import sys, pytorchrl as prl\n"
+        f"before = set(sys.modules); prl.load_policy({str(finished(name))!r})\n"
+        f"sys.exit(any(each in set(sys.modules) - before for each in {_MODULES_OF_META_COMPUTATIONS}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Path) -> None:
