@@ -42,7 +42,8 @@ class Manifest(ABC):
         """Read the manifest of a directory; return None if the directory is empty or does not exist.
 
         Raises:
-            PersistenceError: the manifest has another format version, or the directory holds other files.
+            PersistenceError: the manifest has another format version, or the directory holds a storage of another
+                kind or other files.
             DamageError: the manifest is damaged.
         """
         path = directory / cls.name
@@ -52,6 +53,13 @@ class Manifest(ABC):
         if directory.exists() and not directory.is_dir():
             raise PersistenceError(f"{directory} is not a directory; name an existing or a new one")
         there = {entry.name for entry in directory.iterdir()} if directory.exists() else set()
+        for kind in Manifest.__subclasses__():
+            if kind.name in there:
+                raise PersistenceError(
+                    f"{directory} holds a storage of another kind, with {kind.name} in the place of {cls.name}; open "
+                    f"it with the class that made it, read it with storages.datasets.open_dataset, or name another "
+                    f"directory"
+                )
         if others := sorted(there - cls.made_before - {lock.NAME, unfinished(path).name}):
             raise PersistenceError(
                 f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "

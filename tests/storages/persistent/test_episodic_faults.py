@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from storages import ReplayBuffer, SampleError
-from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent import DamageError, PersistenceError, read_state, repair
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.notes import MARKER_NAME, write_marker
 from tests.support import killing_episodic
@@ -196,8 +196,11 @@ def test_only_one_buffer_writes_at_a_time_and_a_closed_one_refuses_insertions(tm
 def test_a_directory_with_other_content_is_refused(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path / "episodes")
     storage.close()
-    with pytest.raises(PersistenceError, match="holds something else"):
+    of_another_kind = r"holds a storage of another kind, with episodes\.json .* storages\.datasets\.open_dataset"
+    with pytest.raises(PersistenceError, match=of_another_kind):
         ReplayBuffer.create_factory(size=10, directory=tmp_path / "episodes")("cpu", None, None, None)
+    with pytest.raises(PersistenceError, match=of_another_kind):
+        read_state(tmp_path / "episodes")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(PersistenceError, match=r"holds something else \(thesis\.tex\)"):
