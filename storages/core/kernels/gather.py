@@ -101,9 +101,11 @@ def gather_fields(plan_address: int, first: NDArray[np.int64], last: NDArray[np.
                 last_rows[i] = first_rows[i]
         else:
             for i in range(count):
-                # No prefetch: these rows were read to find the ends of windows. No window is longer than the ring.
+                # No prefetch: these rows were read to find the ends of windows.
                 ended = first_rows[i] + last[begin + i] - first[begin + i]
-                last_rows[i] = ended if ended < num_rows else ended - num_rows
+                ended = ended if ended < num_rows else ended - num_rows
+                # Only a window of a user's own can be longer than the ring.
+                last_rows[i] = ended if 0 <= ended < num_rows else last[begin + i] % num_rows
         for i in range(count):
             row = last_rows[i] + num_envs
             following_rows[i] = row if row < num_rows else row - num_rows

@@ -279,3 +279,17 @@ def test_indices_of_rows_are_unique_across_resets_and_restarts() -> None:
         machine.reset()
         machine.continue_elsewhere()
     assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("distance", [0, 2, 5, 9, 10, 25, -1, -7, -30])
+def test_last_steps_of_any_distance_are_read_within_the_ring(distance: int) -> None:
+    storage = replay_buffer(10, 0, None)
+    stream = Stream(1, "vector", False, np.random.default_rng(0))
+    for _ in range(13):
+        storage.insert_transition(stream.step())
+    ring, first = storage.ring, np.arange(4, 12)
+    last = first + distance
+    found = ring.gather(first, {DONE2, OBS2}, last)
+    # A transition lies in the row of its number, modulo the ring's.
+    expected = ring.gather(last % ring.rows, {DONE2, OBS2})
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
