@@ -88,8 +88,8 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
         "begun": facts.get("started"),
         "command": shlex.join(map(str, facts.get("command") or [])),
         "commit": commit,
-        "machine": machine
-        and f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('torch_threads')} threads, {gpus}",
+        "machine": machine and f"{machine.get('processor')}, {machine.get('cores')} cores, {gpus}",
+        "threads of torch": machine.get("torch_threads"),
         "system": facts.get("platform"),
         "versions": ", ".join(
             f"{name} {version}"
