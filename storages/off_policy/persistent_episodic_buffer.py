@@ -267,7 +267,10 @@ class PersistentEpisodicBuffer(PERBuffer):
         return self._directory.episodes(whole=whole)
 
     def refresh(self) -> None:
-        """Load what another process has written since; only for ``read_only`` buffers.
+        """Load the segments that another process has written since; only for ``read_only`` buffers.
+
+        Episodes that no segment holds yet are not loaded, even if they are committed;
+        :func:`storages.datasets.open_dataset` reads these too.
 
         Raises:
             ValueError: the buffer is not ``read_only``.
