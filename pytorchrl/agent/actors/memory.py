@@ -127,9 +127,12 @@ class RecurrentBody(QuickModule):
 
     def unroll(self, obs: Any, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
         """Compute many steps: features (T, B, size) of observations (T, B, *obs), and states; see :class:`Memory`."""
-        steps, batch = done.shape[:2]
-        features = self.body(flat(obs)).unflatten(0, (steps, batch))
-        return self.memory.unroll(features, state, done, states=states)
+        return self.memory.unroll(self.features(obs, done), state, done, states=states)
+
+    def features(self, obs: Any, done: Tensor) -> Tensor:
+        """Return the inputs (T, B, features) of the memory for observations (T, B, *obs), of the sizes of DONE."""
+        features: Tensor = self.body(flat(obs)).unflatten(0, done.shape[:2])
+        return features
 
     def unroll_packed(self, obs: Any, state: Tensor, done: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
         """Compute packed episodes, laid out as in torch's ``PackedSequence``.

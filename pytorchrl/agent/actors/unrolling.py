@@ -119,7 +119,7 @@ def _after_burn_in(body: RecurrentBody, state: Tensor, burn_in: Batch) -> Tensor
     Padding in front of a burn-in leaves a state as it is, because it is that before the first real step.
     """
     done, real = burn_in[DONE], burn_in[MASK]
-    features = body.body(flat(burn_in[OBS])).unflatten(0, done.shape[:2])
+    features = body.features(burn_in[OBS], done)
     # The host must not wait for a mask on the device, where steps are computed one by one anyway.
     padded = len(real) if real.device.type != "cpu" else int((real == 0).flatten(1).any(1).sum())
     for step in range(padded):

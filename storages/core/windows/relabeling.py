@@ -126,9 +126,10 @@ class RelabeledRows(NamedTuple):
 
 def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
     """Return the steps of windows, in the order of the windows."""
-    past = np.cumsum(spans.lengths)
-    starts = past - spans.lengths
-    window = np.repeat(np.arange(len(spans.lengths)), spans.lengths)
+    lengths = spans.lengths
+    past = np.cumsum(lengths)
+    starts = past - lengths
+    window = np.repeat(np.arange(len(lengths)), lengths)
     position = np.arange(len(window)) - starts[window]
     return SpanSteps(spans.first[window] + position * num_envs, window, position, starts, past - 1)
 

@@ -56,6 +56,13 @@ class Uneven(gym.Env[Any, Any]):
 BOX = spaces.Box(-1, 1, (1,), np.float32)
 
 
+def first_part(scheme: prl.Scheme) -> Any:
+    """The statistics of a vector, or of the first part of a dict."""
+    normalization = scheme.actor.normalization
+    assert normalization is not None
+    return normalization.parts[0]
+
+
 def scheme_of(algorithm: str, kind: str = "vector", memory: Any = None, **envs: Any) -> prl.Scheme:
     actor: dict[str, Any] = {
         "hidden_sizes": (8,), "memory": memory, "memory_size": 8, "normalize_observations": True
@@ -97,7 +104,7 @@ def test_statistics_are_those_of_all_collected_observations_and_no_others(
     train(scheme, 120)
     seen = np.concatenate(collected)
     assert len(seen) == 120
-    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    part = first_part(scheme)
     assert part.count == 120
     np.testing.assert_allclose(part.mean.numpy(), seen.mean(0), rtol=1e-9)
     np.testing.assert_allclose((part.squares / part.count).numpy(), seen.var(0), rtol=1e-9)
@@ -143,7 +150,7 @@ def test_target_networks_share_the_normalisation_of_their_networks(algorithm: st
 
 def test_updates_use_the_statistics_with_which_the_rollout_was_collected() -> None:
     scheme = scheme_of("ppo")
-    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    part = first_part(scheme)
     for _ in range(3):
         scheme.collect(scheme.steps + 30)
         in_use = part.shift.clone()
@@ -163,7 +170,7 @@ def test_best_weights_include_the_statistics(tmp_path: Path) -> None:
     scheme.algorithm.set_weights(weights)
     values, others = (made.actor.networks["q"](made.actor.view(obs)).values for made in (scheme, other))
     assert_equal(values, others)
-    part: Any = other.actor.normalization.parts[0]  # type: ignore[union-attr]
+    part = first_part(other)
     assert 900 < part.shift[0] < 1100
 
 
@@ -176,7 +183,7 @@ def test_a_resumed_run_continues_with_the_saved_statistics(algorithm: str, memor
     for scheme in (whole, resumed):
         train(scheme, 120)
     assert_equal(whole.algorithm.get_weights(), resumed.algorithm.get_weights())
-    assert whole.actor.normalization.parts[0].count == 120  # type: ignore[union-attr]
+    assert first_part(whole).count == 120
 
 
 class Faulty(Uneven):
@@ -212,7 +219,7 @@ def test_an_observation_that_is_not_finite_is_refused_and_leaves_the_statistics_
     scheme = faulty_scheme(kind, number)
     # Two episodes of nine steps.
     train(scheme, 18)
-    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    part = first_part(scheme)
     before = copy.deepcopy(part.state_dict())
     assert before["count"] == 18
     with pytest.raises(prl.SampleError, match="Observation"):
@@ -224,7 +231,7 @@ def test_an_observation_that_is_not_finite_is_refused_and_leaves_the_statistics_
 def test_statistics_go_on_after_an_observation_that_is_not_finite_and_is_kept() -> None:
     scheme = faulty_scheme("vector", np.inf, allow_nonfinite=True)
     train(scheme, 29)
-    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    part = first_part(scheme)
     assert part.count == 28
     assert all(bool(value.isfinite().all()) for value in part.state_dict().values())
 

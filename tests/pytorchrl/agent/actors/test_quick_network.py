@@ -164,7 +164,8 @@ def trained(network: Network) -> None:
 
 
 def head_replaced(network: Network) -> None:
-    network.head.layer.weight = nn.Parameter(torch.ones_like(network.head.layer.weight))  # type: ignore[union-attr]
+    layer = cast("Any", network.head).layer
+    layer.weight = nn.Parameter(torch.ones_like(layer.weight))
 
 
 def parametrised(network: Network) -> None:

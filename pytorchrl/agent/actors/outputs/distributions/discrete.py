@@ -87,9 +87,9 @@ class Categorical(Distribution):
         return type(self)(self.logits.detach())
 
     def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1)."""
+        """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1), by a kernel if it can."""
         found = self._evaluated = evaluate_actions(self.logits, action)
-        return (self.log_prob(action), self.entropy()) if found is None else (found.log_prob, found.entropy)
+        return super().evaluate(action) if found is None else (found.log_prob, found.entropy)
 
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
         """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.

@@ -61,6 +61,10 @@ class Distribution(ABC):
     def entropy(self) -> Tensor:
         """Entropy in nats, (B, 1)."""
 
+    def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log probabilities of actions (B, *action) and the entropies, both (B, 1)."""
+        return self.log_prob(action), self.entropy()
+
     @abstractmethod
     def mode(self) -> Tensor:
         """Most likely actions, (B, *action)."""

@@ -69,10 +69,6 @@ class DiagonalGaussian(Distribution):
         """Copy without gradients."""
         return type(self)(self.mean.detach(), self.log_std.detach())
 
-    def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log probabilities of actions (B, *action) and the entropies, both (B, 1)."""
-        return self.log_prob(action), self.entropy()
-
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor, Tensor]:
         """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
 

@@ -123,7 +123,7 @@ class _OfPlain(Likelihood):
 
 class _OfAutograd(Likelihood):
     def __init__(self, distribution: Distribution, action: Tensor) -> None:
-        self._log_prob, self._entropy = distribution.log_prob(action), distribution.entropy()
+        self._log_prob, self._entropy = distribution.evaluate(action)
         super().__init__(self._log_prob.detach(), self._entropy.detach())
 
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
