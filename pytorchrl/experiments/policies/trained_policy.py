@@ -40,10 +40,13 @@ class TrainedPolicy:
 
     Args:
         algorithm: has the trained actor; its random generators are not used.
+        allow_nonfinite: act on observations with NaN or infinity instead of refusing them, as the parameter of storages
+            stores them.
     """
 
-    def __init__(self, algorithm: Algorithm) -> None:
+    def __init__(self, algorithm: Algorithm, *, allow_nonfinite: bool = False) -> None:
         self.algorithm = algorithm
+        self.allow_nonfinite = allow_nonfinite
         self.observation_space = algorithm.actor.observation_space
         """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
@@ -75,8 +78,8 @@ class TrainedPolicy:
             The argument of `env.step`.
 
         Raises:
-            ValueError: the observation is not in the policy's space, or has another number of environments than before;
-                or a policy that uses rewards gets none.
+            ValueError: the observation is not in the policy's space, holds NaN or infinity, or has another number of
+                environments than before; or a policy that uses rewards gets none.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -136,7 +139,7 @@ class TrainedPolicy:
             observation: as returned by gymnasium's environments, of one environment or of E.
 
         Raises:
-            ValueError: it is not in the policy's space.
+            ValueError: it is not in the policy's space, or holds NaN or infinity.
         """
         batch, is_single = self._stacked(flattened(observation))
         return to_device(batch, self.algorithm.device), is_single
@@ -149,13 +152,30 @@ class TrainedPolicy:
                     f"TrainedPolicy: the observation must have the parts {list(space.spaces)}, got "
                     f"{list(observation) if isinstance(observation, Mapping) else type(observation).__name__}"
                 )
-            parts = {name: _batched(observation[name], part, name) for name, part in space.spaces.items()}
+            parts = {name: self._batched(observation[name], part, name) for name, part in space.spaces.items()}
             singles = {is_single for _, is_single in parts.values()}
             if len(singles) > 1:
                 raise ValueError("TrainedPolicy: some parts of the observation have a batch axis, others have none")
             return with_trailing_axis({name: batch for name, (batch, _) in parts.items()}, space), singles.pop()
-        batch, is_single = _batched(observation, space, "the observation")
+        batch, is_single = self._batched(observation, space, "the observation")
         return with_trailing_axis(batch, space), is_single
+
+    def _batched(self, values: Any, space: Any, name: str) -> tuple[NDArray[Any], bool]:
+        """Return values (E, *shape) in the space's dtype, and whether there was no batch axis."""
+        array = np.asarray(values, space.dtype)
+        is_single = array.shape == space.shape
+        if not is_single and (array.ndim != len(space.shape) + 1 or array.shape[1:] != space.shape):
+            raise ValueError(
+                f"TrainedPolicy: {name} must have the shape {space.shape}, or (E, {', '.join(map(str, space.shape))}) "
+                f"for E environments, got {array.shape}"
+            )
+        if not self.allow_nonfinite and array.dtype.kind == "f" and not np.isfinite(array).all():
+            at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+            raise ValueError(
+                f"TrainedPolicy: {name} has {array[at]} at {at}; allow_nonfinite=True of TrainedPolicy, or of the "
+                f"storage that the policy is trained with, would act on it"
+            )
+        return array[None] if is_single else array, is_single
 
 
 def load_policy(
@@ -168,7 +188,8 @@ def load_policy(
     """Load the policy of a run: ``action = policy(observation)``.
 
     No environment is made, no storage is opened, and no file of the run is changed. Wrappers that change observations
-    must be applied to the environment in which the policy acts.
+    must be applied to the environment in which the policy acts. Observations with NaN or infinity are refused, unless
+    the run's storage has ``allow_nonfinite``.
 
     Args:
         path: a run folder, whose newest checkpoint is loaded, or a file of weights such as ``best_weights.pt``.
@@ -205,7 +226,8 @@ def load_policy(
         algorithm.actor.requires_grad_(False)
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
-    return TrainedPolicy(algorithm)
+        allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
+    return TrainedPolicy(algorithm, allow_nonfinite=allows is True)
 
 
 def _built(
@@ -226,16 +248,3 @@ def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tenso
     if expected != found:
         differing = next(name for name in {**expected, **found} if expected.get(name) != found.get(name))
         raise ValueError(f"the weights {differing!r} do not match its composition")
-
-
-def _batched(values: Any, space: Any, name: str) -> tuple[Any, bool]:
-    """Return values (E, *shape) in the space's dtype, and whether there was no batch axis."""
-    array = np.asarray(values, space.dtype)
-    if array.shape == space.shape:
-        return array[None], True
-    if array.shape[1:] == space.shape and array.ndim == len(space.shape) + 1:
-        return array, False
-    raise ValueError(
-        f"TrainedPolicy: {name} must have the shape {space.shape}, or (E, {', '.join(map(str, space.shape))}) for E "
-        f"environments, got {array.shape}"
-    )

@@ -97,7 +97,7 @@ def play(
         longest: maximum length of an episode, in steps of the actor.
         explore: act with the exploration of the end of training, instead of deterministically.
     """
-    policy = TrainedPolicy(algorithm)
+    policy = TrainedPolicy(algorithm, allow_nonfinite=True)
     for number in seed.generate_state(episodes).tolist():
         policy.reset()
         observation, _ = stage.env.reset(seed=number)

@@ -220,6 +220,8 @@ def test_a_policy_returns_valid_actions_of_every_kind_of_space(
         (np.zeros(3), r"must have the shape \(4,\), or \(E, 4\)"),
         (np.zeros((2, 2, 4)), "got"),
         ({"a": np.zeros(4)}, "must have the shape|could not|float"),
+        (np.array([0.0, np.nan, 0.0, 0.0]), r"the observation has nan at \(1,\); allow_nonfinite=True"),
+        (np.array([[0.0] * 4, [0.0, 0.0, 0.0, -np.inf]]), r"the observation has -inf at \(1, 3\)"),
     ],
 )
 def test_observations_of_another_space_are_refused(
@@ -229,6 +231,20 @@ def test_observations_of_another_space_are_refused(
     policy = prl.load_policy(run)
     with pytest.raises((ValueError, TypeError), match=message):
         policy(observation)
+
+
+def test_nonfinite_observations_are_acted_on_where_the_run_has_stored_them(tmp_path: Path) -> None:
+    algorithm, actor, _, env = RUNS["dqn"]
+    storage = prl.ReplayBuffer.create_factory(size=500, allow_nonfinite=True)
+    scheme = prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory(env))
+    learner = prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    observation = np.array([0.0, np.nan, 0.0, np.inf])
+    assert prl.load_policy(tmp_path / "run")(observation) in (0, 1)
+    assert prl.TrainedPolicy(scheme.algorithm, allow_nonfinite=True)(observation) in (0, 1)
+    with pytest.raises(ValueError, match="the observation has nan"):
+        prl.TrainedPolicy(scheme.algorithm)(observation)
 
 
 def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], Path]) -> None:

@@ -17,8 +17,8 @@ class Beta(Distribution):
     Chou et al., "Improving Stochastic Policy Gradients in Continuous Control with Deep Reinforcement Learning using the
     Beta Distribution" (ICML 2017), which has no mass outside of the bounds to be clipped.
 
-    Entropies and divergences are small differences of terms that grow with the concentrations; they are computed in
-    double precision.
+    Log-densities, entropies and divergences are small differences of terms that grow with the concentrations; they are
+    computed in double precision.
 
     Args:
         towards_high: (B, A), alpha > 0: the larger, the more actions lie close to 1.
@@ -51,13 +51,14 @@ class Beta(Distribution):
         beta = td.Beta(self.towards_high, self.towards_low, validate_args=False)
         with global_generator(generator):
             share = beta.rsample(torch.Size() if n is None else torch.Size((n,)))
-        return 2 * _inside(share) - 1
+        return 2 * _inside(share, torch.finfo(share.dtype).eps) - 1
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log density: (B, 1) of actions (B, A) in (-1, 1), (n, B, 1) of actions (n, B, A)."""
-        share = _inside(0.5 + 0.5 * action)
-        high, low = self.towards_high, self.towards_low
-        return _sum((high - 1) * share.log() + (low - 1) * (-share).log1p() - _log_beta(high, low) - math.log(2))
+        high, low = self._in_double()
+        share = _inside(0.5 + 0.5 * action.double(), torch.finfo(action.dtype).eps)
+        densities = (high - 1) * share.log() + (low - 1) * (-share).log1p() - _log_beta(high, low) - math.log(2)
+        return _sum(densities).to(self.towards_high.dtype)
 
     def entropy(self) -> Tensor:
         """Entropy in nats, (B, 1)."""
@@ -92,9 +93,8 @@ class Beta(Distribution):
         return self.towards_high.double(), self.towards_low.double()
 
 
-def _inside(share: Tensor) -> Tensor:
-    """Clamp to the machine epsilon away from 0 and 1, where densities may be infinite."""
-    margin = torch.finfo(share.dtype).eps
+def _inside(share: Tensor, margin: float) -> Tensor:
+    """Clamp to a margin, the machine epsilon of actions, away from 0 and 1, where densities may be infinite."""
     return share.clamp(margin, 1 - margin)
 
 

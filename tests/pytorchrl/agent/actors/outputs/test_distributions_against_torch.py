@@ -564,6 +564,25 @@ def test_entropies_and_divergences_of_beta_distributions_are_exact_at_large_conc
         torch.testing.assert_close(one.double(), another, rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize("concentration", [1e2, 1e4, 1e6])
+def test_log_densities_of_beta_distributions_are_exact_at_large_concentrations(concentration: float) -> None:
+    leaves = [concentration * torch.tensor([[number, 1.0]]) for number in (1.0, 1.5)]
+    ours = Beta(*(leaf.requires_grad_() for leaf in leaves))
+    exact_leaves = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    actions = ours.sample(generator(), 50)
+    found = ours.log_prob(actions)
+    # Stretched from (0, 1) to (-1, 1), in two dimensions.
+    exact = td.Beta(*exact_leaves).log_prob(0.5 + 0.5 * actions.double()).sum(-1, keepdim=True) - 2 * math.log(2)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=1e-6)
+    gradients, exact_gradients = (
+        torch.autograd.grad(found.sum(), leaves),
+        torch.autograd.grad(exact.sum(), exact_leaves),
+    )
+    for one, another in zip(gradients, exact_gradients, strict=True):
+        torch.testing.assert_close(one.double(), another, rtol=1e-5, atol=1e-10)
+
+
 def test_equal_noise_matrices_give_equal_actions_and_many_give_the_marginal_moments() -> None:
     ours = StateDependentGaussian(*state_dependent_parameters(0))
     noise = torch.randn(20_000, BATCH, 5, 2, generator=generator(), dtype=torch.float64)
