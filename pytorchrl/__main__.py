@@ -5,6 +5,7 @@ import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -17,7 +18,7 @@ from pytorchrl.commands import report as report_command
 from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
-from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run
+from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 
@@ -33,7 +34,37 @@ def resume(run: Run, target_steps: int | None = None, data: DataSets = (), impor
         imports: modules to import first.
     """
     import_modules(imports)
-    learner = Learner.resume(run, target_steps=target_steps, data=data)
+    _finish(Learner.resume(run, target_steps=target_steps, data=data))
+
+
+def repeat(
+    run: Run,
+    log_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    seed: int | None = None,
+    target_steps: int | None = None,
+    device: str | None = None,
+    data: DataSets = (),
+    imports: Imports = (),
+) -> None:
+    """Train a new run with the configuration of another, such as with another seed.
+
+    Args:
+        run: the run folder; only its config.json is read.
+        log_dir: the folder of the new run.
+        seed: of the new run; the old one's where left out, as for what follows.
+        target_steps: its number of environment transitions (updates, of a run that collects none).
+        device: cpu, cuda or auto.
+        data: the data sets that the run learns from, in the order of its configuration; they may have moved.
+        imports: modules to import first.
+    """
+    import_modules(imports)
+    if seed is not None:
+        check_seed(seed)
+    _finish(Learner.repeat(run, log_dir, seed=seed, target_steps=target_steps, device=device, data=data))
+
+
+def _finish(learner: Learner) -> None:
+    """Train until the target, and print the results."""
     try:
         if learner.run():
             learner.print_info()
@@ -72,6 +103,7 @@ def main() -> None:
         "train": train,
         "sweep": sweep,
         "resume": resume,
+        "repeat": repeat,
         "evaluate": policies.evaluate,
         "evaluations": runs.evaluations,
         "play": policies.watch,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
@@ -17,6 +18,7 @@ from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.loop_state import LoopState
 from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
+from pytorchrl.experiments.repeating import repeated_run
 from pytorchrl.experiments.resuming import resumed_run
 from pytorchrl.experiments.run_settings import parts_of, positive, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
@@ -155,6 +157,58 @@ class Learner:
             learner._tell_of_cut_episodes(run.cut_short)
         return learner
 
+    @classmethod
+    def repeat(
+        cls,
+        run: str | os.PathLike[str],
+        log_dir: str | os.PathLike[str],
+        *,
+        seed: int | None = None,
+        target_steps: int | None = None,
+        device: torch.device | str | None = None,
+        log_to: Sequence[str] | None = None,
+        callbacks: Sequence[Callback | Callable[["Learner"], object]] | None = None,
+        data: Sequence[str | os.PathLike[str]] = (),
+    ) -> "Learner":
+        """Return a learner that begins a new run with the configuration of another, such as with another seed.
+
+        Of the other run, only ``config.json`` is read. With its seed, code, versions and number of threads, a
+        reproducible scheme repeats it bit for bit. Storages on disk begin empty, in the new folder. Where the run began
+        from the weights of another (:func:`start_from`), the new one begins without them.
+
+        Args:
+            run: the folder of the run that is repeated.
+            log_dir: the folder of the new run.
+            seed: of the new run; None takes the old one's.
+            target_steps: its number of steps; None takes the old one's.
+            device: of networks and batches; None takes the old one's.
+            log_to: its loggers; None takes the old ones.
+            callbacks: its callbacks. None builds them from ``config.json``, which is possible where they contain no
+                user-defined objects.
+            data: as in :meth:`resume`.
+
+        Raises:
+            CheckpointError: ``run`` is no run folder, or its ``config.json`` is damaged.
+            CompositionError: the composition cannot be built from ``config.json`` alone.
+            DatasetError: a data set of ``data`` cannot be read.
+            FileExistsError: ``log_dir`` holds a run already.
+        """
+        paths = [os.fspath(path) for path in data]
+        with repeated_run(RunFolder(run), Path(log_dir), seed, device, callbacks, paths) as parts:
+            config = parts.config
+            learner = cls(
+                parts.scheme,
+                config["target_steps"] if target_steps is None else target_steps,
+                log_dir,
+                log_to=config["log_to"] if log_to is None else log_to,
+                log_every=config["log_every"],
+                keep_checkpoints=config.get("keep_checkpoints", 1),
+                callbacks=parts.callbacks,
+            )
+            if (every := config.get("checkpoint_every")) is not None:
+                learner._set_checkpoint_interval(every)
+        return learner
+
     # The loop
 
     def run(self, checkpoint_every: int | None = None) -> bool:
@@ -176,8 +230,7 @@ class Learner:
             ValueError: ``checkpoint_every`` is not positive.
         """
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
-            self._checkpoint_every = positive("checkpoint_every", checkpoint_every)
-            self._folder.write_config(self._folder.read_config() | {"checkpoint_every": checkpoint_every})
+            self._set_checkpoint_interval(checkpoint_every)
         self._stop_reason = None
         with self._interruption, worker_signals().held_back():
             try:
@@ -457,6 +510,10 @@ class Learner:
         self._at = LoopState()
         self._is_updating = False
         self._saved_at, self._saved_time = None, time.monotonic()
+
+    def _set_checkpoint_interval(self, steps: int) -> None:
+        self._checkpoint_every = positive("checkpoint_every", steps)
+        self._folder.write_config(self._folder.read_config() | {"checkpoint_every": steps})
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._at.load_state_dict(state)

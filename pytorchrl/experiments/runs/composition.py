@@ -66,7 +66,7 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
         device = find_device(config["device"])
     except DeviceError as error:
         raise CompositionError(
-            f"the run resumes on the device that it began on, {config['device']}: {error}"
+            f"the run is made on the device that it began on, {config['device']}: {error}"
         ) from error
     parts = {
         "algo_factory": made_of(config["algorithm"]),
@@ -96,7 +96,7 @@ def _given_data(config: Mapping[str, Any], data: Sequence[str]) -> dict[str, str
         each = "it" if len(named) == 1 else "each of them, in this order,"
         raise CompositionError(
             f"the run learns from the {which} {', '.join(named)}, and {len(data)} were given; name {each} by "
-            f"{shlex.join(['--data', *named])}, or in a script: Learner.resume(log_dir, data={named!r})"
+            f"{shlex.join(['--data', *named])}, or in a script by data={named!r}"
         )
     return dict(zip(named, data, strict=True))
 
@@ -234,7 +234,9 @@ def _described(config: Any) -> Iterator[Mapping[str, Any]]:
 
 WRITE_FILES = frozenset({"RecordVideo"})
 """Wrappers of gymnasium that write to a folder given as an argument."""
-_IN_A_SCRIPT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+_IN_A_SCRIPT = (
+    "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
+)
 _WAY_OUT = f"import the module that defines it, by --import MODULE, or {_IN_A_SCRIPT}"
 
 

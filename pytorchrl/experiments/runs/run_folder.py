@@ -142,7 +142,8 @@ class RunFolder:
         replaces = self.config_file.exists()
         self.make()
         code = code_of_the_directory()
-        _write_json(self.versions_file, provenance(config, code))
+        # The same run with its storage elsewhere is the same experiment.
+        _write_json(self.versions_file, provenance(storage_paths.without_directories(config), code))
         if code.diff is None:
             self.diff_file.unlink(missing_ok=True)
         else:

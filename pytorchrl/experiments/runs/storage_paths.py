@@ -38,13 +38,36 @@ def resolved(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return _with_directories(config, found)
 
 
+def in_another_run(config: Mapping[str, Any], folder: Path, other: Path) -> dict[str, Any]:
+    """Return the composition of a run with directories of their own for another run's storages.
+
+    Those inside the run folder keep their place in the other's; any other is replaced by one with its name.
+
+    Args:
+        config: the composition, as :func:`resolved` returns it.
+        folder: the run folder.
+        other: the run folder of the other run.
+    """
+
+    def place(directory: Any) -> str:
+        way = Path(os.path.relpath(directory, folder))
+        return str(other / (way.name if way.parts[:1] == ("..",) else way))
+
+    return _with_directories(config, place)
+
+
+def without_directories(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a composition without the directories of its storages."""
+    return _with_directories(config, lambda directory: None)
+
+
 def without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a composition without the paths of its storages and data sets."""
 
     def placeless(storage: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**storage, "dataset": "anywhere"} if "dataset" in storage else storage
 
-    config = _with_directories(config, lambda directory: None)
+    config = without_directories(config)
     sources = {name: placeless(source) for name, source in config["sources"].items()}
     return {**config, "storage": placeless(config["storage"]), "sources": sources}
 

@@ -65,7 +65,7 @@ def test_an_environment_id_that_would_import_a_module_is_refused(part: str) -> N
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device that the test needs to lack")
 def test_a_device_that_this_machine_lacks_is_refused_by_name() -> None:
     config = through_json(dqn_scheme()) | {"device": "cuda"}
-    with pytest.raises(prl.CompositionError, match="the run resumes on the device that it began on, cuda: device"):
+    with pytest.raises(prl.CompositionError, match="the run is made on the device that it began on, cuda: device"):
         scheme_from_config(config)
 
 

@@ -1,0 +1,142 @@
+"""A run is begun again from the configuration of another, in another folder."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from tests.support.compositions import dqn_scheme, ppo_scheme
+from tests.support.data_sets import cloning, recorded
+
+
+def trained(learner: prl.Learner, checkpoint_every: int | None = None) -> prl.Learner:
+    learner.run(checkpoint_every)
+    learner.close()
+    return learner
+
+
+def weights_of(learner: prl.Learner) -> dict[str, torch.Tensor]:
+    return learner.scheme.algorithm.get_weights()
+
+
+def are_equal(one: prl.Learner, other: prl.Learner) -> bool:
+    first, second = weights_of(one), weights_of(other)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_repeated_run_equals_the_first_which_stays_as_it_is(tmp_path: Path) -> None:
+    first = trained(prl.Learner(ppo_scheme(3), 96, tmp_path / "first", log_every=32, keep_checkpoints=2), 48)
+    before = files_of(tmp_path / "first")
+    again = trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again"))
+    assert are_equal(first, again)
+    assert files_of(tmp_path / "first") == before
+    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("first", "again")]
+    assert configs[0] == configs[1]
+    assert configs[1]["checkpoint_every"] == 48
+
+
+def test_only_the_configuration_of_the_run_is_read(tmp_path: Path) -> None:
+    first = trained(prl.Learner(dqn_scheme(), 60, tmp_path / "first"))
+    (tmp_path / "sent").mkdir()
+    shutil.copy(tmp_path / "first" / "config.json", tmp_path / "sent")
+    assert are_equal(first, trained(prl.Learner.repeat(tmp_path / "sent", tmp_path / "again")))
+
+
+def test_what_is_given_replaces_what_the_run_had(tmp_path: Path) -> None:
+    class Counting(prl.Callback):
+        steps = 0
+
+        def on_step(self, learner: prl.Learner) -> None:
+            self.steps += 1
+
+    first = trained(prl.Learner(dqn_scheme(), 120, tmp_path / "first", callbacks=[prl.StopAtReturn(1)]))
+    counting = Counting()
+    other = prl.Learner.repeat(
+        tmp_path / "first", tmp_path / "other", seed=5, target_steps=140, device="cpu", callbacks=[counting]
+    )
+    trained(other)
+    assert other.scheme.config == dqn_scheme(5).config
+    assert (first.scheme.steps, other.scheme.steps) == (100, 140)
+    assert counting.steps > 0
+    assert not are_equal(first, other)
+    expected = trained(prl.Learner(dqn_scheme(5), 140, tmp_path / "expected"))
+    assert are_equal(other, expected)
+
+
+@pytest.mark.parametrize("place", ["first/kept/replay", "elsewhere/replay"], ids=["in the run folder", "beside it"])
+def test_a_storage_on_disk_begins_empty_in_the_new_folder(place: str, tmp_path: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=150, directory=str(tmp_path / place))
+    first = trained(prl.Learner(dqn_scheme(storage=storage), 60, tmp_path / "first"))
+    before = files_of(tmp_path / place)
+    again = trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again"))
+    assert are_equal(first, again)
+    assert files_of(tmp_path / place) == before
+    new = tmp_path / "again" / ("kept/replay" if place.startswith("first") else "replay")
+    assert Path(again.scheme.config["storage"]["hyper_parameters"]["directory"]) == new
+    assert files_of(new)
+    ids = [json.loads((tmp_path / name / "versions.json").read_text())["experiment"] for name in ("first", "again")]
+    assert ids[0] == ids[1]
+
+
+def test_a_run_that_learns_from_data_is_repeated_with_the_data_that_the_user_names(tmp_path: Path) -> None:
+    data = recorded(tmp_path / "data.npz")
+    first = trained(prl.Learner(cloning(data), 5, tmp_path / "first"))
+    with pytest.raises(
+        prl.CompositionError, match=r"the run learns from the data set .*--data .*or in a script by data="
+    ):
+        prl.Learner.repeat(tmp_path / "first", tmp_path / "again")
+    moved = data.rename(tmp_path / "moved.npz")
+    assert are_equal(first, trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again", data=[moved])))
+
+
+def test_a_folder_that_holds_a_run_is_refused_and_kept(tmp_path: Path) -> None:
+    trained(prl.Learner(dqn_scheme(), 20, tmp_path / "first"))
+    before = files_of(tmp_path / "first")
+    with pytest.raises(FileExistsError, match="holds a run already"):
+        prl.Learner.repeat(tmp_path / "first", tmp_path / "first", seed=1)
+    assert files_of(tmp_path / "first") == before
+    with pytest.raises(prl.CheckpointError, match="is not a run folder"):
+        prl.Learner.repeat(tmp_path / "missing", tmp_path / "again")
+
+
+class Own(prl.DQN):
+    """Defined here, as in a script."""
+
+
+def test_classes_of_a_script_are_named(tmp_path: Path) -> None:
+    scheme = dqn_scheme()
+    algorithm, *others = scheme.factories
+    scheme.close()
+    own = Own.create_factory(**algorithm.hyper_parameters)
+    trained(prl.Learner(prl.Scheme(own, *others[:3]), 20, tmp_path / "first"))
+    assert isinstance(prl.Learner.repeat(tmp_path / "first", tmp_path / "here").scheme.algorithm, Own)
+    config_file = tmp_path / "first" / "config.json"
+    config_file.write_text(config_file.read_text().replace('"Own"', '"Unknown"'))
+    with pytest.raises(prl.CompositionError, match=r"the class Unknown of a script; .*--import MODULE"):
+        prl.Learner.repeat(tmp_path / "first", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_the_command_repeats_a_run_and_says_where_its_curve_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(prl.Learner(dqn_scheme(), 100, tmp_path / "first"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "repeat", "first", "again/seed-4", "--seed", "4"])
+    capsys.readouterr()
+    main()
+    assert "Learning curve: again/seed-4/learning_curve.png" in capsys.readouterr().out
+    config = json.loads(Path("again/seed-4/config.json").read_text())
+    assert config == json.loads(Path("first/config.json").read_text()) | {"seed": 4}
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "repeat", "first", "other", "--seed", "-1"])
+    with pytest.raises(SystemExit, match="error: --seed must be at least 0, got -1"):
+        main()
