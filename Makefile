@@ -98,13 +98,13 @@ clean:  ## remove what the targets made
 
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 .venv/.installed-robotics: $(ENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[robotics]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[robotics]"
 	touch $@
 
 .venv/.installed-bench: $(ENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,mujoco]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[bench,mujoco]"
 	touch $@

@@ -14,6 +14,7 @@ from torch.nn import Module
 import pytorchrl as prl
 from docs.generated_parts import exported
 from tests.support.browser import NARROW, WIDE, headless_browser, visit
+from tests.support.profiles import by_profile
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -38,7 +39,7 @@ def test_no_page_loads_files_from_the_network(site: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("width", "dark", "every"), [(NARROW, False, 1), (WIDE, True, 8)])
+@pytest.mark.parametrize(("width", "dark", "every"), [(NARROW, False, by_profile(4, 1, 1)), (WIDE, True, 8)])
 def test_pages_fit_the_window_and_report_no_error(site: Path, width: int, dark: bool, every: int) -> None:
     pages = sorted(page for page in site.glob("**/*.html") if page.name != "404.html")
     assert len(pages) > 100

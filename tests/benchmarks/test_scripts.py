@@ -1,11 +1,11 @@
 """Scripts that the Makefile calls start from any folder, with the packages of this checkout."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_interpreter
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {"benchmarks/throughput/throughput.py": "sb3_contrib"}
@@ -18,8 +18,6 @@ SCRIPTS = sorted(set(re.findall(r"benchmarks/\S+\.py", (ROOT / "Makefile").read_
 def test_a_script_prints_its_usage(script: str, tmp_path: Path) -> None:
     if script in NEEDS:
         pytest.importorskip(NEEDS[script])
-    finished = subprocess.run(
-        [sys.executable, ROOT / script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    finished = warm_interpreter.run([ROOT / script, "--help"], tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert "usage" in finished.stdout.lower()

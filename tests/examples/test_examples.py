@@ -35,7 +35,7 @@ from examples import (
 from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme import evaluate
-from tests.support.profiles import is_nightly
+from tests.support.profiles import FULL, NIGHTLY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
@@ -111,24 +111,21 @@ def test_every_argument_of_an_example_is_an_option_with_a_help_text(
         assert len(described.split("--")[0].split()) > 3, f"{option} has no help text"
 
 
-NIGHTLY = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESIS_PROFILE=nightly runs it")
-
-
 # The thresholds are those of the table in docs/learning.md, which has three seeds of each example. One example of each
-# family is always trained. The nightly ones take one to four minutes; `test_chains` and `test_chains_by_rollouts` show
-# in seconds that their algorithms learn.
+# family is always trained, that of DQN by `make train`. The nightly ones take one to four minutes; `test_chains` and
+# `test_chains_by_rollouts` show in seconds that their algorithms learn.
 @pytest.mark.parametrize(
     ("name", "threshold"),
     [
         ("bc_cartpole", 475),
-        ("dqn_cartpole", 450),
+        pytest.param("dqn_cartpole", 450, marks=FULL),
         ("dqn_her_bitflipping", -11.5),
         ("gail_cartpole", 450),
         pytest.param("naf_pendulum", -160, marks=NIGHTLY),
         pytest.param("iqn_cartpole", 450, marks=NIGHTLY),
         ("ppo_cartpole", 475),
         pytest.param("qrdqn_cartpole", 450, marks=NIGHTLY),
-        ("reinforce_cartpole", 400),
+        pytest.param("reinforce_cartpole", 400, marks=FULL),
         pytest.param("sac_discrete_cartpole", 450, marks=NIGHTLY),
         pytest.param("sac_pendulum", -160, marks=NIGHTLY),
         ("td3_pendulum", -160),
@@ -145,6 +142,7 @@ def test_an_example_reaches_its_threshold(name: str, threshold: float, tmp_path:
     assert evaluation.mean_return >= threshold
 
 
+@FULL
 @pytest.mark.long
 def test_bcq_reaches_nine_tenths_of_the_return_of_its_data(tmp_path: Path) -> None:
     arguments = bcq_pendulum.Arguments(log_dir=tmp_path / "run", test_every=0)
@@ -156,6 +154,7 @@ def test_bcq_reaches_nine_tenths_of_the_return_of_its_data(tmp_path: Path) -> No
     assert evaluation.mean_return >= bcq_pendulum.behaviour_return(arguments) / 0.9
 
 
+@FULL
 @pytest.mark.long
 def test_without_hindsight_dqn_rarely_reaches_the_goal_bits(tmp_path: Path) -> None:
     arguments = dqn_her_bitflipping.Arguments(her_ratio=0.0, log_dir=tmp_path / "run")

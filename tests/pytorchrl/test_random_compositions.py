@@ -21,7 +21,7 @@ from storages.datasets import write_dataset
 from storages.episode import Episode
 from storages.transition import ACT, IRET, REW
 from tests.support.comparison import assert_equal
-from tests.support.profiles import examples
+from tests.support.profiles import by_profile
 from tests.support.toys import Counter
 
 
@@ -355,7 +355,7 @@ def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_many_random_compositions_resume_bit_for_bit(name: str) -> None:
-    @settings(max_examples=examples(8), **SETTINGS)
+    @settings(max_examples=by_profile(2, 8, 80), **SETTINGS)
     @given(compositions([name]))
     def each(composition: Composition) -> None:
         check(composition)

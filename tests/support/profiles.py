@@ -1,12 +1,14 @@
 """Number of examples that hypothesis tries: a quarter of the number given by a test, that number, or ten times it.
 
-Long tests of many instants, files or calls try a part of them in the same way. The variable ``HYPOTHESIS_PROFILE``
-chooses ``quick`` (the default), ``full`` or ``nightly``.
+Long tests of many instants, files or calls try a part of them in the same way, and training that resembles that of
+other tests is left to full runs. The variable ``HYPOTHESIS_PROFILE`` chooses ``quick`` (the default), ``full`` or
+``nightly``.
 """
 
 import os
 from typing import TypeVar
 
+import pytest
 from hypothesis import settings
 
 T = TypeVar("T")
@@ -31,6 +33,12 @@ def by_profile(quick: T, full: T, nightly: T) -> T:
 def is_nightly() -> bool:
     """Whether tests that take an hour may run."""
     return PROFILE == "nightly"
+
+
+FULL = pytest.mark.skipif(
+    PROFILE == "quick", reason="a quick run trains others of its kind; HYPOTHESIS_PROFILE=full runs it"
+)
+NIGHTLY = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESIS_PROFILE=nightly runs it")
 
 
 def load() -> None:

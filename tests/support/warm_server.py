@@ -4,6 +4,7 @@ A fork leaves the loop of this script, so that its interpreter ends like one sta
 """
 
 import gc
+import io
 import json
 import multiprocessing.process
 import os
@@ -15,16 +16,33 @@ import threading
 import types
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch._dynamo  # noqa: F401
-from matplotlib.backends import backend_agg  # noqa: F401
+import torch._dynamo
+from gymnasium import spaces
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
+import pytorchrl as prl
 import pytorchrl.__main__
 
 # ``python -m pytorchrl`` executes this module again.
 del sys.modules[pytorchrl.__main__.__name__]
+
+
+def warm_up() -> None:
+    """Have numba and matplotlib prepare what they prepare once in a process, which takes more than a second."""
+    observations, actions = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
+    envs: Any = SimpleNamespace(observation_space=observations, action_space=actions, num_envs=1, stacked_frames=0)
+    with torch.random.fork_rng():
+        # An algorithm acts once when it is made.
+        prl.DQN.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    figure.add_subplot().plot([0, 1], [0, 1])
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def next_command() -> dict[str, Any]:
@@ -89,6 +107,7 @@ def execute(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    warm_up()
     command = next_command()
     become(command)
     execute(command["arguments"])

@@ -190,7 +190,7 @@ def test_its_median_return_is_higher_than_the_mean_return_of_the_data(kernel: An
     lr = prl.LinearSchedule(1e-3, 0.0)
     scheme = prl.Scheme(
         prl.BEAR.create_factory(
-            kernel=kernel, lr_vae=lr, lr_pi=lr, lr_q=lr, warmup_updates=500, mini_batch_size=256, test_every=0
+            kernel=kernel, lr_vae=lr, lr_pi=lr, lr_q=lr, warmup_updates=500, mini_batch_size=128, test_every=0
         ),
         prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
         prl.from_dataset(prl.ReplayBuffer.create_factory(size=20_000), data),

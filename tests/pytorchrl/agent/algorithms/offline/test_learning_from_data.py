@@ -12,6 +12,7 @@ from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.scheme.evaluation import evaluate
 from storages.datasets import open_dataset, return_of
 from tests.support.data_sets import balance
+from tests.support.profiles import FULL
 from tests.support.training import train
 
 PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -25,6 +26,8 @@ PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
     "CRR, binary": (prl.CRR, {"weighting": "binary"}),
     "EDAC": (prl.EDAC, {"num_critics": 4, "lr_alpha": 1e-3}),
 }
+
+VARIANTS = ("CQL, Lagrange multiplier", "CalQL", "CRR, binary")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ def behaviour_return(data: Path) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PENDULUM)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL) if name in VARIANTS else name for name in PENDULUM])
 def test_returns_on_the_pendulum_are_higher_than_those_of_the_data(name: str, pendulum: Path) -> None:
     cls, settings = PENDULUM[name]
     common = {"lr_pi": 1e-3, "lr_q": 1e-3, "mini_batch_size": 128, "test_every": 0}
