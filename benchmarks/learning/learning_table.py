@@ -147,10 +147,9 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in by_task[task_name]:
             by_algorithm[run.algorithm].append(run)
-        seeds = list(dict.fromkeys(run.seed for run in by_task[task_name]))
         steps = by_task[task_name][0].target_steps
         what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
-        lines += [f"## {task.title}", "", *paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
+        lines += [f"## {task.title}", "", *paragraphs(what), "", *_table(task, by_algorithm), ""]
         curves = {
             algorithm: [Measured(run.folder, {}, run.records).training() for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
@@ -162,19 +161,21 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
     return "\n".join(lines[:-1])
 
 
-def _table(task: Task, seeds: Sequence[int], by_algorithm: dict[str, list[Run]]) -> list[str]:
+def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
     thresholds = {algorithm: task.threshold_of(algorithm) for algorithm in by_algorithm}
     summary = "mean ± its standard error" if task.summary == "interval" else task.summary
-    header = ["algorithm", *(f"seed {seed}" for seed in seeds), summary, "in training", "steps/s"]
+    has_further = any(run.seed not in task.seeds for runs in by_algorithm.values() for run in runs)
+    header = ["algorithm", *(f"seed {seed}" for seed in task.seeds), *["further seeds"] * has_further]
+    header += [summary, "in training", "steps/s"]
     if any(threshold is not None for threshold in thresholds.values()):
         header += ["threshold", "reached"]
     rows = [header, ["---", *["---:"] * (len(header) - 1)]]
     for algorithm, runs in by_algorithm.items():
         found = {run.seed: run.result for run in runs if run.result is not None}
-        returns = [
-            _shown(found[seed].greedy_return) if seed in found else "missing" if seed in task.seeds else "-"
-            for seed in seeds
-        ]
+        returns = [_shown(found[seed].greedy_return) if seed in found else "missing" for seed in task.seeds]
+        if has_further:
+            further = [seed for seed in found if seed not in task.seeds]
+            returns.append("; ".join(f"{seed}: {_shown(found[seed].greedy_return)}" for seed in further) or "-")
         complete = list(found.values()) if found.keys() >= {*task.seeds} else []
         rows.append([f"`{algorithm}`", *returns, *_summaries(task, complete, thresholds[algorithm])])
     return [f"| {' | '.join(row)} |" for row in rows]
@@ -211,12 +212,13 @@ def _how(page: Page, runs: Sequence[Run]) -> str:
     results = [result for result in (run.result for run in runs) if result is not None]
     missing = "; the tables say which are missing" if len(results) < len(runs) else ""
     hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
+    further = "" if all(run.is_of_the_task for run in runs) else ", those of further seeds behind the seed"
     return (
         "The columns of the seeds hold mean returns over episodes of the greedy policy that a run ended with, in "
-        "environments seeded apart from training; `in training` is the mean over the episodes of training that ended "
-        f"in the last {FINAL_PART:.0%} of the run, over all seeds. `steps/s` are environment steps of training for "
-        "each second of processor time, of one thread; they depend on the machine. Pictures show the smoothed returns "
-        "of training episodes. Settings that are not named here are those of "
+        f"environments seeded apart from training{further}; `in training` is the mean over the episodes of training "
+        f"that ended in the last {FINAL_PART:.0%} of the run, over all seeds. `steps/s` are environment steps of "
+        "training for each second of processor time, of one thread; they depend on the machine. Pictures show the "
+        "smoothed returns of training episodes. Settings that are not named here are those of "
         f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults. {len(results)} of {len(runs)} "
         f"runs have finished, after {hours:.1f} hours of processor time{missing}."
     )

@@ -83,9 +83,9 @@ def test_runs_of_added_seeds_are_shown_and_count_in_the_mean(
     folders: dict[str, Any] = {"docs": tmp_path, "runs": tmp_path / "runs", "kept": tmp_path / "kept", "processes": 0}
     benchmark.make_page("values", (), benchmark.Arguments(seeds=(7,), **folders))
     page = (tmp_path / "values.md").read_text()
-    assert row_of(ours, tmp_path / "values.md")[1:5] == ["3.0", "5.0", "10.0", "6.0"]
+    assert row_of(ours, tmp_path / "values.md")[1:5] == ["3.0", "5.0", "7: 10.0", "6.0"]
     assert row_of(theirs, tmp_path / "values.md")[1:5] == ["1.0", "2.0", "-", "1.5"]
-    assert row_of(partly, tmp_path / "values.md")[1:5] == ["missing", "missing", "9.0", "-"]
+    assert row_of(partly, tmp_path / "values.md")[1:5] == ["missing", "missing", "7: 9.0", "-"]
     shutil.rmtree(tmp_path / "runs")
     capsys.readouterr()
     benchmark.make_page("values", ("breakout",), benchmark.Arguments(**folders))
