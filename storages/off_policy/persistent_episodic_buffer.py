@@ -350,7 +350,5 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def __repr__(self) -> str:
         bound = "any number of" if self.size is None else self.size
-        return (
-            f"{type(self).__name__}({len(self)} of {bound} transitions, {self._ring.live_steps} in memory, "
-            f"{self.num_envs} environments)"
-        )
+        last = "read-only" if self.read_only else f"{self.num_envs} environments"
+        return f"{type(self).__name__}({len(self)} of {bound} transitions, {self._ring.live_steps} in memory, {last})"
