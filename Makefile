@@ -22,8 +22,8 @@ test-lowest:  ## the quick tests with the oldest versions that pyproject.toml al
 	.venv-lowest/bin/python -m pip install --quiet --constraint lowest-versions.txt --editable ".[dev]"
 	.venv-lowest/bin/python -m pytest -q -n auto --dist worksteal -m "not long and not ray"
 
-test-ray: $(ENV)  ## the tests that start Ray
-	$(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
+test-ray: $(ENV)  ## the tests that start Ray; all of them unless HYPOTHESIS_PROFILE is another
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
@@ -98,13 +98,13 @@ clean:  ## remove what the targets made
 
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 .venv/.installed-robotics: $(ENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[robotics]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[robotics]"
 	touch $@
 
 .venv/.installed-bench: $(ENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[bench,mujoco]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,mujoco]"
 	touch $@

@@ -1,7 +1,7 @@
 """Number of examples that hypothesis tries: a quarter of the number given by a test, that number, or ten times it.
 
-Long tests of many instants, files or calls try a part of them in the same way, and training that resembles that of
-other tests is left to full runs. The variable ``HYPOTHESIS_PROFILE`` chooses ``quick`` (the default), ``full`` or
+Long tests of many instants, files or calls try a part of them in the same way, and those that resemble quicker tests
+are left to full runs. The variable ``HYPOTHESIS_PROFILE`` chooses ``quick`` (the default), ``full`` or
 ``nightly``.
 """
 
@@ -36,7 +36,7 @@ def is_nightly() -> bool:
 
 
 FULL = pytest.mark.skipif(
-    PROFILE == "quick", reason="a quick run trains others of its kind; HYPOTHESIS_PROFILE=full runs it"
+    PROFILE == "quick", reason="resembles tests that a quick run has; HYPOTHESIS_PROFILE=full runs it"
 )
 NIGHTLY = pytest.mark.skipif(not is_nightly(), reason="takes minutes; HYPOTHESIS_PROFILE=nightly runs it")
 

@@ -18,6 +18,7 @@ from pytorchrl.commands.sweeps.ranges import Range, range_of
 from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.scheme.compatibility import CompositionError
+from tests.support.profiles import FULL
 
 optuna = pytest.importorskip("optuna")
 
@@ -42,6 +43,7 @@ def search_of() -> Iterator[Callable[..., Search]]:
         yield lambda *arguments, **settings: searches.enter_context(closing(Search(*arguments, **settings)))
 
 
+@FULL
 @pytest.mark.long
 def test_a_killed_search_of_six_trials_in_two_processes_resumes_and_writes_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

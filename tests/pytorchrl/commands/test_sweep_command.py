@@ -11,6 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from tests.support.profiles import FULL
 
 ARGUMENTS = ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
 ARGUMENTS += ["--algorithm.start-steps", "40", "--algorithm.test-every", "100", "--algorithm.num-test-episodes", "2"]
@@ -26,6 +27,7 @@ def rows(folder: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+@FULL
 @pytest.mark.long
 def test_a_killed_sweep_resumes_and_writes_a_table_of_all_combinations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from storages.persistent import PersistenceError
 from tests.support.added_episodes import AddedHistory
 from tests.support.disk import FAILURES, SHORT, TORN, WRITES, Fault, watched
 from tests.support.histories import EpisodicHistory, History, RingHistory, small_files
-from tests.support.profiles import by_profile
+from tests.support.profiles import FULL, is_nightly
 
 KINDS = (*FAILURES, SHORT, TORN)
 PRIORITIES: dict[str, Any] = {"alpha": 0.6, "epsilon": 0.01, "default_error": 0.01}
@@ -21,7 +21,7 @@ HISTORIES: dict[str, Callable[[bool, bool], History]] = {
     "episodes with priorities": lambda saves, durable: EpisodicHistory("vector", saves, durable, **PRIORITIES),
     "whole episodes": lambda saves, durable: AddedHistory("vector", saves, durable, **PRIORITIES),
 }
-_MOST = {"some": 12, "more": 20, "most": 60}
+_MOST = {"some": 12, "most": 60}
 CALLS_IN_A_ROW = 3
 """Failed calls in a row, for a disk that fails longer than one call."""
 
@@ -49,7 +49,7 @@ def survived(history: History, directory: Path, fault: Fault) -> bool:
 
 
 def faults(calls: list[str], way: str) -> list[Fault]:
-    """The faults to try: one kind for some, more, most or each of the calls, or all kinds for each call."""
+    """The faults to try: one kind for some, most or each of the calls, or all kinds for each call."""
     found = []
     for number, call in enumerate(calls):
         kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
@@ -79,10 +79,11 @@ def test_acknowledged_data_survives_a_failed_call(name: str, saves: bool, tmp_pa
     sweep(name, saves, False, "some", tmp_path)
 
 
+@FULL
 @pytest.mark.long
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_acknowledged_data_survives_many_failed_calls(name: str, saves: bool, durable: bool, tmp_path: Path) -> None:
     in_turn = "each" if name.startswith("ring") else "most"
-    sweep(name, saves, durable, by_profile(quick="more", full=in_turn, nightly="all"), tmp_path)
+    sweep(name, saves, durable, "all" if is_nightly() else in_turn, tmp_path)

@@ -10,7 +10,7 @@ from storages.persistent import PersistenceError
 from tests.storages.persistent.test_faults_of_each_call import HISTORIES, KINDS
 from tests.support.disk import FAILURES, WRITES, Fault, watched
 from tests.support.histories import EpisodicHistory, History, small_files
-from tests.support.profiles import by_profile
+from tests.support.profiles import FULL, is_nightly
 from tests.support.reopening import Left, assert_left, left_at, left_while_going_back, reopen
 
 
@@ -78,9 +78,10 @@ def test_a_directory_survives_a_failed_call_while_it_is_opened(name: str, tmp_pa
     sweep(name, True, 2, "one", tmp_path, 8)
 
 
+@FULL
 @pytest.mark.long
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_directory_survives_many_failed_calls_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
-    count, way, most = by_profile(quick=(2, "one", 24), full=(4, "one", 80), nightly=(8, "all", None))
+    count, way, most = (8, "all", None) if is_nightly() else (4, "one", 80)
     sweep(name, durable, count, way, tmp_path, most)

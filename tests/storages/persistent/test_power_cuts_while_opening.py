@@ -13,7 +13,7 @@ from tests.storages.persistent.test_faults_while_opening import states_left
 from tests.support.disk import watched
 from tests.support.histories import EpisodicHistory, History, small_files
 from tests.support.power_cut import MODELS
-from tests.support.profiles import by_profile
+from tests.support.profiles import FULL, is_nightly
 from tests.support.reopening import Bounds, Left, assert_left, bounds_at, reopen
 
 
@@ -77,8 +77,9 @@ def test_acknowledged_data_survives_a_power_cut_while_it_is_opened(name: str, tm
     cut_everywhere(name, 1, 2, 1, tmp_path)
 
 
+@FULL
 @pytest.mark.long
 @pytest.mark.parametrize("name", HISTORIES)
 def test_acknowledged_data_survives_many_power_cuts_while_it_is_opened(name: str, tmp_path: Path) -> None:
-    count, openings, cuts = by_profile(quick=(2, 8, 2), full=(4, None, 2), nightly=(8, None, None))
+    count, openings, cuts = (8, None, None) if is_nightly() else (4, None, 2)
     cut_everywhere(name, count, openings, cuts, tmp_path)

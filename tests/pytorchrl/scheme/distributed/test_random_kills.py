@@ -20,6 +20,7 @@ from storages.transition import OBS, OBS2
 from tests.support import collecting_to_kill
 from tests.support.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE
 from tests.support.model import ALGORITHM
+from tests.support.profiles import FULL
 from tests.support.training_to_kill import storage_of
 
 KILLS = int(os.environ.get("COLLECTING_KILLS", "4"))
@@ -93,6 +94,7 @@ def committed_counts(text: str) -> list[int]:
     return [int(line.removeprefix(COMMITTED)) for line in text.splitlines() if line.startswith(COMMITTED)]
 
 
+@FULL
 @pytest.mark.ray
 def test_commits_survive_a_kill_of_any_process(tmp_path: Path) -> None:
     pytest.importorskip("ray")

@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support.machines import Machines, two_machines, why_not
+from tests.support.profiles import FULL
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, FULL]
 
 TRAIN = """
 import sys

@@ -12,6 +12,7 @@ import pytorchrl as prl
 from storages.transition import ADV, DONE2, IADV, IRET, IREW, IVAL, LOGP, OBS2, RET
 from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb
 from tests.support.comparison import assert_equal
+from tests.support.profiles import FULL
 from tests.support.rollout_batches import OBSERVATION_SIZE, rollout_batch
 from tests.support.toys import Counter, Noise
 from tests.support.training import saved_and_loaded, train
@@ -258,6 +259,7 @@ def test_intrinsic_returns_can_end_with_episodes() -> None:
     assert not torch.allclose(returns[False][IADV][ended], returns[True][IADV][ended])
 
 
+@FULL
 @pytest.mark.long
 def test_it_reaches_the_goal_in_more_runs_than_ppo_with_the_same_number_of_steps() -> None:
     reached = {cls: sum(_reaches_the_goal(cls, seed) for seed in (1, 2, 3)) for cls in (prl.RND, prl.PPO)}
