@@ -191,6 +191,7 @@ class Learner:
             CheckpointError: ``run`` is no run folder, or its ``config.json`` is damaged.
             CompositionError: the composition cannot be built from ``config.json`` alone.
             DatasetError: a data set of ``data`` cannot be read.
+            DeviceError: there is no such device.
             FileExistsError: ``log_dir`` holds a run already.
         """
         paths = [os.fspath(path) for path in data]

@@ -1,13 +1,14 @@
 """Making the scheme and the callbacks of a run again from its configuration, for a new run."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from pytorchrl.agent.device import find_device
 from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
@@ -46,19 +47,26 @@ def repeated_run(
         data: paths of the run's data sets.
 
     Raises:
+        FileExistsError: ``log_dir`` holds a run.
+        DeviceError: there is no such device.
         CheckpointError: the folder is not a run folder, or its configuration is damaged.
         CompositionError: the composition cannot be built from the configuration alone.
         DatasetError: a data set cannot be read.
     """
     config = run.read_config()
+    if RunFolder(log_dir).config_file.exists():
+        # Before its storage is opened.
+        raise FileExistsError(f"Learner.repeat: {log_dir} holds a run already; choose another log_dir")
     composition = storage_paths.in_another_run(config, run.path, log_dir)
     composition |= {} if seed is None else {"seed": seed}
-    composition |= {} if device is None else {"device": str(device)}
+    composition |= {} if device is None else {"device": str(find_device(device))}
     with missing_modules_named(config), as_checkpoint_error(run.config_file):
         called = callbacks_from_config(config) if callbacks is None else callbacks
         scheme = scheme_from_config(composition, data)
     try:
         yield RepeatedRun(config, scheme, called)
     except BaseException:
-        scheme.close()
+        # An error while closing must not replace the error that prevented the run.
+        with suppress(Exception):
+            scheme.close()
         raise

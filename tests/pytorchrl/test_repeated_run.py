@@ -10,6 +10,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.experiments.runs import storage_paths
 from tests.support.compositions import dqn_scheme, ppo_scheme
 from tests.support.data_sets import cloning, recorded
 
@@ -87,6 +88,23 @@ def test_a_storage_on_disk_begins_empty_in_the_new_folder(place: str, tmp_path: 
     assert ids[0] == ids[1]
 
 
+def test_storages_of_equal_names_and_of_folders_above_have_directories_of_their_own(tmp_path: Path) -> None:
+    directories = [
+        tmp_path / "a" / "replay",
+        tmp_path / "b" / "replay",
+        tmp_path / "first" / "replay",
+        tmp_path,
+        Path("/"),
+    ]
+    storages = [{"hyper_parameters": {"directory": str(directory)}} for directory in directories]
+    config = {"storage": storages[0], "sources": {str(number): one for number, one in enumerate(storages[1:])}}
+    changed = storage_paths.in_another_run(config, tmp_path / "first", tmp_path / "again")
+    assert [Path(place) for place in storage_paths.directories_of(changed).values()] == [
+        tmp_path / "again" / name for name in ("replay-2", "replay-3", "replay", tmp_path.name, "storage")
+    ]
+    assert storage_paths.in_another_run(changed, tmp_path / "again", tmp_path / "again") == changed
+
+
 def test_a_run_that_learns_from_data_is_repeated_with_the_data_that_the_user_names(tmp_path: Path) -> None:
     data = recorded(tmp_path / "data.npz")
     first = trained(prl.Learner(cloning(data), 5, tmp_path / "first"))
@@ -99,11 +117,15 @@ def test_a_run_that_learns_from_data_is_repeated_with_the_data_that_the_user_nam
 
 
 def test_a_folder_that_holds_a_run_is_refused_and_kept(tmp_path: Path) -> None:
-    trained(prl.Learner(dqn_scheme(), 20, tmp_path / "first"))
+    storage = prl.ReplayBuffer.create_factory(size=150, directory=str(tmp_path / "first" / "replay"))
+    trained(prl.Learner(dqn_scheme(storage=storage), 20, tmp_path / "first"))
     before = files_of(tmp_path / "first")
     with pytest.raises(FileExistsError, match="holds a run already"):
         prl.Learner.repeat(tmp_path / "first", tmp_path / "first", seed=1)
+    with pytest.raises(prl.DeviceError, match="'gpu' is not a torch device"):
+        prl.Learner.repeat(tmp_path / "first", tmp_path / "again", device="gpu")
     assert files_of(tmp_path / "first") == before
+    assert not (tmp_path / "again").exists()
     with pytest.raises(prl.CheckpointError, match="is not a run folder"):
         prl.Learner.repeat(tmp_path / "missing", tmp_path / "again")
 

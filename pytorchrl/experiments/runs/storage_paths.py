@@ -7,6 +7,7 @@ it is accepted only if it contains the commit that the checkpoint refers to.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,21 @@ def resolved(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def in_another_run(config: Mapping[str, Any], folder: Path, other: Path) -> dict[str, Any]:
     """Return the composition of a run with directories of their own for another run's storages.
 
-    Those inside the run folder keep their place in the other's; any other is replaced by one with its name.
+    Those inside the run folder keep their place in the other's; any other gets one of its name there, if need be with a
+    number.
 
     Args:
         config: the composition, as :func:`resolved` returns it.
         folder: the run folder.
         other: the run folder of the other run.
     """
-
-    def place(directory: Any) -> str:
-        way = Path(os.path.relpath(directory, folder))
-        return str(other / (way.name if way.parts[:1] == ("..",) else way))
-
-    return _with_directories(config, place)
+    ways = {directory: Path(os.path.relpath(directory, folder)) for directory in directories_of(config).values()}
+    places = {directory: other / way for directory, way in ways.items() if way.parts[:1] != ("..",)}
+    for directory in [each for each in ways if each not in places]:
+        first = other / (Path(directory).resolve().name or "storage")
+        numbered = (first.with_name(f"{first.name}-{number}") for number in count(2))
+        places[directory] = next(path for path in chain([first], numbered) if path not in places.values())
+    return _with_directories(config, lambda directory: str(places[directory]))
 
 
 def without_directories(config: Mapping[str, Any]) -> dict[str, Any]:
