@@ -175,6 +175,12 @@ class TrainedPolicy:
                 f"TrainedPolicy: {name} has {array[at]} at {at}; allow_nonfinite=True of TrainedPolicy, or of the "
                 f"storage that the policy is trained with, would act on it"
             )
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+            is_outside = (array < space.start) | (array >= space.start + count)
+            if is_outside.any():
+                at = tuple(np.argwhere(is_outside)[0].tolist())
+                raise ValueError(f"TrainedPolicy: {name} has {array[at]} at {at}, outside of {space}")
         return array[None] if is_single else array, is_single
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -231,6 +232,24 @@ def test_observations_of_another_space_are_refused(
     policy = prl.load_policy(run)
     with pytest.raises((ValueError, TypeError), match=message):
         policy(observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "inside", "outside", "where"),
+    [
+        (spaces.Discrete(3, start=2), 4, 5, r"5 at \(\), outside of Discrete\(3, start=2\)"),
+        (spaces.Discrete(3), np.array([0, 2]), np.array([2, -1]), r"-1 at \(1,\), outside of Discrete\(3\)"),
+        (spaces.MultiDiscrete([3, 2]), [2, 1], [2, 2], r"2 at \(1,\), outside of MultiDiscrete\(\[3 2\]\)"),
+        (spaces.MultiDiscrete([3, 2], start=[1, 0]), [[3, 1]], [[0, 0]], r"0 at \(0, 0\), outside of MultiDiscrete"),
+    ],
+)
+def test_discrete_observations_out_of_range_are_refused(space: Any, inside: Any, outside: Any, where: str) -> None:
+    envs: Any = SimpleNamespace(observation_space=space, action_space=spaces.Discrete(2))
+    algorithm = prl.DQN.create_factory()("cpu", prl.OffPolicyActor.create_factory(hidden_sizes=(4,))("cpu", envs), envs)
+    policy = TrainedPolicy(algorithm)
+    assert np.isin(policy(inside), (0, 1)).all()
+    with pytest.raises(ValueError, match=f"the observation has {where}"):
+        policy(outside)
 
 
 def test_nonfinite_observations_are_acted_on_where_the_run_has_stored_them(tmp_path: Path) -> None:
