@@ -15,8 +15,9 @@ def storage_of_run(storage: Factory[Storage], run: Path, names: Sequence[str], s
     """Return the storage of one of several runs, with a directory of its own if it is kept in one.
 
     It is in the given directory, or beside it where that is itself the storage of a run, to which seeds were added. A
-    run that is continued stays where it is: in its own directory where it now is the only one, or in the given one
-    where other seeds were added, or where it shared the directory with others.
+    single run has the given directory itself, unless that holds the storages of other seeds. A run that is continued
+    stays where it is: in its own directory where it now is the only one, or in the given one where other seeds were
+    added, or where it shared the directory with others.
 
     Args:
         storage: as it is given for all runs.
@@ -34,7 +35,7 @@ def storage_of_run(storage: Factory[Storage], run: Path, names: Sequence[str], s
     for place in (given, inside, beside):
         if recorded is not None and place.resolve() == recorded.resolve():
             return in_directory(storage, str(place))
-    if not shared:
+    if not shared and not any(has_commits(other) for other in given.glob("seed-*")):
         return storage
     # Who moves or deletes the storage of one run must not take along those of others.
     return in_directory(storage, str(beside if has_commits(given) else inside))

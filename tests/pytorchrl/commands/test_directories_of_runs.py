@@ -55,6 +55,14 @@ def test_one_of_several_seeds_is_continued_alone_in_its_directory(capsys: pytest
     assert "transitions already" not in capsys.readouterr().out
 
 
+def test_a_seed_that_is_added_to_several_has_its_directory_beside_theirs() -> None:
+    train([*ARGUMENTS, "--steps", "30", "--seeds", "1", "2"])
+    train([*ARGUMENTS, "--steps", "30", "--seeds", "3"])
+    assert [path.name for path in sorted(Path("kept").iterdir())] == ["seed-1", "seed-2", "seed-3"]
+    train([*ARGUMENTS, "--steps", "40", "--seeds", "3"])
+    assert (stored("kept/seed-1"), stored("kept/seed-3")) == (30, 40)
+
+
 def test_a_single_run_keeps_its_storage_in_the_given_directory_and_those_of_added_seeds_are_beside_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
