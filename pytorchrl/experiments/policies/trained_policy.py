@@ -79,7 +79,7 @@ class TrainedPolicy:
 
         Raises:
             ValueError: the observation is not in the policy's space, holds NaN or infinity, or has another number of
-                environments than before; or a policy that uses rewards gets none.
+                environments than before, on which actions depend; or a policy that uses rewards gets none.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -89,10 +89,12 @@ class TrainedPolicy:
             # Schedules of exploration are at their end.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
-            raise ValueError(
-                f"TrainedPolicy: got observations of {envs} environments, the previous ones were of "
-                f"{self._exploration.num_envs}; call reset() when episodes begin"
-            )
+            if self._rhs is not None or self._exploration.state:
+                raise ValueError(
+                    f"TrainedPolicy: got observations of {envs} environments, the previous ones, on which actions "
+                    f"depend, were of {self._exploration.num_envs}; call reset() when episodes begin"
+                )
+            self._exploration.num_envs = self._exploration.among = envs
         begins = np.full(envs, not self._has_begun) if starts is None else np.asarray(starts, bool).reshape(envs)
         done = torch.from_numpy(begins.astype(np.float32)[:, None]).to(self.algorithm.device)
         self._exploration.starts = done

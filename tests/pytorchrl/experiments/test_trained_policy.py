@@ -266,14 +266,31 @@ def test_nonfinite_observations_are_acted_on_where_the_run_has_stored_them(tmp_p
         prl.TrainedPolicy(scheme.algorithm)(observation)
 
 
-def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], Path]) -> None:
-    run = finished("dqn")
-    policy = prl.load_policy(run)
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_policy_without_a_memory_acts_on_any_number_of_rows(
+    deterministic: bool, finished: Callable[[str], Path]
+) -> None:
+    policy = prl.load_policy(finished("dqn"))
+    observations = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    actions = policy(observations, deterministic=deterministic)
+    for rows in (2, 4, 1):
+        fewer = policy(observations[:rows], deterministic=deterministic)
+        assert fewer.shape == (rows,)
+        assert not deterministic or np.array_equal(fewer, actions[:rows])
+    assert policy(observations[0], deterministic=deterministic) in (0, 1)
+
+
+def test_a_policy_with_a_memory_needs_a_reset_for_another_number_of_environments(
+    finished: Callable[[str], Path],
+) -> None:
+    policy = prl.load_policy(finished("dqn with memory"))
     policy(np.zeros((2, 4), np.float32))
     with pytest.raises(
-        ValueError, match=r"observations of 3 environments, the previous ones were of 2; call reset\(\)"
+        ValueError, match=r"of 3 environments, the previous ones, on which actions depend, were of 2; call reset\(\)"
     ):
         policy(np.zeros((3, 4), np.float32))
+    policy.reset()
+    assert policy(np.zeros((3, 4), np.float32)).shape == (3,)
 
 
 class OwnDQN(prl.DQN):
