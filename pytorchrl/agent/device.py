@@ -1,6 +1,9 @@
-"""Torch devices by name, and random generators on them."""
+"""Torch devices by name, and random generators and constants on them."""
+
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 
 class DeviceError(ValueError):
@@ -31,6 +34,19 @@ def find_device(device: torch.device | str) -> torch.device:
 def make_generator(device: torch.device) -> torch.Generator:
     """Return a random generator on a device; on the CPU for the meta device, whose tensors have no data."""
     return torch.Generator("cpu" if device.type == "meta" else device)
+
+
+def make_constants(count: int, make: Callable[[], Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return constants (count,), without values if the default device is the meta device.
+
+    To compute the values there, torch imports 800 modules, which takes more than a second.
+
+    Args:
+        count: how many.
+        make: returns the constants, (count,).
+        dtype: of the constants.
+    """
+    return torch.empty(count, dtype=dtype) if torch.get_default_device().type == "meta" else make()
 
 
 def _why_no_gpu(index: int) -> str | None:

@@ -46,6 +46,12 @@ RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
         prl.ReplayBuffer.create_factory(size=500),
         "CartPole-v1",
     ),
+    "c51": (
+        prl.CategoricalDQN.create_factory(start_steps=50, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
+        prl.ReplayBuffer.create_factory(size=500),
+        "CartPole-v1",
+    ),
     "dueling iqn with a hidden layer": (
         prl.IQN.create_factory(start_steps=50, quantile_layers=(8,), mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(16,), dueling=True),
@@ -301,7 +307,7 @@ _MODULES_OF_META_COMPUTATIONS = "torch._dynamo", "sympy"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["dqn", "sac"])
+@pytest.mark.parametrize("name", ["dqn", "sac", "iqn", "naf", "c51"])
 def test_a_policy_is_loaded_without_the_modules_that_take_torch_seconds_to_import(
     name: str, finished: Callable[[str], Path]
 ) -> None:

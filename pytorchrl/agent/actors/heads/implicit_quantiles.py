@@ -16,6 +16,7 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
+from pytorchrl.agent.device import make_constants
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
 
 
@@ -67,7 +68,7 @@ class _Quantiles(UsesGenerator):
         self.register_buffer("midpoints", quantile_midpoints(head.num_action_quantiles), persistent=False)
         # The paper's equation 4 counts from 0, whose cosine is 1 and no more than the layer's bias; its authors' own
         # networks count from 1.
-        frequencies = math.pi * torch.arange(1, head.num_cosines + 1)
+        frequencies = make_constants(head.num_cosines, lambda: math.pi * torch.arange(1, head.num_cosines + 1))
         self.register_buffer("_frequencies", frequencies, persistent=False)
 
     def forward(self, features: Tensor) -> ImplicitQuantileValues:

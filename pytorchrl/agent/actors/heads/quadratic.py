@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputL
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import QuadraticValues
+from pytorchrl.agent.device import make_constants
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ class _Quadratic(ConvertedNumbers):
     def __init__(self, numbers: nn.Module, size: int, head: Quadratic) -> None:
         super().__init__(numbers)
         self._size, self._head = size, head
-        rows, columns = torch.tril_indices(size, size, offset=-1)
-        diagonal = torch.arange(size)
-        places = torch.cat([diagonal * (size + 1), rows * size + columns])
+        places = make_constants(size * (size + 1) // 2, lambda: _places_of(size), torch.int64)
         self.register_buffer("places", places, persistent=False)
 
     def output(self, numbers: Tensor) -> QuadraticValues:
@@ -81,3 +80,9 @@ class _Quadratic(ConvertedNumbers):
         factor = entries.new_zeros((entries.shape[0], size * size)).index_copy(1, self.places, entries)
         peak = torch.tanh(peak) if squash else peak
         return QuadraticValues(value, peak, factor.view(-1, size, size), squash, self._head.huber_threshold)
+
+
+def _places_of(size: int) -> Tensor:
+    """Return the places in a flattened matrix of its diagonal, and of the entries below it row by row."""
+    rows, columns = torch.tril_indices(size, size, offset=-1)
+    return torch.cat([torch.arange(size) * (size + 1), rows * size + columns])

@@ -20,6 +20,7 @@ from pytorchrl.agent.actors.outputs import (
     ScalarValues,
     quantile_midpoints,
 )
+from pytorchrl.agent.device import make_constants
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,9 @@ class CategoricalReturns:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
-        support = torch.linspace(self.low, self.high, self.atoms, device=actor.device)
+        support = make_constants(
+            self.atoms, lambda: torch.linspace(self.low, self.high, self.atoms, device=actor.device)
+        )
         return _CategoricalReturns(make_action_layers(features, self.atoms, actor), support)
 
 

@@ -104,4 +104,7 @@ class ImplicitQuantileValues(ActionValues):
     def _drawn(self, count: int) -> Tensor:
         """Sample fractions (count,), one uniformly in each of ``count`` equal parts of [0, 1]."""
         within = self.features.new_empty(count).uniform_(generator=self._generator)
+        if within.is_meta:
+            # As in `make_constants`.
+            return within
         return within.add_(torch.arange(count, device=within.device)).div_(count)

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.values.quantile_huber import QuantileHuberLoss
 from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
+from pytorchrl.agent.device import make_constants
 
 
 def quantile_midpoints(num_quantiles: int) -> Tensor:
     """Fractions of equally likely quantiles, (N,): the midpoints of N equal parts of [0, 1] (the paper's lemma 2)."""
-    return (torch.arange(num_quantiles) + 0.5) / num_quantiles
+    return make_constants(num_quantiles, lambda: (torch.arange(num_quantiles) + 0.5) / num_quantiles)
 
 
 class QuantileValue(Value):
