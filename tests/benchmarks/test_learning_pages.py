@@ -53,6 +53,7 @@ def test_the_page_shows_finished_runs_and_marks_missing_ones(benchmark: Any, tmp
     second = runs[1].algorithm
     assert row_of(second, page) == [f"`{second}`", "77.2", "missing", "missing", "-", "-", "-", "450", "-"]
     assert "(values-cartpole.png)" in page.read_text()
+    assert "further seeds" not in page.read_text()
     assert (tmp_path / "docs" / "values-cartpole.png").exists()
     assert "(values-breakout.png)" not in page.read_text()
 
