@@ -1,7 +1,7 @@
 """Making the scheme and the callbacks of a run again from its configuration, for a new run."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from pytorchrl.agent.device import find_device
 from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
 from pytorchrl.experiments.runs import storage_paths
-from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_scheme
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.scheme import Scheme
@@ -60,13 +60,8 @@ def repeated_run(
     composition = storage_paths.in_another_run(config, run.path, log_dir)
     composition |= {} if seed is None else {"seed": seed}
     composition |= {} if device is None else {"device": str(find_device(device))}
-    with missing_modules_named(config), as_checkpoint_error(run.config_file):
-        called = callbacks_from_config(config) if callbacks is None else callbacks
-        scheme = scheme_from_config(composition, data)
-    try:
-        yield RepeatedRun(config, scheme, called)
-    except BaseException:
-        # An error while closing must not replace the error that prevented the run.
-        with suppress(Exception):
-            scheme.close()
-        raise
+    with missing_modules_named(config):
+        with as_checkpoint_error(run.config_file):
+            called = callbacks_from_config(config) if callbacks is None else callbacks
+        with made_scheme(composition, data, run.config_file) as scheme:
+            yield RepeatedRun(config, scheme, called)

@@ -1,7 +1,7 @@
 """Restoring the scheme and the callbacks of a run from its newest undamaged checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
 from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
-from pytorchrl.experiments.runs.composition import as_checkpoint_error, scheme_from_config
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_scheme
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
 from storages.datasets import open_dataset
@@ -89,31 +89,21 @@ def resumed_run(
         steps = int(state["scheme"]["collector"]["steps"])
     if target_steps is not None and target_steps != config["target_steps"]:
         _refuse_smaller_target(target_steps, steps, folder.path, "updates" if config["train_envs"] is None else "steps")
-    made = None
-    if scheme is None:
-        with as_checkpoint_error(folder.config_file):
-            scheme = made = scheme_from_config(config, data)
-    try:
+    with made_scheme(config, data, folder.config_file) if scheme is None else nullcontext(scheme) as restored:
         with as_checkpoint_error(folder.config_file):
             called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
-        config_now = {**config, **scheme.config}
+        config_now = {**config, **restored.config}
         config_now |= settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,
             config["log_every"],
             keep_checkpoints,
         )
-        config_now |= parts_of(scheme, called)
+        config_now |= parts_of(restored, called)
         with as_checkpoint_error(file):
-            cut_short = scheme.load_state_dict(state["scheme"])
+            cut_short = restored.load_state_dict(state["scheme"])
             learner_state = state["learner"]
-        yield ResumedRun(config_now, scheme, called, file, learner_state, damaged, cut_short)
-    except BaseException:
-        if made is not None:
-            # An error while closing must not replace the error that prevented resuming.
-            with suppress(Exception):
-                made.close()
-        raise
+        yield ResumedRun(config_now, restored, called, file, learner_state, damaged, cut_short)
 
 
 def _refuse_smaller_target(target_steps: int, steps: int, folder: Path, unit: str) -> None:

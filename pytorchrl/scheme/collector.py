@@ -112,9 +112,6 @@ class Collector:
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
         self._none_skipped: NDArray[np.bool_] = np.zeros((envs.num_envs, 1), np.bool_)
-        self._none_begins = torch.zeros((envs.num_envs, 1), device=algorithm.device)
-        self._some_begin = True
-        """Whether the current observation of an environment may be the first of an episode."""
         self._counts_observations = algorithm.actor.normalization is not None
         """Whether observations are added to the statistics that normalise them."""
         self._stores_in_part = envs.skips_steps and not storage.on_policy
@@ -125,7 +122,6 @@ class Collector:
         self._observation = self.envs.reset(seed)
         self._rhs = self.algorithm.actor.initial_memory(self.envs.num_envs)
         self._done.fill(True)
-        self._some_begin = True
         self._begin_episodes(self._done)
 
     def seed(self, seed: Seed) -> None:
@@ -174,7 +170,7 @@ class Collector:
             **stored_infos(step, self._info_keys),
             **choice.fields,
         }
-        transitions, done, num_ended = self.envs.num_envs, ended, int(np.count_nonzero(ended))
+        transitions, done = self.envs.num_envs, ended
         skipped = self._none_skipped if step.made is None else ~step.made
         if step.made is not None:
             # A skipped step is stored as an episode of one step, so that no transition extends across it.
@@ -194,9 +190,8 @@ class Collector:
         if self._shaped is not None:
             self._shaped.add(reward, ended)
         self._observation, self._rhs, self._done = step.observation, choice.rhs, done
-        self._some_begin = num_ended > 0 or step.made is not None
         self.steps += transitions
-        self.episodes += num_ended
+        self.episodes += int(np.count_nonzero(ended))
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         finished = self.envs.finished_episodes
         return [Episode(one.episode_return, one.length, one.reported) for one in finished] if finished else []
@@ -212,7 +207,7 @@ class Collector:
         if self._counts_observations:
             skips = self.envs.skips_next
             count_observations(obs, None if skips is None else ~skips, algorithm, self.storage)
-        begins = to_device(done.astype(np.float32), device) if self._some_begin else self._none_begins
+        begins = to_device(done.astype(np.float32), device)
         exploration.steps, exploration.starts = self.steps + self.steps_elsewhere, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
         action = _array(acting.action)
@@ -260,7 +255,7 @@ class Collector:
             self._observation, came_back = self.envs.load_state_dict(state["envs"])
         self._rhs = self._on_device(state["rhs"])
         done = state["done"].numpy()
-        self._done, self._some_begin = done | ~came_back, True
+        self._done = done | ~came_back
         self._begin_episodes(~came_back)
         self._load_choice(state["choice"] if came_back.all() else None)
         cut = [int(env) for env in np.flatnonzero(~came_back & ~done)]

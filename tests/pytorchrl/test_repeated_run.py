@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments.runs import storage_paths
+from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme
 from tests.support.data_sets import cloning, recorded
+from tests.support.folders import content
 
 
 def trained(learner: prl.Learner, checkpoint_every: int | None = None) -> prl.Learner:
@@ -21,25 +22,16 @@ def trained(learner: prl.Learner, checkpoint_every: int | None = None) -> prl.Le
     return learner
 
 
-def weights_of(learner: prl.Learner) -> dict[str, torch.Tensor]:
-    return learner.scheme.algorithm.get_weights()
-
-
-def are_equal(one: prl.Learner, other: prl.Learner) -> bool:
-    first, second = weights_of(one), weights_of(other)
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+def assert_equal_weights(one: prl.Learner, other: prl.Learner) -> None:
+    assert_equal(one.scheme.algorithm.get_weights(), other.scheme.algorithm.get_weights())
 
 
 def test_a_repeated_run_equals_the_first_which_stays_as_it_is(tmp_path: Path) -> None:
     first = trained(prl.Learner(ppo_scheme(3), 96, tmp_path / "first", log_every=32, keep_checkpoints=2), 48)
-    before = files_of(tmp_path / "first")
+    before = content(tmp_path / "first")
     again = trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again"))
-    assert are_equal(first, again)
-    assert files_of(tmp_path / "first") == before
+    assert_equal_weights(first, again)
+    assert content(tmp_path / "first") == before
     configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("first", "again")]
     assert configs[0] == configs[1]
     assert configs[1]["checkpoint_every"] == 48
@@ -49,7 +41,7 @@ def test_only_the_configuration_of_the_run_is_read(tmp_path: Path) -> None:
     first = trained(prl.Learner(dqn_scheme(), 60, tmp_path / "first"))
     (tmp_path / "sent").mkdir()
     shutil.copy(tmp_path / "first" / "config.json", tmp_path / "sent")
-    assert are_equal(first, trained(prl.Learner.repeat(tmp_path / "sent", tmp_path / "again")))
+    assert_equal_weights(first, trained(prl.Learner.repeat(tmp_path / "sent", tmp_path / "again")))
 
 
 def test_what_is_given_replaces_what_the_run_had(tmp_path: Path) -> None:
@@ -68,22 +60,23 @@ def test_what_is_given_replaces_what_the_run_had(tmp_path: Path) -> None:
     assert other.scheme.config == dqn_scheme(5).config
     assert (first.scheme.steps, other.scheme.steps) == (100, 140)
     assert counting.steps > 0
-    assert not are_equal(first, other)
+    with pytest.raises(AssertionError):
+        assert_equal_weights(first, other)
     expected = trained(prl.Learner(dqn_scheme(5), 140, tmp_path / "expected"))
-    assert are_equal(other, expected)
+    assert_equal_weights(other, expected)
 
 
 @pytest.mark.parametrize("place", ["first/kept/replay", "elsewhere/replay"], ids=["in the run folder", "beside it"])
 def test_a_storage_on_disk_begins_empty_in_the_new_folder(place: str, tmp_path: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=150, directory=str(tmp_path / place))
     first = trained(prl.Learner(dqn_scheme(storage=storage), 60, tmp_path / "first"))
-    before = files_of(tmp_path / place)
+    before = content(tmp_path / place)
     again = trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again"))
-    assert are_equal(first, again)
-    assert files_of(tmp_path / place) == before
+    assert_equal_weights(first, again)
+    assert content(tmp_path / place) == before
     new = tmp_path / "again" / ("kept/replay" if place.startswith("first") else "replay")
     assert Path(again.scheme.config["storage"]["hyper_parameters"]["directory"]) == new
-    assert files_of(new)
+    assert any(new.iterdir())
     ids = [json.loads((tmp_path / name / "versions.json").read_text())["experiment"] for name in ("first", "again")]
     assert ids[0] == ids[1]
 
@@ -113,18 +106,24 @@ def test_a_run_that_learns_from_data_is_repeated_with_the_data_that_the_user_nam
     ):
         prl.Learner.repeat(tmp_path / "first", tmp_path / "again")
     moved = data.rename(tmp_path / "moved.npz")
-    assert are_equal(first, trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again", data=[moved])))
+    assert_equal_weights(first, trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again", data=[moved])))
 
 
 def test_a_folder_that_holds_a_run_is_refused_and_kept(tmp_path: Path) -> None:
     storage = prl.ReplayBuffer.create_factory(size=150, directory=str(tmp_path / "first" / "replay"))
     trained(prl.Learner(dqn_scheme(storage=storage), 20, tmp_path / "first"))
-    before = files_of(tmp_path / "first")
+    before = content(tmp_path / "first")
     with pytest.raises(FileExistsError, match="holds a run already"):
         prl.Learner.repeat(tmp_path / "first", tmp_path / "first", seed=1)
+    with pytest.raises(ValueError, match="target_steps must be an int from 1, got 0") as failed:
+        prl.Learner.repeat(tmp_path / "first", tmp_path / "failed", target_steps=0)
+    # The storage that was made before the error is free again, while the error is kept.
+    of_failed = prl.ReplayBuffer.create_factory(size=150, directory=str(tmp_path / "failed" / "replay"))
+    of_failed("cpu", None, None, None).close()
+    assert failed.tb is not None
     with pytest.raises(prl.DeviceError, match="'gpu' is not a torch device"):
         prl.Learner.repeat(tmp_path / "first", tmp_path / "again", device="gpu")
-    assert files_of(tmp_path / "first") == before
+    assert content(tmp_path / "first") == before
     assert not (tmp_path / "again").exists()
     with pytest.raises(prl.CheckpointError, match="is not a run folder"):
         prl.Learner.repeat(tmp_path / "missing", tmp_path / "again")

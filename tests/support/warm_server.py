@@ -16,7 +16,6 @@ import threading
 import types
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,9 @@ del sys.modules[pytorchrl.__main__.__name__]
 def warm_up() -> None:
     """Have numba and matplotlib prepare what they prepare once in a process, which takes more than a second."""
     observations, actions = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
-    envs: Any = SimpleNamespace(observation_space=observations, action_space=actions, num_envs=1, stacked_frames=0)
+    envs: Any = types.SimpleNamespace(
+        observation_space=observations, action_space=actions, num_envs=1, stacked_frames=0
+    )
     with torch.random.fork_rng():
         # An algorithm acts once when it is made.
         prl.DQN.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)

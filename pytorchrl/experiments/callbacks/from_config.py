@@ -7,7 +7,10 @@ from pytorchrl.experiments.callbacks.callback import Callback
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
 from pytorchrl.scheme.compatibility import CompositionError
 
-_WAY_OUT = "make the callbacks in a script and pass them: Learner.resume(log_dir, callbacks=callbacks), or repeat"
+_WAY_OUT = (
+    "make the callbacks in a script and pass them: Learner.resume(log_dir, callbacks=callbacks), or the same to "
+    "Learner.repeat"
+)
 
 
 def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:

@@ -171,18 +171,12 @@ class TrainedPolicy:
                 f"TrainedPolicy: {name} must have the shape {space.shape}, or (E, {', '.join(map(str, space.shape))}) "
                 f"for E environments, got {array.shape}"
             )
-        if not self.allow_nonfinite and array.dtype.kind == "f" and not np.isfinite(array).all():
-            at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
-            raise ValueError(
-                f"TrainedPolicy: {name} has {array[at]} at {at}; allow_nonfinite=True of TrainedPolicy, or of the "
-                f"storage that the policy is trained with, would act on it"
-            )
+        if not self.allow_nonfinite and array.dtype.kind == "f":
+            way_out = "allow_nonfinite=True of TrainedPolicy, or of the storage in training, would act on it"
+            _refuse_where(~np.isfinite(array), array, name, f"; {way_out}")
         if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
             count = space.n if isinstance(space, spaces.Discrete) else space.nvec
-            is_outside = (array < space.start) | (array >= space.start + count)
-            if is_outside.any():
-                at = tuple(np.argwhere(is_outside)[0].tolist())
-                raise ValueError(f"TrainedPolicy: {name} has {array[at]} at {at}, outside of {space}")
+            _refuse_where((array < space.start) | (array >= space.start + count), array, name, f", outside of {space}")
         return array[None] if is_single else array, is_single
 
 
@@ -256,3 +250,10 @@ def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tenso
     if expected != found:
         differing = next(name for name in {**expected, **found} if expected.get(name) != found.get(name))
         raise ValueError(f"the weights {differing!r} do not match its composition")
+
+
+def _refuse_where(is_wrong: NDArray[np.bool_], array: NDArray[Any], name: str, reason: str) -> None:
+    """Refuse an observation with wrong values."""
+    if is_wrong.any():
+        at = tuple(np.argwhere(is_wrong)[0].tolist())
+        raise ValueError(f"TrainedPolicy: {name} has {array[at]} at {at}{reason}")

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,30 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
     return Scheme(**parts, collection=made_of(config.get("collection")))
+
+
+@contextmanager
+def made_scheme(config: Mapping[str, Any], data: Sequence[str], file: Path) -> Iterator[Scheme]:
+    """Build the scheme that the configuration in a file describes; it is closed again if the context raises.
+
+    Args:
+        config: the configuration.
+        data: as of :func:`scheme_from_config`.
+        file: named by errors of the configuration.
+
+    Raises:
+        CheckpointError: the configuration does not fit its own composition.
+        CompositionError: as of :func:`scheme_from_config`.
+    """
+    with as_checkpoint_error(file):
+        scheme = scheme_from_config(config, data)
+    try:
+        yield scheme
+    except BaseException:
+        # Ctrl-C, too, must leave no environments and locks behind. An error while closing must not replace the first.
+        with suppress(Exception):
+            scheme.close()
+        raise
 
 
 def _given_data(config: Mapping[str, Any], data: Sequence[str]) -> dict[str, str]:

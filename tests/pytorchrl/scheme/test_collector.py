@@ -1,4 +1,4 @@
-"""A collector tells algorithms in which environments an episode begins."""
+"""A collector passes to its algorithm in which environments an episode begins."""
 
 from typing import Any
 
@@ -20,19 +20,19 @@ def environments(kind: str) -> prl.Factory[prl.VecEnv]:
 
 
 def watched(scheme: prl.Scheme, monkeypatch: pytest.MonkeyPatch) -> tuple[Collector, list[NDArray[np.bool_]]]:
-    """The collector of a scheme, and what its algorithm is told, a list that grows."""
-    told: list[NDArray[np.bool_]] = []
+    """The collector of a scheme, and a list of the starts of episodes that it passes, (E,) for each step."""
+    passed: list[NDArray[np.bool_]] = []
     act = scheme.algorithm.acting_step
 
     def acting_step(obs: Any, rhs: Any, done: Any, exploration: Any) -> Any:
         assert exploration.starts is done
-        told.append(done[:, 0].numpy() > 0)
+        passed.append(done[:, 0].numpy() > 0)
         return act(obs, rhs, done, exploration)
 
     monkeypatch.setattr(scheme.algorithm, "acting_step", acting_step)
     collector = scheme.collector
     assert isinstance(collector, Collector)
-    return collector, told
+    return collector, passed
 
 
 @pytest.mark.parametrize("kind", ["copies", "native"])
@@ -40,7 +40,7 @@ def test_episodes_begin_after_ends_skipped_steps_resets_and_lost_episodes(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = dqn_scheme(envs=environments(kind), algorithm={"start_steps": 1_000, "test_every": 0})
-    collector, told = watched(scheme, monkeypatch)
+    collector, passed = watched(scheme, monkeypatch)
     expected, ends = [np.ones(3, np.bool_)], 0
     step_envs = collector.envs.step
 
@@ -57,20 +57,20 @@ def test_episodes_begin_after_ends_skipped_steps_resets_and_lost_episodes(
         collector.step()
     assert ends > 3
     assert any(not begins.any() for begins in expected)
-    np.testing.assert_array_equal(told, expected[:-1])
+    np.testing.assert_array_equal(passed, expected[:-1])
     while expected[-1].any():
         collector.step()
     collector.reset(1)
     collector.step()
-    assert told[-1].all()
+    assert passed[-1].all()
     while expected[-1].any():
         collector.step()
     state = collector.state_dict()
-    other, told_there = watched(dqn_scheme(envs=environments(kind), algorithm={"start_steps": 1_000}), monkeypatch)
+    other, passed_by_other = watched(dqn_scheme(envs=environments(kind), algorithm={"start_steps": 1_000}), monkeypatch)
     for _ in range(4):
         other.step()
     cut = other.load_state_dict(state)
     other.step()
     # The native environments do not return to their state.
-    assert (told_there[-1] == np.isin(range(3), cut)).all()
+    assert (passed_by_other[-1] == np.isin(range(3), cut)).all()
     assert len(cut) == (0 if kind == "copies" else 3)
