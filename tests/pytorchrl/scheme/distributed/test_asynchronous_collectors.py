@@ -43,17 +43,28 @@ def dqn(num_collectors: int, env: Any = "CartPole-v1", **changes: Any) -> prl.Ra
 
 
 class Stuck(Counter):
-    """The third copy made with one folder waits in its steps for the file ``go`` there."""
+    """The third copy made with one folder waits in its first step for the file ``go`` there, the others for that."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(length=5)
         self.folder = folder
-        made = len(list(folder.glob("copy*")))
-        (folder / f"copy{made}").touch()
-        self.waits = made == 2
+        self.number = 0
+        while not self.is_first_to_make(self.folder / f"copy{self.number}"):
+            self.number += 1
+
+    @staticmethod
+    def is_first_to_make(path: Path) -> bool:
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def step(self, action: Any) -> Any:
-        while self.waits and not (self.folder / "go").exists():
+        if self.number == 2:
+            (self.folder / "stuck").touch()
+        awaited = self.folder / ("go" if self.number == 2 else "stuck")
+        while not awaited.exists():
             time.sleep(0.01)
         return super().step(action)
 
@@ -75,10 +86,10 @@ def test_the_age_of_the_acting_weights_is_logged_as_policy_lag(tmp_path: Path) -
 
 
 def test_a_slow_collector_does_not_stall_the_others(tmp_path: Path) -> None:
-    # The process of the learner makes the first copy.
+    # The process of the learner makes the first copy, which no step is made in.
     scheme = dqn(2, env=lambda: Stuck(tmp_path))
     train(scheme, 400)
-    assert len(list(tmp_path.glob("copy*"))) == 3
+    assert (tmp_path / "stuck").exists() and not (tmp_path / "go").exists()
     assert scheme.algorithm.updates > 40, "one collector has made all steps"
     (tmp_path / "go").touch()
     scheme.close()
