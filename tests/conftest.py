@@ -15,7 +15,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 import torch
 
-from tests.support import budget, curves, profiles
+from tests.support import budget, curves, profiles, shares
 from tests.support.curves import drawn_curves
 
 __all__ = ["drawn_curves"]
@@ -33,6 +33,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Before `-m` selects by the marks.
+    shares.mark_long(items)
 
 
 _MEMORY = Path("/dev/shm")

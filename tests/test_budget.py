@@ -1,4 +1,4 @@
-"""The plugin that reports slow tests without the ``long`` mark."""
+"""The ``long`` mark: slow tests without it are reported, and a share of the cases of a test can do without it."""
 
 import subprocess
 import sys
@@ -40,3 +40,39 @@ def test_only_slow_tests_without_the_long_mark_are_reported(tmp_path: Path) -> N
     named = finished.stdout[finished.stdout.index("not marked as long") :]
     assert "test_some.py::test_slow" in named
     assert not any(name in named for name in ("test_quick", "test_waiting", "test_marked"))
+
+
+CASES = """
+import pytest
+
+@pytest.mark.quick_share(0.25)
+@pytest.mark.parametrize("column", range(4))
+@pytest.mark.parametrize("row", range(4))
+def test_some(row, column): pass
+@pytest.mark.quick_share(0.25)
+@pytest.mark.parametrize("case", [pytest.param(0, marks=pytest.mark.long), 1, 2])
+def test_two(case): pass
+def test_plain(): pass
+"""
+
+
+@pytest.mark.long
+def test_a_share_of_the_cases_of_a_test_is_quick_and_varies_in_each_parameter(tmp_path: Path) -> None:
+    (tmp_path / "test_cases.py").write_text(CASES)
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest"]
+    chosen = {}
+    for marks in ("not long", "long"):
+        finished = subprocess.run(
+            [*command, "--collect-only", "-m", marks, str(tmp_path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        chosen[marks] = [line.rpartition("::")[2] for line in finished.stdout.splitlines() if "::" in line]
+    quick = [name for name in chosen["not long"] if name.startswith("test_some")]
+    assert 3 <= len(quick) <= 5
+    assert quick[0] == "test_some[0-0]"
+    assert all(len({name[place] for name in quick}) > 2 for place in (-2, -4))
+    assert [name for name in chosen["not long"] if name not in quick] == ["test_two[1]", "test_plain"]
+    assert len(quick) + len(chosen["long"]) == 16 + 2

@@ -23,6 +23,7 @@ def module_of(script: Path) -> Any:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the test needs a machine without a CUDA device")
 def test_without_a_gpu_one_line_reports_it() -> None:
     finished = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=100)
@@ -47,6 +48,7 @@ def test_that_is_skipped():
 """
 
 
+@pytest.mark.long
 def test_the_table_counts_the_outcomes_of_each_test(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SOME_TESTS)
     report = tmp_path / "report.xml"

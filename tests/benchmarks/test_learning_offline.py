@@ -17,6 +17,7 @@ def contents(folder: Path) -> dict[Path, float]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 def test_a_second_call_reuses_the_runs_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_offline, "TASKS", {"small": SMALL})
     monkeypatch.setattr(offline_runs, "EPISODES", 2)

@@ -94,6 +94,7 @@ def test_runs_of_added_seeds_are_shown_and_count_in_the_mean(
     assert (tmp_path / "values.md").read_text() == page
 
 
+@pytest.mark.long
 def test_an_interrupted_run_continues_from_its_checkpoint(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

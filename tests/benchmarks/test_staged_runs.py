@@ -46,6 +46,7 @@ def test_shares_are_relative_to_the_trained_expert(tmp_path: Path) -> None:
     assert row_of("GAIL", text)[-2] == "50%"
 
 
+@pytest.mark.long
 def test_an_interrupted_run_continues_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(IMITATION.tasks["maze"], episodes=2)
     stage, folder = task.stages[1], tmp_path / "maze-1" / "PPOD"

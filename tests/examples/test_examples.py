@@ -77,6 +77,7 @@ def test_every_example_is_tested() -> None:
 SLOW = ("bc", "dqn_atari", "dqn_memory", "iqn", "naf", "qrdqn", "rainbow", "sac", "td3")
 
 
+@pytest.mark.quick_share(0.1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
 )

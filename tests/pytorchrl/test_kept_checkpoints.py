@@ -131,6 +131,7 @@ def test_a_resumed_run_saves_as_often_as_before(tmp_path: Path, monkeypatch: pyt
         resumed.run(checkpoint_every=0)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("storage", [prl.ReplayBuffer, prl.PersistentEpisodicBuffer])
 def test_a_run_resumes_from_its_oldest_checkpoint_although_its_storage_on_disk_is_newer(
     storage: Any, tmp_path: Path

@@ -39,6 +39,7 @@ def next_batch(learner: prl.Learner) -> Any:
     return next(iter(storage.generate_batches(1, None if storage.on_policy else 16)))
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_two_runs_with_equal_seeds_are_equal_bit_for_bit(name: str, tmp_path: Path) -> None:
     learners = [prl.Learner(SCHEMES[name](seed=3), 300, tmp_path / str(run), log_every=50) for run in range(2)]
@@ -49,6 +50,7 @@ def test_two_runs_with_equal_seeds_are_equal_bit_for_bit(name: str, tmp_path: Pa
     assert_equal(next_batch(learners[0]), next_batch(learners[1]))
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_resumed_run_has_the_saved_state(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 10_000, tmp_path / "run", log_every=50)
@@ -92,6 +94,7 @@ def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Pat
     two.close()
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_resumed_run_continues_to_the_target(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)

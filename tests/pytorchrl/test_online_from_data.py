@@ -233,6 +233,7 @@ def train(*arguments: str) -> None:
     train_command(arguments)
 
 
+@pytest.mark.long
 def test_the_command_line_trains_on_data_and_then_online(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -342,6 +342,7 @@ def check(composition: Composition) -> None:
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY][::3])
 def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
     @settings(max_examples=1, **SETTINGS)

@@ -62,13 +62,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "number", "times"),
-    [
-        pytest.param("sync", signal.SIGTERM, 2, marks=pytest.mark.long),
-        ("async", signal.SIGTERM, 2),
-        pytest.param("async", signal.SIGINT, 1, marks=pytest.mark.long),
-    ],
+    [("sync", signal.SIGTERM, 2), ("async", signal.SIGTERM, 2), ("async", signal.SIGINT, 1)],
 )
 def test_signals_to_one_or_all_processes_save_the_run_and_print_how_to_resume(
     mode: str, number: int, times: int, tmp_path: Path

@@ -78,6 +78,7 @@ def errors_of(storage: Any) -> list[float]:
     return [float(priorities.errors_of(number, number + 1)[0]) for number in priorities.drawn]
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(seed=st.integers(0, 1000), length=st.integers(1, 25))
 @settings(max_examples=examples(20), deadline=None)

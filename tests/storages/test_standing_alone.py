@@ -56,6 +56,7 @@ def imported_by(file: Path) -> Iterator[str]:
             yield (node.module or "").split(".")[0]
 
 
+@pytest.mark.long
 def test_storages_imports_and_works_with_pytorchrl_absent() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -87,6 +88,7 @@ def helpers_of(file: Path) -> Iterator[Path]:
             yield from (SUPPORT / f"{name}.py" for name in names)
 
 
+@pytest.mark.long
 def test_the_tests_of_storages_do_not_import_pytorchrl() -> None:
     files = set(HERE.rglob("*.py"))
     while helpers := {helper for file in files for helper in helpers_of(file)} - files:
@@ -96,6 +98,7 @@ def test_the_tests_of_storages_do_not_import_pytorchrl() -> None:
         assert "pytorchrl" not in set(imported_by(file)), file
 
 
+@pytest.mark.long
 def test_importing_storages_does_not_import_zarr_h5py_pyarrow_or_minari() -> None:
     script = "import storages, sys; print({'zarr', 'h5py', 'pyarrow', 'minari'} & set(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT.parent)

@@ -13,8 +13,8 @@ from numba.core import event
 
 from tests.support import profiles, warm_interpreter
 
-BUDGET_SECONDS = 3.0 * max(1.0, profiles.SHARE / profiles.SHARES["quick"])
-"""Budget of one test: three seconds, and more in profiles that try more examples."""
+BUDGET_SECONDS = 2.0 * max(1.0, profiles.SHARE / profiles.SHARES["quick"])
+"""Budget of one test: two seconds, and more in profiles that try more examples."""
 _PROPERTY = "processor_seconds"
 
 

@@ -1,5 +1,6 @@
 """Small environments with predictable observations and rewards, and random ones."""
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -68,6 +69,18 @@ class Noise(gym.Env[Any, Any]):
         draw = self.np_random.random()
         observation = self.np_random.normal(size=3).astype(np.float32)
         return observation, float(draw), draw < 0.1, draw > 0.9, {}
+
+
+def number_of_copy(folder: Path) -> int:
+    """The number of copies made before, by any process, counting this one from now on."""
+    number = 0
+    while True:
+        try:
+            (folder / f"copy{number}").touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+        else:
+            return number
 
 
 def continuous(low: float = -2.0, high: float = 2.0, size: int = 1) -> spaces.Box:

@@ -59,6 +59,7 @@ def test_an_error_is_reported_in_one_line_with_what_was_expected(
     assert str(stopped.value) == message
 
 
+@pytest.mark.long
 def test_the_module_is_a_command_with_help() -> None:
     finished = subprocess.run([sys.executable, "-m", "pytorchrl", "--help"], capture_output=True, text=True, check=True)
     assert "resume" in finished.stdout

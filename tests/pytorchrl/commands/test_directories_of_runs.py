@@ -63,6 +63,7 @@ def test_a_seed_that_is_added_to_several_has_its_directory_beside_theirs() -> No
     assert (stored("kept/seed-1"), stored("kept/seed-3")) == (30, 40)
 
 
+@pytest.mark.long
 def test_a_single_run_keeps_its_storage_in_the_given_directory_and_those_of_added_seeds_are_beside_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

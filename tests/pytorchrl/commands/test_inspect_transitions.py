@@ -64,6 +64,7 @@ def test_transitions_can_be_selected_by_priority_or_reward(option: str, run: Pat
     assert inspect(run, option, 2).startswith("row ")
 
 
+@pytest.mark.long
 def test_a_video_and_a_picture_are_written_only_to_the_given_paths(run: Path, inspect: Any, tmp_path: Path) -> None:
     import imageio.v3 as imageio
 
@@ -83,6 +84,7 @@ def test_a_video_and_a_picture_are_written_only_to_the_given_paths(run: Path, in
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.long
 def test_a_rollout_has_no_priorities_but_its_rows_can_be_described(tmp_path: Path, inspect: Any) -> None:
     folder = trained(tmp_path / "run", ppo_scheme(), steps=206)
     with pytest.raises(SystemExit, match="GAEBuffer has no priorities; a PERBuffer with alpha above 0 has some"):

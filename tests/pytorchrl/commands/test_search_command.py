@@ -105,6 +105,7 @@ def quality(trial: Trial) -> float:
     return -abs(float(trial.values["x"]) - 0.3)
 
 
+@pytest.mark.long
 def test_later_trials_choose_values_near_those_with_high_returns(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_later_trials_choose_values_near_those_with_high_returns(
     assert last < first / 2
 
 
+@pytest.mark.long
 def test_trials_below_the_median_of_others_are_pruned(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

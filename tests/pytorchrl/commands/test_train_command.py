@@ -136,6 +136,7 @@ def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_
         assert needed in errors[name]
 
 
+@pytest.mark.long
 def test_every_preset_can_be_composed() -> None:
     presets = read_yaml(PRESETS)
     assert len(presets) >= 15
@@ -172,6 +173,7 @@ def data_sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 EXPERT = "def left(observations):\n    return observations[:, :1].astype(int) * 0\n"
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("name", sorted(name for name in prl.__all__ if _is_algorithm(getattr(prl, name))))
 def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it(
     name: str, data_sets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +256,7 @@ def test_an_unknown_hyper_parameter_in_a_configuration_file_is_named(tmp_path: P
         described_run(["--config", str(tmp_path / "run.yaml")])
 
 
+@pytest.mark.long
 def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

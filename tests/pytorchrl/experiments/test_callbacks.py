@@ -197,6 +197,7 @@ def test_an_evaluation_limited_by_steps_reports_ended_and_cut_episodes() -> None
     five.close()
 
 
+@pytest.mark.long
 def test_callbacks_are_part_of_the_run_and_are_resumed_with_it(tmp_path: Path) -> None:
     def callbacks() -> list[prl.Callback]:
         return [
@@ -314,6 +315,7 @@ def test_a_pruned_trial_ends_its_run(tmp_path: Path) -> None:
 
 
 # The reader's pipes are closed by the garbage collector.
+@pytest.mark.quick_share(0.5)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_videos_are_recorded_after_evaluations(suffix: str, tmp_path: Path) -> None:

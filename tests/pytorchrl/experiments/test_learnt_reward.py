@@ -46,6 +46,7 @@ def imitation_run(
     return str(folder / "imitation")
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize(
     ("cls", "settings"),

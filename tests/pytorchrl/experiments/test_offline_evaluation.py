@@ -64,6 +64,7 @@ def write_random_episodes(
     return path
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(batch_norm: bool, tmp_path: Path) -> None:
     scheme = dqn(write_random_episodes(tmp_path / "ones.npz"), batch_norm=batch_norm)
@@ -72,6 +73,7 @@ def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(bat
     assert evaluated["fitted_q_loss"] < 0.1
 
 
+@pytest.mark.long
 def test_fitted_values_are_those_of_the_policy_and_not_of_the_data(tmp_path: Path) -> None:
     scheme = dqn(
         write_random_episodes(
@@ -181,6 +183,7 @@ def offline_callbacks() -> list[prl.Callback]:
     ]
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("make", ["sac", "crossq", "dqn with priorities"])
 def test_offline_evaluation_does_not_change_a_run(
     make: str, pendulum: Path, cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

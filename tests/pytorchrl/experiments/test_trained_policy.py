@@ -107,6 +107,7 @@ def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) 
     return returns
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> None:
     learner = trained(name, tmp_path / "run")
@@ -196,6 +197,7 @@ def test_exploration_is_determined_by_its_seed(finished: Callable[[str], Path]) 
     assert not np.array_equal(drawn[0], drawn[2])
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize(
     "actions", [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1)]
 )

@@ -92,7 +92,8 @@ def test_a_sample_has_evenly_spaced_steps_of_the_whole_data_set(
     assert 25 <= len(sample.actions) == len(sample.observations) == len(sample.rewards) <= 50
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", pytest.param("Pendulum-v1", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_show_writes_a_picture_or_a_page(
     env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

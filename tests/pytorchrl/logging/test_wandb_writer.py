@@ -162,6 +162,7 @@ def tables_of(log_dir: Path) -> list[Path]:
     return sorted(log_dir.glob("wandb/offline-run-*/files/media/table/**/*.table.json"))
 
 
+@pytest.mark.long
 def test_without_settings_a_run_is_logged_offline_into_its_folder_without_network_access(
     log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -135,6 +135,7 @@ def test_storages_are_described_and_a_checkpoint_above_the_size_limit_is_not_rea
     assert "more than the limit of 0 MB; --largest-checkpoint changes it" in report.read_text()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("metric", ["test/return", "train/return"])
 def test_the_returns_of_a_run_that_ended_with_values_that_are_not_finite_are_marked(
     tmp_path: Path, metric: str

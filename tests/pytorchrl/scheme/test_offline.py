@@ -121,6 +121,7 @@ STORAGES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", STORAGES)
 def test_a_resumed_run_equals_the_uninterrupted_run(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -490,6 +491,7 @@ def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) ->
     np.testing.assert_allclose(np.asarray(mean), np.concatenate(seen).mean(0), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_data_larger_than_memory_is_learnt_from_on_disk_and_copied_only_once(tmp_path: Path) -> None:
     data = tmp_path / "many.npz"
     collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=300)

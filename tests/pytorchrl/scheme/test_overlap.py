@@ -99,6 +99,7 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
     return scheme
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize(
     "make",
     [
@@ -123,6 +124,7 @@ def test_without_a_lag_a_run_equals_that_of_one_process(make: Make) -> None:
     other.close()
 
 
+@pytest.mark.quick_share(0.1)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, hindsight_dqn, dqn_with_skipped_steps])
 def test_saved_and_resumed_runs_equal_the_uninterrupted_run(make: Make, processes: int) -> None:
@@ -260,6 +262,7 @@ def test_an_exception_of_an_environment_is_raised_after_earlier_steps_and_the_ru
     again.close()
 
 
+@pytest.mark.long
 def test_a_killed_process_is_named_and_the_run_resumes_with_all_stored_transitions(tmp_path: Path) -> None:
     envs = prl.VecEnv.create_factory("CartPole-v1", 3, env_kwargs={"max_episode_steps": 7})
     learner = prl.Learner(dqn_scheme(envs=envs, collection=prl.Overlapped(6, processes=2)), 90, tmp_path / "run")

@@ -10,7 +10,8 @@ import pytorchrl as prl
 from storages.transition import DONE, LOGP, RET, VAL
 
 
-@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("memory", [None, "gru"])
 def test_ppo_learns_cartpole_from_v_trace(memory: Any, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     scheme = prl.Scheme(
@@ -26,6 +27,7 @@ def test_ppo_learns_cartpole_from_v_trace(memory: Any, tmp_path: Path) -> None:
     scheme.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 @pytest.mark.parametrize("shared_body", [False, True])

@@ -98,6 +98,7 @@ def observed(space: Any, rows: int, random: np.random.Generator, name: str = "")
     return random.integers(0, 2, (rows, *space.shape)).astype(space.dtype)
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("continuous", [True, False])
@@ -173,6 +174,7 @@ def assert_equal(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("continuous", [True, False])

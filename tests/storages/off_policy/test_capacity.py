@@ -68,6 +68,7 @@ def learnt(storage: Storage) -> dict[int, Any]:
     return drawn
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("way", WAYS)
@@ -103,6 +104,7 @@ def test_a_growing_storage_equals_one_that_was_large_enough_from_the_beginning(
         assert growing.priorities.mean == pytest.approx(large.priorities.mean)
 
 
+@pytest.mark.long
 @given(
     way=st.sampled_from(list(WAYS)),
     kind=st.sampled_from(KINDS),
@@ -244,6 +246,7 @@ def endless(num_envs: int, kind: str) -> Stream:
     return stream
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("max_bytes", [30_000, 123_456])
 @pytest.mark.parametrize("kind", ["vector", "image", "dict of frames"])
 @pytest.mark.parametrize("way", WAYS)
@@ -265,6 +268,7 @@ def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes
     assert_slice_is(storage.get_all_buffer_data(), model.live())
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("at_once", [1, 3, 1_000])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("length", [1, 7])

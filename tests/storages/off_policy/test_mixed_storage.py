@@ -102,6 +102,7 @@ def without_padding(batch: Any) -> Any:
     return cut | {key: batch[key] for key in OF_ROWS & batch.keys()}
 
 
+@pytest.mark.long
 @settings(max_examples=examples(24), deadline=None)
 @given(
     ways=st.tuples(st.sampled_from(list(WAYS)), st.sampled_from(list(WAYS))),

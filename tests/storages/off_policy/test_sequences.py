@@ -58,6 +58,7 @@ def made(way: str, sequences: Sequences, n_step: int = 1, seed: int = 0, envs: A
     return storage
 
 
+@pytest.mark.long
 @given(
     way=st.sampled_from(list(WAYS)),
     kind=st.sampled_from(["vector", "image", "dict", "frames", "dict of frames"]),

@@ -70,6 +70,7 @@ CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 }
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("defect", CRAFTED)
 def test_a_crafted_record_is_refused_before_memory_is_allocated(defect: str, tmp_path: Path) -> None:
     kind, change = CRAFTED[defect]
@@ -146,6 +147,7 @@ ERRORS_FILES: dict[str, Callable[[Record], Record]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("defect", ERRORS_FILES)
 def test_crafted_errors_are_refused_by_the_name_of_their_file_and_a_repair_drops_them_and_keeps_all_episodes(
     defect: str, tmp_path: Path

@@ -131,6 +131,7 @@ def outcome_of(kind: str, there: Path, files: tuple[Path, ...], intact: Any, str
     return "named and repaired"
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
 def test_damaged_files_are_named_and_the_remaining_data_is_correct(kind: str, tmp_path: Path) -> None:
     damage_each(kind, 20, tmp_path)

@@ -105,6 +105,7 @@ def _damaged(path: Path, harm: Callable[[Path], Any]) -> Path:
     return path
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("defect", DAMAGE)
 def test_damage_is_reported_and_repaired_and_other_episodes_remain(defect: str, tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, alpha=0.5)
@@ -155,6 +156,7 @@ def test_a_file_that_is_missing_since_closing_is_named_with_a_remedy(
     assert opened_and_read(tmp_path) == []
 
 
+@pytest.mark.long
 def test_damage_found_while_drawing_raises_an_error_and_other_episodes_are_drawn(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, 1500, size=None, memory_bytes=20_000)
     path = chunk(tmp_path, 5)

@@ -73,6 +73,7 @@ def sweep(name: str, durable: bool, count: int, way: str, directory: Path, most:
     assert not wrong, f"{name}: {len(wrong)}:\n" + "\n".join(wrong[:20])
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "whole episodes"])
 def test_a_directory_survives_a_failed_call_while_it_is_opened(name: str, tmp_path: Path) -> None:
     sweep(name, True, 2, "one", tmp_path, 8)

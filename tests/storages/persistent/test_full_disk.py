@@ -25,7 +25,8 @@ def why_there_is_no_disk(folder: Path) -> str | None:
     return None if tried.returncode == 0 else f"no disk can be mounted here: {tried.stderr.strip()}"
 
 
-@pytest.mark.parametrize("kind", ["episodes", pytest.param("steps", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["episodes", "steps"])
 def test_a_full_disk_is_reported_and_committed_data_can_be_reopened(kind: str, tmp_path: Path) -> None:
     for name in ("disk", "elsewhere"):
         (tmp_path / name).mkdir()

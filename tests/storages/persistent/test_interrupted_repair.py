@@ -134,11 +134,13 @@ def _some(found: list[Any], most: int | None, number: int) -> list[Any]:
     return [*found[number % step :: step], *found[-1:]]
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
 def test_a_failed_repair_is_completed_by_another(kind: str, tmp_path: Path) -> None:
     interrupt_each(kind, 3, 2, tmp_path)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
 def test_a_repair_survives_a_power_cut(kind: str, tmp_path: Path) -> None:
     cut_each(kind, 2, 1, tmp_path)

@@ -42,6 +42,7 @@ def filled(directory: Path, episodes: int = 300, length: int = 10, memory: int =
     return storage
 
 
+@pytest.mark.long
 def test_over_several_passes_all_transitions_are_drawn_equally_often(tmp_path: Path) -> None:
     storage = filled(tmp_path)
     in_memory, stored = storage.ring.live_steps, len(storage)
@@ -67,6 +68,7 @@ def test_over_several_passes_all_transitions_are_drawn_equally_often(tmp_path: P
     storage.close()
 
 
+@pytest.mark.long
 def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
     one, two = (filled(tmp_path / name, **PRIORITIES) for name in ("one", "two"))
     for seed in range(20):
@@ -75,6 +77,7 @@ def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
     two.close()
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize(
     "given",
     [

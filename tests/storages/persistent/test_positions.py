@@ -12,6 +12,7 @@ from tests.support.directories import WAYS, Pair, made, small_segments
 from tests.support.model import contents, through_a_file
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_loading_a_state_rolls_the_directory_back_to_its_commit(way: str, tmp_path: Path) -> None:
     with small_segments():
@@ -47,6 +48,7 @@ def test_a_checkpoint_from_before_the_first_insertion_can_be_loaded(tmp_path: Pa
     pair.close()
 
 
+@pytest.mark.long
 def test_the_last_two_states_can_be_loaded_after_many_insertions(tmp_path: Path) -> None:
     with small_segments(1500):
         pair = Pair("priority", tmp_path, commit_every=2)

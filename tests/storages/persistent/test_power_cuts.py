@@ -57,6 +57,7 @@ def cut_everywhere(name: str, saves: bool, cuts: int | None, directory: Path) ->
     assert not wrong, f"{name}: {len(wrong)} of {tried}: {[str(one)[-600:] for one in wrong[:4]]}"
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
 def test_acknowledged_data_survives_a_power_cut(name: str, tmp_path: Path) -> None:
     cut_everywhere(name, True, 8, tmp_path)

@@ -58,6 +58,7 @@ def test_a_reader_follows_a_rollback_of_the_writer(tmp_path: Path) -> None:
     storage.close()
 
 
+@pytest.mark.long
 def test_readers_open_and_refresh_while_files_are_added_and_deleted(tmp_path: Path) -> None:
     with small_files():
         storage = buffer(tmp_path, size=60, commit_every=4)

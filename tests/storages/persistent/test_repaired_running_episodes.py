@@ -50,6 +50,7 @@ def expected(steps: list[Any], logged: int, in_segments: int, watermarks: list[i
     return model
 
 
+@pytest.mark.long
 @settings(max_examples=examples(40), deadline=None)
 @given(
     inserted=st.integers(10, 60),

@@ -104,6 +104,7 @@ def assert_whole(batch: Any, lengths: list[int]) -> list[int]:
     return drawn
 
 
+@pytest.mark.long
 def test_over_several_passes_episodes_of_all_lengths_are_drawn_equally_often(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes())
     assert len(storage) > 4 * storage.ring.live_steps
@@ -123,6 +124,7 @@ def test_over_several_passes_episodes_of_all_lengths_are_drawn_equally_often(tmp
     storage.close()
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("sequences", [Episodes(), Episodes(whole=False), Episodes(longest=4)])
 def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_path: Path) -> None:
@@ -151,6 +153,7 @@ def test_the_error_of_an_episode_is_restored_when_it_returns_to_memory(tmp_path:
     np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.03)
 
 
+@pytest.mark.long
 def test_an_error_of_an_episode_that_left_memory_changes_no_other_priority(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
     old = next(iter(storage.generate_batches(1, 32)))
@@ -183,6 +186,7 @@ def test_an_episode_without_an_end_is_not_drawn_as_a_whole_episode(tmp_path: Pat
     storage.close()
 
 
+@pytest.mark.long
 def test_pieces_of_a_long_episode_are_drawn_only_if_whole_is_false(tmp_path: Path) -> None:
     for whole in (True, False):
         storage = filled(tmp_path / str(whole), [110] + [10] * 200, sequences=Episodes(whole=whole))

@@ -129,6 +129,7 @@ def test_a_box_observation_without_axes_is_one_number() -> None:
     assert described(spaces.Box(-1, 1, (), np.float32), "auto") == "vector of 1 number"
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
     ("extractor", "name"),
     [
@@ -239,6 +240,7 @@ def test_two_axes_of_equal_length_are_height_and_width(shape: tuple[int, ...], c
     assert layout.channels_first(image).shape == (1, layout.channels, layout.height, layout.width)
 
 
+@pytest.mark.long
 def test_a_bit_of_seaquest_reaches_the_convolutions_around_its_row_and_column() -> None:
     pytest.importorskip("minatar")
     env = gym.make("pytorchrl/MinAtar-Seaquest-v0")

@@ -81,6 +81,7 @@ def test_networks_with_tanh_match_torch_modules() -> None:
         torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore:`torch.jit:FutureWarning")
 def test_traced_and_exported_networks_match_the_network() -> None:
     network, given = MLP(5, (8,), "tanh"), torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))

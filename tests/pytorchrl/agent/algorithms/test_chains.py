@@ -220,6 +220,7 @@ def test_every_seed_solves_every_chain_from_new_and_replayed_segments(name: str,
         check(scheme, seen, ends, 8_000)
 
 
+@pytest.mark.long
 def test_a_policy_without_a_memory_does_not_solve_a_partly_observed_chain() -> None:
     without_memory = replace(VARIANTS["double DQN"], has_memory=False)
     scheme = scheme_of(without_memory, "partly", "episodic", 1, False, seed=0)

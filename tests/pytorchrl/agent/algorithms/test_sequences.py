@@ -29,6 +29,7 @@ from tests.support.comparison import assert_equal
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
@@ -62,6 +63,7 @@ def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kin
     scheme.close()
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
 def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind) -> None:

@@ -13,6 +13,7 @@ from tests.support.comparison import assert_equal
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
 def test_td3s_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind) -> None:
@@ -64,6 +65,7 @@ def test_td3s_update_equals_that_of_a_step_by_step_reference(sequences: str, kin
     scheme.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)

@@ -118,6 +118,7 @@ def play_breakout(settings: dict[str, Any], env: str, **more: Any) -> tuple[int,
     return ends, games
 
 
+@pytest.mark.long
 def test_envpool_returns_cover_whole_games_if_a_lost_life_ends_an_episode() -> None:
     needs(ENVPOOL)
     ends, games = play_breakout(ENVPOOL, "Breakout-v5", episodic_life=True, reward_clip=True)
@@ -126,6 +127,7 @@ def test_envpool_returns_cover_whole_games_if_a_lost_life_ends_an_episode() -> N
     assert all(game.length > 100 for game in games)
 
 
+@pytest.mark.long
 def test_ale_starts_a_new_game_if_a_lost_life_ends_an_episode() -> None:
     needs(ALE)
     ends, games = play_breakout(ALE, "ALE/Breakout-v5", episodic_life=True)

@@ -103,6 +103,7 @@ ENVIRONMENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.filterwarnings("ignore:.*outside the bounds:UserWarning")
 @pytest.mark.parametrize(
     "made",
@@ -123,6 +124,7 @@ def test_stored_episodes_are_replayed_exactly(made: dict[str, Any], tmp_path: Pa
         assert (played.differs_at, played.difference, played.moment) == (None, "", 0), described
 
 
+@pytest.mark.long
 def test_in_a_full_storage_episodes_that_follow_a_stored_seed_are_replayed(tmp_path: Path) -> None:
     transitions, envs = trained(
         tmp_path, Noise, steps=8_000, storage=prl.ReplayBuffer.create_factory(size=1_700), num_envs=2
@@ -168,6 +170,7 @@ def test_a_non_deterministic_environment_is_reported_with_the_step_that_differs(
     assert later.differs_at < 0
 
 
+@pytest.mark.long
 def test_episodes_are_replayed_after_a_resume_that_did_not_restore_the_environments(tmp_path: Path) -> None:
     _, envs = trained(tmp_path, Noise, steps=700)
     state = checkpoint.load(tmp_path / "checkpoint.pt")

@@ -11,7 +11,7 @@ import torch
 import pytorchrl as prl
 from storages.transition import OBS
 from tests.support.comparison import assert_equal
-from tests.support.toys import Counter
+from tests.support.toys import Counter, number_of_copy
 from tests.support.training import saved_and_loaded, train
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -48,17 +48,7 @@ class Stuck(Counter):
     def __init__(self, folder: Path) -> None:
         super().__init__(length=5)
         self.folder = folder
-        self.number = 0
-        while not self.is_first_to_make(self.folder / f"copy{self.number}"):
-            self.number += 1
-
-    @staticmethod
-    def is_first_to_make(path: Path) -> bool:
-        try:
-            path.touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+        self.number = number_of_copy(folder)
 
     def step(self, action: Any) -> Any:
         if self.number == 2:
@@ -89,7 +79,7 @@ def test_a_slow_collector_does_not_stall_the_others(tmp_path: Path) -> None:
     # The process of the learner makes the first copy, which no step is made in.
     scheme = dqn(2, env=lambda: Stuck(tmp_path))
     train(scheme, 400)
-    assert (tmp_path / "stuck").exists() and not (tmp_path / "go").exists()
+    assert (tmp_path / "stuck").exists()
     assert scheme.algorithm.updates > 40, "one collector has made all steps"
     (tmp_path / "go").touch()
     scheme.close()

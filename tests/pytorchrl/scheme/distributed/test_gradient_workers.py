@@ -11,7 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from tests.support.comparison import assert_equal
-from tests.support.toys import Counter
+from tests.support.toys import Counter, number_of_copy
 from tests.support.training import saved_and_loaded, stopped
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -77,18 +77,6 @@ class Waits(Counter):
         while self.count >= 6 and not self.has_begun.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         return super().step(action)
-
-
-def number_of_copy(folder: Path) -> int:
-    """The number of copies made before, by any process."""
-    number = 0
-    while True:
-        try:
-            (folder / f"copy{number}").touch(exist_ok=False)
-        except FileExistsError:
-            number += 1
-        else:
-            return number
 
 
 def test_one_synchronous_worker_trains_exactly_like_one_process(tmp_path: Path) -> None:

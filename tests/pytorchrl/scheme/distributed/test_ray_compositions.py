@@ -116,6 +116,7 @@ assert "ray" not in sys.modules
 """
 
 
+@pytest.mark.long
 def test_training_in_one_process_does_not_import_ray(tmp_path: Path) -> None:
     finished = warm_interpreter.run(["-c", TRAINING_IN_ONE_PROCESS], tmp_path)
     assert finished.returncode == 0, finished.stderr

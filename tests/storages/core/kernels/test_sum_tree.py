@@ -161,6 +161,7 @@ class TreeAndArray(RuleBasedStateMachine):
         type(self).operations += operations
 
 
+@pytest.mark.long
 def test_thousands_of_operations_agree_with_a_plain_array() -> None:
     TreeAndArray.operations = 0
     run_state_machine_as_test(
@@ -170,6 +171,7 @@ def test_thousands_of_operations_agree_with_a_plain_array() -> None:
     assert TreeAndArray.operations > 400 * examples(250)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("size", SIZES)
 def test_no_dead_leaf_is_drawn_for_any_random_number(size: int) -> None:
     generator = np.random.default_rng(size)
@@ -312,6 +314,7 @@ def test_one_mass_for_all_leaves_and_empty_arrays_are_accepted() -> None:
     assert len(numbers) == len(masses) == 0
 
 
+@pytest.mark.long
 def test_leaves_and_masses_may_have_any_numeric_dtype_and_stride() -> None:
     tree = SumTree(20)
     tree.set(np.arange(10, dtype=np.uint8)[::2], np.arange(10, dtype=np.float32)[::2])

@@ -63,6 +63,7 @@ def filled(
     return storage, storage.ring.columns.writer
 
 
+@pytest.mark.quick_share(0.05)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STORAGES)
 def test_the_fast_path_and_python_give_equal_storages(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

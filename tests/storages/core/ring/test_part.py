@@ -31,6 +31,7 @@ def bytes_in(ring: Ring) -> Any:
     return [leaf.tobytes() for leaf in all_leaves(ring.gather(live))], ring.broken().tolist(), (ring.first, ring.steps)
 
 
+@pytest.mark.long
 @given(
     kind=st.sampled_from(KINDS),
     num_envs=st.sampled_from([1, 3]),

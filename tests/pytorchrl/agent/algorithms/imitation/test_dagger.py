@@ -126,6 +126,7 @@ def test_evaluations_do_not_call_the_expert() -> None:
     assert len(asked) == before
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -276,6 +276,7 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 # Runs
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +292,7 @@ def test_a_resumed_run_equals_an_uninterrupted_run(
     assert state["algorithm"]["repetition"]["episodes"]["valued"]
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
     memory: Any, data: Path

@@ -124,6 +124,7 @@ def test_an_action_is_perturbed_by_at_most_phi_and_stays_within_bounds() -> None
     torch.testing.assert_close(distance[moved.abs() < 1].max(), torch.tensor(0.07))
 
 
+@pytest.mark.long
 def test_an_autoencoder_proposes_actions_like_those_of_the_data(tmp_path: Path) -> None:
     scheme = bcq_scheme(recorded(tmp_path / "data.npz", "Pendulum-v1", steps=200), hidden_sizes=(32,))
     train(scheme, 300)

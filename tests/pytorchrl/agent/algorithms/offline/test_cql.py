@@ -195,6 +195,7 @@ def test_without_conservative_weight_and_with_backup_entropy_critics_learn_as_sa
     torch.testing.assert_close(result.errors, expected.errors)
 
 
+@pytest.mark.long
 def test_actions_outside_the_data_get_lower_values() -> None:
     """All rewards are equal, so that values differ because of the conservative loss only."""
     torch.manual_seed(0)

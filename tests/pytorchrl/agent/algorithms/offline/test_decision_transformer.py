@@ -101,6 +101,7 @@ class ByHand:
         return float((self.weight * np.array(self.surprisals())).sum())
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("space", [DISCRETE, BOX], ids=["discrete", "box"])
 def test_loss_errors_and_gradients_equal_those_by_loops(space: Any) -> None:
     algorithm, batch = made(space, windows_per_episode=2, return_scale=2.0), episodes(space)

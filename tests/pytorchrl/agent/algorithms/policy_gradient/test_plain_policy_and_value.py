@@ -49,6 +49,7 @@ def batch_for(algorithm: Any, number: int = 0) -> dict[str, Any]:
     return batch
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,6 +173,7 @@ DISTRIBUTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("shape", [(2,), (2, 3), ()], ids=str)
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.05])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

@@ -174,6 +174,7 @@ def test_the_advantage_is_the_weighted_sum_of_extrinsic_and_intrinsic_advantages
         torch.testing.assert_close(found.sort().values, expected.sort().values)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
     "kind", ["vector", "discrete", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("image", "dict"))]
 )

@@ -39,6 +39,7 @@ def returns_by_hand(data: Any) -> tuple[Any, Any]:
     return returns, kept
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("memory", [None, "gru", pytest.param("lstm", marks=pytest.mark.long)])
 def test_the_step_is_the_natural_gradient_of_returns_of_terminated_episodes(memory: str | None) -> None:
     scheme = noise_scheme(memory, damping=0.1, cg_iterations=40, max_kl=1e-5)
