@@ -129,6 +129,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_state_of_the_test_environments_is_refused_when_the_run_is_resumed(
     change: str, evaluated: Path, tmp_path: Path

@@ -159,6 +159,7 @@ def test_half_precision_rewards_are_accepted_after_single_precision_and_in_slice
     assert storage.get_all_buffer_data()[REW][1:3].tolist() == [[[0.25]] * 2] * 2
 
 
+@pytest.mark.quick_share(0.5)
 @half_precision
 @pytest.mark.parametrize("episodic", [False, True])
 def test_half_precision_rewards_are_restored_from_a_directory(

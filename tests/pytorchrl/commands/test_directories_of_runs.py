@@ -55,6 +55,7 @@ def test_one_of_several_seeds_is_continued_alone_in_its_directory(capsys: pytest
     assert "transitions already" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_seed_that_is_added_to_several_has_its_directory_beside_theirs() -> None:
     train([*ARGUMENTS, "--steps", "30", "--seeds", "1", "2"])
     train([*ARGUMENTS, "--steps", "30", "--seeds", "3"])
@@ -78,6 +79,7 @@ def test_a_single_run_keeps_its_storage_in_the_given_directory_and_those_of_adde
     assert "transitions already" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_seeds_that_were_added_inside_the_storage_of_another_are_continued_there() -> None:
     train([*ARGUMENTS, "--steps", "30"])
     train([*ARGUMENTS, "--steps", "30", "--seeds", "2", "--storage.directory", "kept/seed-2"])

@@ -111,6 +111,7 @@ def recurrent_dqn_scheme(storage: Any, length: int = 5) -> prl.Scheme:
     )
 
 
+@pytest.mark.long
 def test_if_whole_episodes_are_sampled_only_their_first_steps_have_priorities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +246,7 @@ def test_stacked_frames_are_listed_with_the_bytes_of_one_frame(tmp_path: Path) -
     assert (field.shape, field.bytes_each) == ((4, 2), 8)
 
 
+@pytest.mark.long
 def test_inspect_accepts_a_checkpoint_file_and_an_output_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved(tmp_path / "run", dqn_scheme())
     command(monkeypatch, folder / "checkpoint.pt", "-o", tmp_path / "elsewhere.png")

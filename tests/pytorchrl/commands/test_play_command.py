@@ -59,6 +59,7 @@ class Clock:
         pass
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", ["play", "record"])
 def test_a_video_shows_one_of_several_copies_of_an_environment(
     name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

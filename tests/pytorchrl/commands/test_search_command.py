@@ -137,6 +137,7 @@ def test_trials_below_the_median_of_others_are_pruned(
     assert len(Trial({}, 1, tmp_path / "trial-7").evaluations()) < 4
 
 
+@pytest.mark.long
 def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

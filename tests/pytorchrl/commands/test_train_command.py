@@ -550,6 +550,7 @@ def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert printed(capsys).startswith("pytorchrl ")
 
 
+@pytest.mark.long
 def test_a_trial_of_a_wandb_sweep_uses_its_values_and_has_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_profile_equals_that_of_rliable() -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("several", [False, True])
 def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, several: bool) -> None:
     two_groups(tmp_path / "runs", "A-v0")

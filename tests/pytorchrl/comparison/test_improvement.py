@@ -65,6 +65,7 @@ def test_the_number_of_needed_seeds_follows_noethers_formula(
     assert seeds_needed(probability, environments) == seeds
 
 
+@pytest.mark.long
 def test_the_needed_seeds_detect_a_difference_with_a_power_of_80_percent() -> None:
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     random = np.random.default_rng(0)

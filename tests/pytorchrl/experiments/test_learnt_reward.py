@@ -136,6 +136,7 @@ def test_a_run_that_learns_no_reward_is_refused(tmp_path: Path) -> None:
         prl.LearntReward(str(tmp_path / "ppo"))(gym.make("CartPole-v1"))
 
 
+@pytest.mark.long
 def test_the_reward_of_a_recurrent_actor_is_refused(tmp_path: Path) -> None:
     run = imitation_run(tmp_path, memory="gru")
     with pytest.raises(ValueError, match="an actor with a memory"):

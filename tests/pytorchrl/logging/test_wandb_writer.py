@@ -187,6 +187,7 @@ def test_without_settings_a_run_is_logged_offline_into_its_folder_without_networ
     assert warnings(caplog) == []
 
 
+@pytest.mark.long
 def test_a_resumed_run_keeps_its_id_and_its_chosen_name(log_dir: Path) -> None:
     for steps in (100, 200):
         with closing(WandbWriter(log_dir, {}, run_name="my run")) as writer:
@@ -208,6 +209,7 @@ def test_a_run_resumed_while_its_first_writer_is_open_keeps_the_records_of_both(
     assert len({start(path).run_id for path in run_files(log_dir)}) == 1
 
 
+@pytest.mark.long
 def test_two_runs_of_one_process_are_logged_separately(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
@@ -318,6 +320,7 @@ def test_the_mode_in_wandbs_settings_file_is_used(log_dir: Path, modes: list[str
     assert modes == ["disabled"]
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
     "failure", [URLError(ConnectionRefusedError()), URLError(TimeoutError()), TimeoutError(), ConnectionResetError()]
 )
@@ -360,6 +363,7 @@ def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_refuses_th
     assert start(path).run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
 
 
+@pytest.mark.long
 def test_a_wandb_run_that_the_script_has_started_is_used_and_stays_open(log_dir: Path, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.mkdir()
@@ -409,6 +413,7 @@ def test_a_run_of_a_sweep_is_online_by_default(
     assert modes == ["online"]
 
 
+@pytest.mark.long
 def test_wandb_shows_the_changed_composition_of_a_resumed_run(log_dir: Path) -> None:
     for target in (100, 200):
         WandbWriter(log_dir, {"target_steps": target}).close()

@@ -48,6 +48,7 @@ def part_of(text: str, name: str) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_writing_a_report_changes_no_byte_of_the_runs(runs: Path, tmp_path: Path) -> None:
     before = content(runs)
     write_report([runs], tmp_path / "report.html")

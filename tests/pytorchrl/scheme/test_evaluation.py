@@ -49,6 +49,7 @@ REWARDS = [
 ]
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("wrapper", REWARDS, ids=str)
 def test_returns_are_sums_of_original_rewards_over_complete_episodes(wrapper: Any, tmp_path: Path) -> None:
     # The rewards are 1, 2, ... 8.

@@ -150,6 +150,7 @@ def training_of(scheme: prl.Scheme) -> dict[str, Any]:
     return {name: part for name, part in scheme.state_dict().items() if name != "test_envs"}
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_evaluation_does_not_change_the_state_of_training(name: str) -> None:
     scheme = SCHEMES[name]()
@@ -233,6 +234,7 @@ def test_training_works_with_every_kind_of_observation(kind: str, algorithm: str
     assert updates
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])
 def test_replay_by_priority_and_recency_trains_and_logs_its_metrics(algorithm: str, tmp_path: Path) -> None:
     scheme = SCHEMES[algorithm]

@@ -23,6 +23,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", STORAGES)
 def test_a_resumed_run_equals_the_uninterrupted_run(name: str, tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:

@@ -79,6 +79,7 @@ def test_updates_do_not_depend_on_how_collecting_is_divided(parts: list[int]) ->
     assert steps == phases(whole, 60) == [15, 30, 45, 60]
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("at", [4, 8, 11, 26])
 def test_a_run_resumed_between_the_episodes_of_an_update_equals_the_uninterrupted_run(

@@ -61,6 +61,7 @@ def test_the_directory_of_a_storage_is_a_data_set_of_its_episodes(way: str, tmp_
     assert len(other) == 40
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("size", [25, 1000])
 def test_the_directory_of_an_episodic_buffer_is_a_data_set_of_its_episodes(
@@ -228,6 +229,7 @@ def test_a_damaged_npz_file_is_named(tmp_path: Path) -> None:
         open_dataset(path)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_randomly_changed_file_is_refused_by_name_or_read_as_numbers(format_: str, tmp_path: Path) -> None:
     if format_ != "npz":

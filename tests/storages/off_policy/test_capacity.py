@@ -162,6 +162,7 @@ def test_growth_does_not_change_prefetched_batches() -> None:
     assert equal(*(dict(enumerate(one)) for one in begun))
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_growing_storage_is_restored_from_its_directory(way: str, tmp_path: Path) -> None:
     growing, large = made(way, None, directory=tmp_path, commit_every=7), made(way, 1000)

@@ -88,6 +88,7 @@ def test_draws_by_priority_are_in_proportion_to_the_priorities(stratified: bool)
     assert_drawn_by(drawn.counts(), drawn.priorities())
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("by_priority", [False, True])
 def test_draws_by_recency_come_from_fewer_of_the_newest_rows_in_later_updates(by_priority: bool) -> None:
     own = PRIORITIES if by_priority else {}
@@ -113,6 +114,7 @@ def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bo
     assert_drawn_by(drawn.counts(), masses)
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])
 def test_importance_weights_make_the_weighted_mean_equal_that_of_uniform_draws(weights_over: Any) -> None:
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, weights_over=weights_over, **PRIORITIES))

@@ -40,6 +40,7 @@ def filled(factory: Any) -> Any:
     return storage
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("n_step", ENDLESS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_longer_than_the_storage_are_cut_to_its_size(kind: str, n_step: int) -> None:

@@ -84,6 +84,7 @@ def test_new_transitions_may_have_the_largest_error_so_far() -> None:
     assert_distribution(drawn(storage), first + 2, priorities / priorities.sum())
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("stride", [1, 3])
 @pytest.mark.parametrize("size", [1, 7, 40])
 def test_priorities_do_not_depend_on_when_rows_are_drawn(size: int, stride: int) -> None:

@@ -163,6 +163,7 @@ def test_two_runs_with_prefetching_and_equal_seeds_draw_equal_batches(way: str) 
         insert(stream.step(), one, two)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_state_saved_between_batches_counts_only_the_batches_that_were_requested(way: str) -> None:
     ahead, undisturbed = made(way, prefetch=3), made(way, prefetch=3)

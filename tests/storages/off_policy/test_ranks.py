@@ -243,6 +243,7 @@ def test_a_reopened_episodic_buffer_draws_the_same_next_batches(memory_bytes: in
 # Shares of uniform rows
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("given", [{}, RANKS, {"epsilon": 0.1, "error_max": 1.0}])
 def test_a_uniform_share_mixes_the_draws_and_the_importance_weights(given: Any, share: float) -> None:

@@ -180,6 +180,7 @@ def test_n_step_returns_of_a_constant_reward_of_one_equal_the_sum_of_the_discoun
     np.testing.assert_allclose(batch[DISCOUNT][:, 0], GAMMA**steps, rtol=1e-5)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_loaded_storage_draws_the_same_batches_as_the_saved_one(way: str) -> None:
     storage, stream = made(way, 1), Stream(2, "vector", False, np.random.default_rng(0))

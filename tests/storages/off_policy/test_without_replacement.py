@@ -102,6 +102,7 @@ def test_epochs_are_passes_over_all_rows() -> None:
     assert Counter(torch.cat(drawn)[:, 0].tolist()) == dict.fromkeys(range(80, 140), 3)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("draws", ["passes", "without replacement"])
 def test_all_orders_of_rows_are_equally_likely(draws: str) -> None:
     storage = made(draws, size=2)
@@ -148,6 +149,7 @@ _actions = st.lists(
 )
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(window=st.sampled_from(WINDOWS[:4]), prefetch=st.sampled_from([0, 3]), actions=_actions)
 @settings(max_examples=examples(60), deadline=None)

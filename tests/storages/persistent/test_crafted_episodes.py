@@ -99,6 +99,7 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("defect", STATES)
 def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_directory(
     defect: str, tmp_path: Path

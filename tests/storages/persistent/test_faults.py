@@ -317,6 +317,7 @@ def test_a_change_of_any_byte_of_a_record_is_detected(whole: Any, tmp_path: Path
         assert len(found) - len(flaws) == len(intact) - 1, "the other blocks are still found"
 
 
+@pytest.mark.long
 def test_a_storage_with_a_damaged_file_is_refused_by_name(whole: Any, tmp_path: Path) -> None:
     directory, held = whole
     random = np.random.default_rng(0)

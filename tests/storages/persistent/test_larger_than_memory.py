@@ -140,6 +140,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
     storage.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("length", [1, 3])
 def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) -> None:
     storage = filled(tmp_path, episodes=1000, length=length)

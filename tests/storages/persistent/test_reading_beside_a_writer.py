@@ -89,6 +89,7 @@ def test_readers_open_and_refresh_while_files_are_added_and_deleted(tmp_path: Pa
         storage.close()
 
 
+@pytest.mark.long
 def test_a_read_only_buffer_saves_and_loads_its_state(tmp_path: Path) -> None:
     storage, stream = (
         buffer(tmp_path, size=3000, memory_bytes=MEMORY_BYTES),

@@ -17,6 +17,7 @@ from storages.transition import REW
 from tests.support.directories import SIZE, Pair, made, small_segments
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", ["plain", "priority"])
 def test_a_reader_beside_a_writer_sees_the_steps_of_a_commit(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

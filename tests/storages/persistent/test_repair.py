@@ -97,6 +97,7 @@ def repair_of_closed(storage: Any, directory: Path) -> Any:
     return repair(directory)
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
 def test_a_repaired_storage_accepts_insertions_and_can_be_reopened(way: str, tmp_path: Path) -> None:
     filled(way, tmp_path, "dict")

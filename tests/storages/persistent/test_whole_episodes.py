@@ -165,6 +165,7 @@ def test_an_error_of_an_episode_that_left_memory_changes_no_other_priority(tmp_p
     storage.close()
 
 
+@pytest.mark.long
 def test_packed_batches_from_disk_have_whole_episodes(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(packed=True))
     begins = np.cumsum([0, *LENGTHS])
@@ -197,6 +198,7 @@ def test_pieces_of_a_long_episode_are_drawn_only_if_whole_is_false(tmp_path: Pat
         storage.close()
 
 
+@pytest.mark.long
 def test_a_data_set_has_all_episodes_although_few_are_in_memory(tmp_path: Path) -> None:
     storage = filled(tmp_path, [110, *LENGTHS])
     assert len(storage) > 4 * storage.ring.live_steps
@@ -214,6 +216,7 @@ def test_pieces_larger_than_the_memory_limit_are_refused(tmp_path: Path) -> None
     storage.close()
 
 
+@pytest.mark.long
 def test_after_a_reset_only_later_episodes_are_drawn(tmp_path: Path) -> None:
     storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
     list(storage.generate_batches(100, 16))

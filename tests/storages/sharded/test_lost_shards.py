@@ -162,6 +162,7 @@ def test_a_checkpoint_during_the_loss_of_a_shard_contains_its_replacement() -> N
     assert [len(shard["ring"]["leaves"]) > 0 for shard in state["shards"]] == [True, False]
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore:shard . died:RuntimeWarning")

@@ -118,6 +118,7 @@ def test_importance_weights_equal_those_of_one_storage_with_all_rows() -> None:
         np.testing.assert_allclose(batch[WEIGHTS][:, 0], by_shard[shard][numbers], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_rows_are_drawn_in_proportion_to_the_priorities_of_all_shards() -> None:
     group, replay = filled_unequally()
     everything = np.concatenate([shard.storage.priorities.values for shard in group.shards])

@@ -75,6 +75,7 @@ def test_multidiscrete_actions_work_with_recurrent_actors(name: str) -> None:
     train(ppo_scheme(name, "gru"), 600)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", COMPOSITE)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_random_actions_are_accepted_and_cover_the_action_space(name: str, mode: str) -> None:
@@ -135,6 +136,7 @@ def trained(algorithm: type[Algorithm], wrappers: Any = (), **env: Any) -> prl.S
     return scheme
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("algorithm", [prl.SAC, prl.PPO])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (-0.1, 0.7)])
@@ -185,6 +187,7 @@ def test_bound_action_keeps_finite_bounds() -> None:
         prl.BoundAction(env, -3, -1)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", ["multi-discrete", "multi-binary"])
 def test_dqn_refuses_multidiscrete_and_multibinary_actions_and_learns_with_flatten_action(name: str) -> None:
     space, wanted = COMPOSITE[name]

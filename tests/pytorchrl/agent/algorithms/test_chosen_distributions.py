@@ -52,6 +52,7 @@ def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage
     scheme.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("head", [CONTINUOUS[2], CONTINUOUS[3], DISCRETE[0]], ids=repr)
 def test_policy_gradient_algorithms_train_every_chosen_distribution(name: str, head: Any) -> None:

@@ -61,6 +61,7 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
 ]
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("until", [0, 10_000])
 @pytest.mark.parametrize(("cls", "explorer", "message"), MISFITS)

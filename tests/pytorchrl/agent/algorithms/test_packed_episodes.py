@@ -118,6 +118,7 @@ def test_losses_errors_and_gradients_are_those_of_padded_episodes(name: str, epi
     two.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithms_train_on_packed_episodes(name: str, memory: MemoryKind) -> None:

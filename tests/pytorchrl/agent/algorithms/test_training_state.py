@@ -94,6 +94,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_loaded_algorithm_continues_like_the_saved_one(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]

@@ -43,6 +43,7 @@ def own_episodes(seed: int, steps: int) -> list[list[EpisodeRecord]]:
     return seen
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(
     "wrappers",

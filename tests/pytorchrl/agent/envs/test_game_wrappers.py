@@ -77,6 +77,7 @@ def test_returns_cover_whole_games_although_rewards_are_clipped_and_lives_end_ep
     envs.close()
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_reseeding_waits_for_the_end_of_a_game_and_running_games_are_restored(mode: Any) -> None:
     factory = prl.VecEnv.create_factory(Lives, 2, mode=mode, wrappers=["EpisodicLife"], env_kwargs={"steps": 100})

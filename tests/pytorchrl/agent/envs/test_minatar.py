@@ -105,6 +105,7 @@ def test_a_sticky_action_repeats_with_its_probability_but_not_in_the_next_game()
     assert env._last_action == 0
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_restored_games_continue_as_the_saved_ones_do(mode: Any) -> None:
     factory = prl.VecEnv.create_factory(

@@ -281,6 +281,7 @@ def test_replay_buffers_hold_the_same_transitions_in_every_mode(mode: AutoresetM
         one.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("mode", MODES)
 def test_replay_batches_contain_no_skipped_steps(mode: AutoresetMode, tmp_path: Path) -> None:
     scheme = replay_scheme(prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5), mode=mode)
@@ -358,6 +359,7 @@ def test_environments_with_a_state_dict_resume_exactly(tmp_path: Path, mode: Aut
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("directory", [None, "replay"])
 def test_transitions_waiting_for_other_environments_are_resumed(tmp_path: Path, directory: str | None) -> None:
     def composed(run: str) -> prl.Scheme:

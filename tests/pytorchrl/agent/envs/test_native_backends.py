@@ -73,6 +73,7 @@ def test_equal_seeds_give_equal_episodes(env: str, settings: dict[str, Any]) -> 
     assert (played(1) != played(2)).any()
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize(("env", "settings"), [("Pong-v5", ENVPOOL), ("ALE/Breakout-v5", ALE)])
 def test_a_replay_buffer_stores_each_frame_of_atari_stacks_once(env: str, settings: dict[str, Any]) -> None:
     needs(settings)

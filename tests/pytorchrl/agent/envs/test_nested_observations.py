@@ -95,6 +95,7 @@ def test_parts_of_nested_observations_are_named_by_their_path() -> None:
     envs.close()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_runs_with_nested_observations_train_and_resume(algorithm: str, mode: Any) -> None:

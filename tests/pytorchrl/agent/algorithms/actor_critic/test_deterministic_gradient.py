@@ -53,6 +53,7 @@ def bypasses_autograd(algorithm: Any, batch: dict[str, Any] | None = None) -> bo
     return has_gradients
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("policy_delay", [1, 2])

@@ -177,6 +177,7 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(space: Any) -> None
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("space", [SPACE, DISCRETE], ids=["continuous", "discrete"])
 def test_the_temperature_converges_to_weights_with_a_divergence_of_epsilon(space: Any) -> None:
     algorithm, batch = (

@@ -147,6 +147,7 @@ def test_a_shared_body_is_refused_unless_policy_and_value_are_trained_together()
     assert algorithm.updates == 1
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("cls", [prl.PCL, prl.UnifiedPCL])
 @pytest.mark.parametrize("window", [prl.Sequences(4), prl.Episodes(packed=True, whole=False)])
 def test_training_continues_exactly_from_a_state_saved_between_phases(cls: Any, window: Any) -> None:

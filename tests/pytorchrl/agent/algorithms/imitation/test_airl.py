@@ -200,6 +200,7 @@ def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy
     assert {"imitation_reward", "kl"} <= metrics[-1].keys()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
     weights = [train(airl_scheme(data, seed, memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]

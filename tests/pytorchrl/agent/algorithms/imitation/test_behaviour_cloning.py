@@ -163,6 +163,7 @@ def test_an_update_of_other_continuous_distributions_equals_the_one_computed_by_
         np.testing.assert_allclose(numpy(gradients[f"{prefix}.{kind}"]), by_hand, rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.long
 def test_a_mixture_policy_takes_a_mode_of_the_data_where_a_normal_policy_takes_the_mean(tmp_path: Path) -> None:
     data = write_two_mode_data(tmp_path / "data.npz")
     done = {}

@@ -209,6 +209,7 @@ def test_returns_of_terminated_episodes_are_discounted_sums_of_rewards(baseline:
 # Runs
 
 
+@pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:

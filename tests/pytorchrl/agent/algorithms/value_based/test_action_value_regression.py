@@ -59,6 +59,7 @@ class SmallThreshold(prl.DQN):
         return Values(huber_threshold=0.1)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("kind", [prl.DQN, prl.MunchausenDQN, Squared, SmallThreshold])
