@@ -31,12 +31,13 @@ from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
+from storages.component.closing import Closing, close_all
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""
 
 
-class Learner:
+class Learner(Closing):
     """Trains a scheme for a number of steps, logs metrics, and saves the run in a folder.
 
     Steps are environment transitions, or update phases where the scheme collects no experience.
@@ -476,8 +477,7 @@ class Learner:
     def close(self) -> None:
         """Close the environments and loggers, and release the lock of the run folder."""
         try:
-            self.scheme.close()
-            self._measurements.close()
+            close_all([self.scheme, self._measurements])
         finally:
             self._lock.release()
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import check_own_insertion, checked_gamma, refuse_incomplete, slice_errors, steps_of
+from storages.component.closing import Closing
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -35,7 +36,7 @@ class EmptyStorageError(RuntimeError):
 
 
 @with_hyper_parameters
-class Storage(Component, ABC):
+class Storage(Component, Closing, ABC):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Args:

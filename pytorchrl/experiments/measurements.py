@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter
+from storages.component.closing import close_all
 
 
 class Measurements:
@@ -61,8 +62,7 @@ class Measurements:
 
     def close(self) -> None:
         """Close the loggers; nothing is written afterwards."""
-        for writer in self._writers:
-            writer.close()
+        close_all(self._writers)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the latest values, and the training metrics since the last record, as plain data."""

@@ -38,6 +38,7 @@ from pytorchrl.scheme.seeds import (
     seed_of_training_envs,
 )
 from storages.component.annotations import conform_named
+from storages.component.closing import Closing, close_all
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
@@ -46,7 +47,7 @@ from storages.off_policy.mixed_storage import MixedSource, MixedStorage
 from storages.storage import Storage
 
 
-class Scheme:
+class Scheme(Closing):
     """An algorithm, an actor, storages and environments, built from their factories in one process.
 
     Args:
@@ -377,10 +378,7 @@ class Scheme:
 
     def close(self) -> None:
         """Close all environments and storages."""
-        for envs in filter(None, (self.envs, self._test_envs)):
-            envs.close()
-        for storage in self.storages.values():
-            storage.close()
+        close_all([*filter(None, (self.envs, self._test_envs)), *self.storages.values()])
 
     def _count_data(self) -> None:
         """Compute the normalisation statistics of observations from the data, once."""

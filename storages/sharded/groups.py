@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
+from storages.component.closing import close_all
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.replay_shard import ReplayShard, Reply, Summary, Update
 
@@ -104,8 +105,7 @@ class LocalShards(ShardGroup):
 
     def close(self) -> None:
         """Close the storages."""
-        for shard in self.shards:
-            shard.storage.close()
+        close_all(shard.storage for shard in self.shards)
 
 
 class SliceWriter:

@@ -25,11 +25,12 @@ from pytorchrl.agent.envs.native.native_making import (
 )
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
+from storages.component.closing import Closing
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.hyper_parameters import Count
 
 
-class VecEnv(Component):
+class VecEnv(Component, Closing):
     """``num_envs`` environments that are stepped together: copies of one, or a native vector environment.
 
     Copies are reset in the step in which their episode ends. A native vector environment steps all its environments

@@ -1,0 +1,79 @@
+"""What holds files or processes is closed by ``with``, and as a whole even if a part of it cannot be closed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from storages.transition import OBS
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
+
+
+class Unclosable(Counter):
+    """An environment whose connection was lost, so that it cannot be closed."""
+
+    def close(self) -> None:
+        raise ConnectionError("the simulator does not answer")
+
+
+def on_disk(directory: Path) -> Any:
+    return prl.ReplayBuffer.create_factory(size=500, directory=directory)
+
+
+def steps_in(directory: Path) -> int:
+    with on_disk(directory)("cpu", None, None, None) as storage:
+        return len(storage)
+
+
+def learner_in(folder: Path, callbacks: Any = (), **changes: Any) -> prl.Learner:
+    scheme = dqn_scheme(storage=on_disk(folder / "storage"), algorithm={"test_every": 0}, **changes)
+    return prl.Learner(scheme, target_steps=60, log_dir=folder / "run", callbacks=callbacks)
+
+
+def test_a_storage_is_committed_at_the_end_of_its_with_statement(tmp_path: Path) -> None:
+    with learner_in(tmp_path) as learner:
+        learner.run()
+        inserted = learner.scheme.storage.get_all_buffer_data()[OBS]
+    with on_disk(tmp_path / "storage")("cpu", None, None, None) as storage:
+        assert storage.get_all_buffer_data()[OBS].equal(inserted)
+
+
+def test_a_run_is_closed_if_an_exception_ends_its_with_statement(tmp_path: Path) -> None:
+    def fail(learner: prl.Learner) -> None:
+        raise ArithmeticError("of a callback")
+
+    learner = learner_in(tmp_path, callbacks=[fail])
+    with pytest.raises(ArithmeticError), learner:
+        learner.run()
+    assert steps_in(tmp_path / "storage") == learner.scheme.steps > 0
+    # Its folder is not locked any more.
+    prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
+
+
+def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory(lambda: Unclosable(length=5), num_envs=2)
+    learner = learner_in(tmp_path, envs=envs)
+    learner.step()
+    with pytest.raises(ConnectionError, match="does not answer"):
+        learner.close()
+    assert steps_in(tmp_path / "storage") == learner.scheme.steps > 0
+    prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
+
+
+def test_environments_and_schemes_are_closed_by_with() -> None:
+    closed = []
+
+    class Noted(Counter):
+        def close(self) -> None:
+            closed.append(self)
+
+    factory = prl.VecEnv.create_factory(lambda: Noted(length=5), num_envs=2)
+    with factory() as envs:
+        envs.reset(0)
+    assert len(set(map(id, closed))) == 2
+    closed.clear()
+    with dqn_scheme(envs=factory) as scheme:
+        scheme.collect(1)
+    assert len(set(map(id, closed))) == 2
