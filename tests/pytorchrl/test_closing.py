@@ -11,11 +11,17 @@ from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
 
 
-class Unclosable(Counter):
-    """An environment whose connection was lost, so that it cannot be closed."""
+class Noted(Counter):
+    """An environment that notes that it was closed; one whose connection was lost cannot be."""
+
+    def __init__(self, closed: list[Any], *, is_connected: bool = True) -> None:
+        super().__init__(length=5)
+        self.closed, self.is_connected = closed, is_connected
 
     def close(self) -> None:
-        raise ConnectionError("the simulator does not answer")
+        self.closed.append(id(self))
+        if not self.is_connected:
+            raise ConnectionError("the simulator does not answer")
 
 
 def on_disk(directory: Path) -> Any:
@@ -53,27 +59,26 @@ def test_a_run_is_closed_if_an_exception_ends_its_with_statement(tmp_path: Path)
 
 
 def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(tmp_path: Path) -> None:
-    envs = prl.VecEnv.create_factory(lambda: Unclosable(length=5), num_envs=2)
+    closed: list[Any] = []
+    envs = prl.VecEnv.create_factory(lambda: Noted(closed, is_connected=False), num_envs=2)
     learner = learner_in(tmp_path, envs=envs)
     learner.step()
     with pytest.raises(ConnectionError, match="does not answer"):
         learner.close()
+    assert len(closed) == len(set(closed)) == 2
     assert steps_in(tmp_path / "storage") == learner.scheme.steps > 0
     prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
 
 
 def test_environments_and_schemes_are_closed_by_with() -> None:
-    closed = []
-
-    class Noted(Counter):
-        def close(self) -> None:
-            closed.append(self)
-
-    factory = prl.VecEnv.create_factory(lambda: Noted(length=5), num_envs=2)
+    closed: list[Any] = []
+    factory = prl.VecEnv.create_factory(lambda: Noted(closed), num_envs=2)
     with factory() as envs:
         envs.reset(0)
-    assert len(set(map(id, closed))) == 2
+    assert len(closed) == len(set(closed)) == 2
     closed.clear()
     with dqn_scheme(envs=factory) as scheme:
         scheme.collect(1)
-    assert len(set(map(id, closed))) == 2
+    assert len(closed) == len(set(closed)) == 2
+    scheme.close()
+    assert len(closed) == 2, "a second call does nothing"

@@ -21,6 +21,7 @@ from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from pytorchrl.agent.envs.worker_signals import worker_signals
+from storages.component.closing import close_all
 
 
 class Copies(Vector):
@@ -153,10 +154,16 @@ class Copies(Vector):
 
     def close(self) -> None:
         """Close the environments; a second call does nothing."""
-        self._envs.close()
-        if isinstance(self._envs, SyncVectorEnv):
-            for one in self._envs.envs:
-                release(one)
+        if not isinstance(self._envs, SyncVectorEnv):
+            self._envs.close()
+            return
+        for one in self._envs.envs:
+            release(one)
+        if not self._envs.closed:
+            # Its own `close` ends with the first environment that raises an exception, and is called again when it is
+            # garbage-collected.
+            self._envs.closed = True
+            close_all(self._envs.envs)
 
 
 def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
