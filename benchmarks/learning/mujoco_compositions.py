@@ -39,13 +39,13 @@ _SETTINGS = (
     "TQC equal those of stable-baselines3 and sb3-contrib up to rounding; given the transitions, batches and noise of "
     "a whole run of ours, stable-baselines3's SAC and TD3 take its actions (a test holds both). TD3 in HalfCheetah, "
     "and SAC and TQC in Hopper, have more seeds, because stable-baselines3 was ahead in the first ones; the added "
-    "ones alone are an unbiased comparison, in which means and standard errors are 5,174 ± 209 and 5,567 ± 257 (TD3, "
-    "seeds 4 to 7), 374 ± 51 and 432 ± 36 (SAC, from seed 4 on), 512 ± 67 and 418 ± 68 (TQC, seeds 4 to 7, and 4 and "
+    "ones alone are an unbiased comparison, in which means and standard errors are 5,388 ± 268 and 5,410 ± 253 (TD3, "
+    "seeds 4 to 8), 374 ± 51 and 432 ± 36 (SAC, from seed 4 on), 512 ± 67 and 418 ± 68 (TQC, seeds 4 to 7, and 4 and "
     "5). Over all seeds in Hopper, ours of SAC and TQC are lower; in the added ones, SAC is by 0.9 standard errors of "
     "the difference, and TQC is not. Seeds 21 to 26 and 31 to 33 of SAC were run beside each other: 333 ± 68 and 346 ± "
-    "36. We know of no cause but chance; compared "
-    "were updates, loops, draws, noise and initial weights. Means in nnabla-rl's published results after "
-    "100,000 steps, with its own settings: "
+    "36. We know of no cause but chance: compared were updates, loops, draws, noise and initial weights, and both learn "
+    "equally fast in [many short runs](short-runs.md). Means in nnabla-rl's published results after 100,000 steps, "
+    "with its own settings: "
 )
 
 

@@ -53,7 +53,7 @@ class Arguments:
 
     algorithms: tuple[Literal["SAC", "TD3", "DDPG"], ...] = ("SAC", "TD3", "DDPG")
     """Algorithms to run."""
-    seeds: int = 20
+    seeds: int = 40
     """Number of seeds, from 1 on."""
     target_steps: int = 4_000
     """Environment steps of a run."""
