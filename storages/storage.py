@@ -1,7 +1,7 @@
 """The interface of storages for collectors, learners and checkpoints."""
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -36,7 +36,7 @@ class EmptyStorageError(RuntimeError):
 
 
 @with_hyper_parameters
-class Storage(Component, Closing, ABC):
+class Storage(Component, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Args:
