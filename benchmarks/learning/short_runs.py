@@ -167,7 +167,8 @@ def page(finished: Mapping[Key, float], target_steps: int) -> str:
         f"batches of {BATCH}, a learning rate of {LEARNING_RATE:g} and {START_STEPS} random steps at the beginning, "
         "and otherwise with the settings of [MuJoCo's runs](mujoco.md), equal in both. The figures are means over the "
         "seeds of the mean return of all training episodes, with standard errors; a difference within twice its "
-        "standard error is no sign that one learns faster."
+        "standard error is no sign that one learns faster. Runs of one library with the same seed take the same random "
+        "steps at the beginning, so that the rows are not independent."
     )
     rows = [
         ["algorithm", "runs of each", "pytorchrl", "stable-baselines3", "difference", "in standard errors"],
