@@ -44,8 +44,8 @@ _SETTINGS = (
     "5). Over all seeds in Hopper, ours of SAC and TQC are lower; in the added ones, SAC is by 0.9 standard errors of "
     "the difference, and TQC is not. Seeds 21 to 26 and 31 to 33 of SAC were run beside each other: 333 ± 68 and 346 ± "
     "36. We know of no cause but chance: compared were updates, loops, draws, noise and initial weights, and both "
-    "learn equally fast in [many short runs](short-runs.md). Means in nnabla-rl's published results after 100,000 steps, "
-    "with its own settings: "
+    "learn equally fast in [many short runs](short-runs.md). Means in nnabla-rl's published results after 100,000 "
+    "steps, with its own settings: "
 )
 
 
