@@ -99,7 +99,8 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
 def _write(algorithm: Algorithm, path: Path) -> None:
     network = ActingNetwork(algorithm).eval()
     inputs, names = _inputs(algorithm)
-    rows = torch.export.Dim("rows")
+    # Torch 2.6 refuses a number of rows without a bound.
+    rows = torch.export.Dim("rows", max=2**31 - 1)
     shapes = {"inputs": tuple({0: rows} for _ in inputs)}
     with torch.no_grad():
         program = torch.export.export(network, inputs, dynamic_shapes=shapes, strict=False)
