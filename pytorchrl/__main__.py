@@ -65,15 +65,13 @@ def repeat(
 
 def _finish(learner: Learner) -> None:
     """Train until the target, and print the results."""
-    try:
+    with learner:
         if learner.run():
             learner.print_info()
             if learner.curve_file.is_file():
                 print(f"Learning curve: {learner.curve_file}")
         elif learner.stop_reason is None:
             raise SystemExit(STOPPED)
-    finally:
-        learner.close()
 
 
 def train(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:

@@ -4,7 +4,6 @@ The data is made by ``python -m pytorchrl data make``. The same command continue
 it was, our runs from their checkpoints, runs of d3rlpy from the beginning; finished runs are used as they are.
 """
 
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job, Library
 from benchmarks.learning.offline_tasks import TASKS
 from benchmarks.shared.paragraphs import paragraphs
+from benchmarks.shared.standard_error import standard_error
 
 _PANELS_IN_A_ROW = 3
 
@@ -166,7 +166,7 @@ def _row(same: Sequence[Job]) -> str:
 def _cell(scores: Sequence[float]) -> str:
     if not scores:
         return "not run"
-    error = f" ± {statistics.stdev(scores) / len(scores) ** 0.5:.2f}" if len(scores) > 1 else ""
+    error = f" ± {standard_error(scores):.2f}" if len(scores) > 1 else ""
     return f"{np.mean(scores):.2f}{error} ({min(scores):.2f} to {max(scores):.2f})"
 
 

@@ -204,7 +204,7 @@ def _train(run: Run) -> tuple[float, float | None] | None:
     learner.close()
     if not finished:
         return None
-    with contextlib.closing(task.envs(task.episodes)()) as envs:
+    with task.envs(task.episodes)() as envs:
         evaluation = evaluate(scheme.algorithm, envs, task.episodes, _evaluation_seed(run))
     return evaluation.mean_return, steps / seconds if steps else None
 
@@ -218,7 +218,7 @@ def _train_peer(run: Run) -> tuple[float, float | None]:
     env = gym.make(task.env, **task.env_kwargs)
     policy = train_peer(run.algorithm, env, run.seed, run.target_steps, run.folder, _steps_of_a_record(run))
     seconds = time.process_time() - begun
-    with contextlib.closing(task.envs(task.episodes)()) as envs:
+    with task.envs(task.episodes)() as envs:
         greedy_return = _mean_return(policy, envs, _evaluation_seed(run))
     return greedy_return, run.target_steps / seconds
 

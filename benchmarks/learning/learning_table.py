@@ -12,6 +12,7 @@ from benchmarks.learning.learning_picture import draw_curves
 from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_of
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.shared.paragraphs import paragraphs
+from benchmarks.shared.standard_error import standard_error
 from pytorchrl.logging.curves import Run as Measured
 
 
@@ -191,17 +192,12 @@ def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> 
     training = [result.training_return for result in found if result.training_return is not None]
     speeds = [result.steps_per_second for result in found if result.steps_per_second is not None]
     return [
-        f"{_shown(center)} ± {_shown(_standard_error(returns))}" if task.summary == "interval" else _shown(center),
+        f"{_shown(center)} ± {_shown(standard_error(returns))}" if task.summary == "interval" else _shown(center),
         _shown(statistics.mean(training) if training else None),
         f"{statistics.mean(speeds):,.0f}" if speeds else "-",
         *wanted,
         *([] if threshold is None else ["yes" if center >= threshold else "no"]),
     ]
-
-
-def _standard_error(returns: Sequence[float]) -> float:
-    """Return the standard error of the mean."""
-    return float(statistics.stdev(returns) / len(returns) ** 0.5)
 
 
 def _shown(value: float | None) -> str:

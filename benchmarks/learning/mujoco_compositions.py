@@ -43,9 +43,9 @@ _SETTINGS = (
     "seeds 4 to 8), 374 ± 51 and 432 ± 36 (SAC, from seed 4 on), 512 ± 67 and 418 ± 68 (TQC, seeds 4 to 7, and 4 and "
     "5). Over all seeds in Hopper, ours of SAC and TQC are lower; in the added ones, SAC is by 0.9 standard errors of "
     "the difference, and TQC is not. Seeds 21 to 26 and 31 to 33 of SAC were run beside each other: 333 ± 68 and 346 ± "
-    "36. We know of no cause but chance: compared were updates, loops, draws, noise and initial weights, and both "
-    "learn equally fast in [many short runs](short-runs.md). Means in nnabla-rl's published results after 100,000 "
-    "steps, with its own settings: "
+    "36. We know of no cause but chance: compared were updates, loops, draws, noise and initial weights, and [many "
+    "short runs](short-runs.md) show no difference. Means in nnabla-rl's published results after 100,000 steps, with "
+    "its own settings: "
 )
 
 

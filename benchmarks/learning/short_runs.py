@@ -29,6 +29,7 @@ import tyro
 
 import pytorchrl as prl
 from benchmarks.shared.paragraphs import paragraphs
+from benchmarks.shared.standard_error import standard_error
 
 _ROOT = Path(__file__).resolve().parents[2]
 ENV = "Pendulum-v1"
@@ -124,7 +125,7 @@ def _train_ours(algorithm: str, seed: int, target_steps: int, folder: Path) -> N
         prl.VecEnv.create_factory(ENV),
         seed=seed,
     )
-    with contextlib.closing(prl.Learner(scheme, target_steps, folder, log_every=target_steps // 20)) as learner:
+    with prl.Learner(scheme, target_steps, folder, log_every=target_steps // 20) as learner:
         learner.run()
 
 
@@ -187,7 +188,7 @@ def _row(algorithm: str, finished: Mapping[Key, float]) -> list[str]:
     if len(both) < 2:
         return [f"`{algorithm}`", str(len(both)), "-", "-", "-", "-"]
     means = {whose: statistics.mean(each) for whose, each in returns.items()}
-    errors = {whose: statistics.stdev(each) / math.sqrt(len(both)) for whose, each in returns.items()}
+    errors = {whose: standard_error(each) for whose, each in returns.items()}
     difference = means["pytorchrl"] - means["stable-baselines3"]
     error = math.hypot(*errors.values())
     shown = [f"{means[whose]:,.1f} ± {errors[whose]:,.1f}" for whose in _TRAIN]

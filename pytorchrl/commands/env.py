@@ -87,8 +87,7 @@ def env(
 
 def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes: int) -> None:
     """Describe a vector environment, whose copies cannot be stepped one by one."""
-    envs = factory()
-    try:
+    with factory() as envs:
         begins = (
             "in the step after an episode's end, which makes no transition"
             if envs.skips_steps
@@ -104,8 +103,6 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
         _show(env_id, facts)
         _show("Random actions", _played_vector(play_vector_at_random(envs, episodes, seed)))
         _show("Algorithms", _algorithms(envs.action_space))
-    finally:
-        envs.close()
 
 
 def _played_vector(play: VectorPlay) -> dict[str, str]:

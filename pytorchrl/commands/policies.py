@@ -41,11 +41,9 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
     check_seed(seed)
     import_modules(imports)
     algorithm, envs = load_agent(run)
-    try:
+    with envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
-    finally:
-        envs.close()
     returns = result.returns
     print(
         f"{episodes} episodes: mean return {np.mean(returns):.2f}, standard deviation {np.std(returns):.2f}, median "

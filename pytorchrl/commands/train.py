@@ -272,8 +272,7 @@ def _train_all(described: DescribedRun) -> None:
     seeds = described.seeds
     folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
-        learner = _learner(described, seed, folder)
-        try:
+        with _learner(described, seed, folder) as learner:
             print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
@@ -282,8 +281,6 @@ def _train_all(described: DescribedRun) -> None:
                 if len(seeds) > 1:
                     print("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
-        finally:
-            learner.close()
     if described.parent_process is None:
         # The trials of a sweep, which have a parent process, would write the same picture.
         _show_results(list(folders.values()), log_dir / "learning_curve.png")

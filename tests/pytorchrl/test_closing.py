@@ -2,11 +2,12 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
 import pytorchrl as prl
-from storages.transition import OBS
+from pytorchrl.logging import MetricsWriter
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
 
@@ -38,12 +39,13 @@ def learner_in(folder: Path, callbacks: Any = (), **changes: Any) -> prl.Learner
     return prl.Learner(scheme, target_steps=60, log_dir=folder / "run", callbacks=callbacks)
 
 
-def test_a_storage_is_committed_at_the_end_of_its_with_statement(tmp_path: Path) -> None:
-    with learner_in(tmp_path) as learner:
-        learner.run()
-        inserted = learner.scheme.storage.get_all_buffer_data()[OBS]
-    with on_disk(tmp_path / "storage")("cpu", None, None, None) as storage:
-        assert storage.get_all_buffer_data()[OBS].equal(inserted)
+def test_a_storage_is_committed_and_free_at_the_end_of_its_with_statement(tmp_path: Path) -> None:
+    scheme = dqn_scheme(storage=on_disk(tmp_path / "storage"))
+    with scheme.storage as storage:
+        scheme.collect(60)
+    # The storage still exists, and would keep its directory if it were open.
+    assert steps_in(tmp_path / "storage") == len(storage) > 0
+    scheme.close()
 
 
 def test_a_run_is_closed_if_an_exception_ends_its_with_statement(tmp_path: Path) -> None:
@@ -58,14 +60,19 @@ def test_a_run_is_closed_if_an_exception_ends_its_with_statement(tmp_path: Path)
     prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
 
 
-def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed: list[Any] = []
+    logger = create_autospec(MetricsWriter, instance=True)
+    monkeypatch.setattr("pytorchrl.learner.make_writers", lambda *_, **__: [logger])
     envs = prl.VecEnv.create_factory(lambda: Noted(closed, is_connected=False), num_envs=2)
     learner = learner_in(tmp_path, envs=envs)
     learner.step()
     with pytest.raises(ConnectionError, match="does not answer"):
         learner.close()
     assert len(closed) == len(set(closed)) == 2
+    logger.close.assert_called_once_with()
     assert steps_in(tmp_path / "storage") == learner.scheme.steps > 0
     prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
 

@@ -1,6 +1,5 @@
 """A run folder may be moved, and its storage on disk is found in the new place."""
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -88,5 +87,5 @@ def test_the_directory_of_the_storage_of_another_run_is_refused() -> None:
     trained("runs/x", "replay")
     trained("runs/y", "other", seed=1)
     refused = pytest.raises(prl.CheckpointError, match=r"other has commits 1 to \d+, but commit \d+")
-    with contextlib.closing(scheme("other")) as other, refused:
+    with scheme("other") as other, refused:
         prl.Learner.resume("runs/x", scheme=other)

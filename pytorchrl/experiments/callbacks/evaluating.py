@@ -92,8 +92,7 @@ class EvaluateIn(Callback):
     def _evaluation(self, learner: "Learner") -> Evaluation:
         scheme = learner.scheme
         key = (_EVALUATION, zlib.crc32(self.name.encode()), scheme.steps)
-        envs = self.envs()
-        try:
+        with self.envs() as envs:
             return evaluate(
                 scheme.algorithm,
                 envs,
@@ -104,8 +103,6 @@ class EvaluateIn(Callback):
                 steps=self.steps,
                 explore_at=(scheme.steps, learner.target_steps) if self.explore else None,
             )
-        finally:
-            envs.close()
 
 
 @dataclass(eq=False)

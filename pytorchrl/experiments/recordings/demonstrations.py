@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,12 +71,12 @@ def collect_demonstrations(
     with ExitStack() as stack:
         if isinstance(actor, str | os.PathLike):
             actor, made = load_agent(actor, envs if isinstance(envs, Factory) else None)
-            stack.enter_context(closing(made))
+            stack.enter_context(made)
             envs = envs if isinstance(envs, VecEnv) else made
         elif envs is None:
             raise ValueError("collect_demonstrations: give envs to act in; only a run folder contains its own")
         elif isinstance(envs, Factory):
-            envs = stack.enter_context(closing(envs()))
+            envs = stack.enter_context(envs())
         acting = _acting(actor, envs.num_envs, seed, deterministic)
         stopped = stack.enter_context(Interruption()).is_requested
         advance = stack.enter_context(bar(f"Recording {path}", steps or episodes, "steps" if steps else "episodes"))

@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import killing
 from tests.support.profiles import examples
 
 KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))
-"""Number of kills; small by default, so that the tests stay quick."""
+"""Number of kills; small by default."""
 
 
+@pytest.mark.long
 def test_commits_survive_a_kill_at_any_instant(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, killing.__file__, str(tmp_path), str(KILLS), "0"],

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -104,7 +103,7 @@ class _Making:
     def about(self, env: str, kind: Kind) -> About:
         """Return the metadata of the data set; the agent must be trained, unless the kind is random."""
         agent = self._agent
-        with closing(agent.envs()) as envs:
+        with agent.envs() as envs:
             observation, action = space_as_data(envs.observation_space), space_as_data(envs.action_space)
             spec = envs.env_spec
         is_random = kind == "random"
@@ -168,7 +167,7 @@ class _Making:
             seed = int(
                 np.random.SeedSequence(self._agent.seed, spawn_key=(_STREAMS["references"],)).generate_state(1)[0]
             )
-            with closing(self._agent.envs()) as envs:
+            with self._agent.envs() as envs:
                 if name == "expert":
                     expert = load_policy(self._agent.expert().file).algorithm
                     value = evaluate(expert, envs, _EXPERT_EPISODES, seed).mean_return

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ class Recorder:
     ) -> None:
         key = (*self._seed.spawn_key, number)
         seed = int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0])
-        with closing(self._envs()) as envs:
+        with self._envs() as envs:
             episodes = episodes_of_actor(actor(envs, seed), envs, seed, deterministic=False)
             write_dataset(file, _until(episodes, wanted, stopped, self._folder))
 
