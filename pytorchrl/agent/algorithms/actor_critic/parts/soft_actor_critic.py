@@ -139,4 +139,4 @@ class SoftActorCritic(MaximumEntropy):
             soft_value: (N, 1), value plus weighted entropy of the policy, without a gradient.
             entropy: (), of the policy, without a gradient.
         """
-        return self.temperature_loss(entropy)
+        return self.temperature_loss(entropy, rows)
