@@ -19,11 +19,14 @@ class Masked(gym.Env[Any, Any]):
     Args:
         choices: number of choices of each component; one is a Discrete space, several are a MultiDiscrete one.
         start: first number of the actions.
+        as_numbers: whether the mask is a Box of real numbers, which normalisation would count.
     """
 
-    def __init__(self, choices: Sequence[int] = (4,), start: int = 0) -> None:
+    def __init__(self, choices: Sequence[int] = (4,), start: int = 0, as_numbers: bool = False) -> None:
         self._choices, self._start = list(choices), start
-        parts = {"observation": spaces.Box(-1, 1, (3,), np.float32), "action_mask": spaces.MultiBinary(sum(choices))}
+        binary, numbers = spaces.MultiBinary(sum(choices)), spaces.Box(0, 1, (sum(choices),), np.float32)
+        parts = {"observation": spaces.Box(-1, 1, (3,), np.float32), "action_mask": numbers if as_numbers else binary}
+        self._dtype = np.float32 if as_numbers else np.int8
         self.observation_space = spaces.Dict(parts)
         several = spaces.MultiDiscrete(self._choices, start=[start] * len(self._choices))
         self.action_space = spaces.Discrete(self._choices[0], start=start) if len(choices) == 1 else several
@@ -51,4 +54,4 @@ class Masked(gym.Env[Any, Any]):
             part[0 if position else 2] = 1
         parts[0][NEVER] = 0
         self._mask = np.concatenate(parts) * np.int8(not is_terminal)
-        return {"observation": self._observation, "action_mask": self._mask}
+        return {"observation": self._observation, "action_mask": self._mask.astype(self._dtype)}

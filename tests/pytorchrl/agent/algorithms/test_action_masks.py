@@ -12,7 +12,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.action_mask import ActionMask
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.outputs import TorchDistribution
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 from tests.support.masked import NEVER, Masked
@@ -57,7 +60,9 @@ COLLECTED: dict[str, tuple[Any, dict[str, Any]]] = {
     "REINFORCE": (prl.REINFORCE, {}),
     "RND": (prl.RND, {}),
 }
-OF_ROWS = "DQN", "SARSA", "QRDQN", "SACDiscrete", "ACER"
+IN_QUICK_RUNS = "DQN", "SARSA of the policy", "IQN", "MunchausenDQN", "SACDiscrete", "ACER", "PPO"
+"""Algorithms of a test that the others have in long runs."""
+WITH_MEMORY = "DQN", "SARSA", "QRDQN", "SACDiscrete", "ACER"
 """Algorithms whose networks have a memory in a further test."""
 
 
@@ -98,7 +103,7 @@ def test_a_run_takes_only_allowed_actions_and_learns(name: str) -> None:
     assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
 
 
-@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize("name", WITH_MEMORY)
 def test_a_run_of_an_actor_with_a_memory_takes_only_allowed_actions(name: str) -> None:
     scheme = train(composed(name, memory="lstm"), STEPS)
     assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
@@ -127,7 +132,10 @@ def change_outputs_never_used(scheme: prl.Scheme) -> dict[int, Tensor]:
     return changed
 
 
-@pytest.mark.parametrize("name", [*REPLAYED, *COLLECTED])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in IN_QUICK_RUNS else [pytest.mark.long]) for name in (*REPLAYED, *COLLECTED)],
+)
 def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_never_allowed(name: str) -> None:
     plain, other = composed(name), composed(name)
     changed = change_outputs_never_used(other)
@@ -235,15 +243,27 @@ class SeenKeys(nn.Module):
         return observation["observation"]
 
 
-def test_networks_do_not_take_the_mask_as_an_input_and_it_is_not_normalised() -> None:
-    scheme = train(composed("DQN", actor={"feature_extractor": SeenKeys, "normalize_observations": True}), STEPS)
+@pytest.mark.parametrize("name", ["DQN", "RND"])
+def test_networks_do_not_take_the_mask_as_an_input_and_it_is_not_normalised(name: str) -> None:
+    SeenKeys.names = frozenset()
+    actor = {"feature_extractor": SeenKeys, "normalize_observations": True}
+    scheme = train(composed(name, actor=actor, envs={"env_kwargs": {"as_numbers": True}}), STEPS)
     assert SeenKeys.names == {"observation"}
-    assert scheme.actor.normalization is not None
-    assert len(scheme.actor.normalization.moments) == 1
+    normalizations = [each for each in scheme.actor.modules() if isinstance(each, ObservationNormalization)]
+    assert normalizations
+    assert all(len(each.moments) == 1 for each in normalizations)
     assert "action_mask" not in scheme.actor.reads
 
 
-@pytest.mark.parametrize("name", ["DQN", "PPO"])
+def test_a_component_without_an_allowed_choice_allows_all() -> None:
+    parts = {"observation": spaces.Box(-1, 1, (3,)), "action_mask": spaces.MultiBinary(5)}
+    mask = ActionMask("action_mask", spaces.Dict(parts), spaces.MultiDiscrete([3, 2]))
+    rows = torch.tensor([[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]], dtype=torch.int8)
+    allowed = mask.of(Observations({"action_mask": rows}))
+    assert allowed.flags.tolist() == [[False, True, False, True, True], [True, True, True, False, True]]
+
+
+@pytest.mark.parametrize("name", ["DQN", "IQN", "PPO"])
 def test_a_loaded_and_an_exported_policy_obey_the_mask(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(composed(name), STEPS, tmp_path / "run")
     learner.run()
