@@ -415,7 +415,7 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
 
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR])
+@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR, prl.QtOpt])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_rows(
     cls: Any, suffix: str, tmp_path: Path
