@@ -114,6 +114,7 @@ _PENDULUM: Mapping[str, Composition] = {
     "SAC": _pendulum(prl.SAC, rates=_WITH_TEMPERATURE),
     "SACWithValue": _pendulum(prl.SACWithValue, rates=("lr_pi", "lr_q", "lr_value")),
     "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
+    "QRSAC": _pendulum(prl.QRSAC, rates=_WITH_TEMPERATURE),
     "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
     "DroQ": _pendulum(prl.DroQ, rates=_WITH_TEMPERATURE, **_SEVERAL_UPDATES),
     "CrossQ": _pendulum(prl.CrossQ, rates=_WITH_TEMPERATURE, shared=_WITHOUT_TARGETS, policy_delay=1),

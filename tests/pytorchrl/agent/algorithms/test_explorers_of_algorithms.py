@@ -97,6 +97,7 @@ FITS: list[tuple[Any, Explorer]] = [
     (prl.SAC, Greedy()),
     (prl.TD3, OrnsteinUhlenbeck(0.3)),
     (prl.NAF, OrnsteinUhlenbeck(0.3)),
+    (prl.QtOpt, OrnsteinUhlenbeck(0.3)),
     (prl.TD3, UniformUntil(45, OrnsteinUhlenbeck(prl.LinearSchedule(0.5, 0.1)))),
 ]
 

@@ -9,7 +9,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.value_based.parts.cross_entropy_method import CrossEntropyMethod
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, exploring, layer_of, linear, numeric_gradient, numpy
+from tests.support.by_hand import copies, exploring, layer_of, linear, numeric_gradient, numpy, replayed
 from tests.support.comparison import assert_equal
 from tests.support.soft_critics import drawn, made, n_step_batch
 from tests.support.value_learning import huber
@@ -154,6 +154,30 @@ def test_equal_and_undefined_values_give_actions_within_the_bounds(value: float)
     found = search(lambda action: torch.full(action.shape[:2], value), torch.empty(2, 3), torch.Generator())
     assert found.shape == (2, 3)
     assert found.abs().max() <= 1
+
+
+def test_one_of_two_distant_good_actions_is_found_where_a_quadratic_has_its_maximum_elsewhere() -> None:
+    # In units of [-1, 1], the reward is 1 at (-1, -1) and (1, 1), and falls with the distance to the nearer one.
+    actions = np.random.default_rng(0).uniform(-1, 1, (128, 2)).astype(np.float32)
+
+    def reward_of(action: Any) -> Any:
+        distances = [np.square(action - peak).sum(-1, keepdims=True) for peak in (-1, 1)]
+        return np.exp(-np.min(distances, axis=0)).astype(np.float32)
+
+    batch = replayed(actions * 2 - 1)
+    batch |= {OBS: torch.zeros(128, 3), REW: torch.from_numpy(reward_of(actions)), DISCOUNT: torch.zeros(128, 1)}
+    settings: dict[Any, dict[str, int]] = {prl.QtOpt: {"num_samples": 16, "num_elites": 4}, prl.NAF: {}}
+    found = {}
+    for cls, of_search in settings.items():
+        algorithm = made(cls, {"hidden_sizes": (32,)}, lr=prl.LinearSchedule(3e-2, 0), **of_search)
+        for step in range(150):
+            algorithm.set_progress(step, 150)
+            algorithm.update(batch)
+        exploration = exploring(algorithm, 1, deterministic=True)
+        chosen = algorithm.acting_step(torch.zeros(1, 3), None, torch.zeros(1, 1), exploration)
+        found[cls] = reward_of((chosen.env_action.numpy() + 1) / 2).item()
+    assert found[prl.QtOpt] > 0.9
+    assert found[prl.NAF] < 0.7
 
 
 def test_more_elites_than_samples_are_refused() -> None:
