@@ -427,7 +427,7 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
 
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR])
+@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR, prl.QtOpt])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_rows(
     cls: Any, suffix: str, tmp_path: Path
@@ -453,8 +453,8 @@ def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_ro
             drawn = [session.run(None, {session.get_inputs()[0].name: seen})[0] for _ in range(2)]
         assert drawn[0].shape == (rows, 1)
         assert np.abs(drawn[0]).max() <= 2
-        # The best of BCQ's proposals often has the clipped latents that were the best before.
-        assert cls is prl.BCQ or (drawn[0] != drawn[1]).any()
+        # The best of BCQ's proposals often has the clipped latents that were the best before, QtOpt's is often a bound.
+        assert cls is not prl.BEAR or (drawn[0] != drawn[1]).any()
 
 
 def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:
