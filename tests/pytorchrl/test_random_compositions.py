@@ -128,6 +128,7 @@ ON_POLICY: dict[str, Any] = {
     "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
     "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
+    "PQN": (prl.PQN, {"num_mini_batch": 2, "num_epochs": 2}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, list(ACTIONS)),

@@ -60,6 +60,7 @@ from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
 from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
+from pytorchrl.agent.algorithms.value_based.pqn import PQN
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.qt_opt import QtOpt
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
@@ -92,6 +93,7 @@ __all__ = [
     "PGT",
     "PPO",
     "PPOD",
+    "PQN",
     "QRDQN",
     "QRSAC",
     "R2D2",

@@ -59,7 +59,10 @@ COLLECTED: dict[str, tuple[Any, dict[str, Any]]] = {
     "IMPALA": (prl.IMPALA, {}),
     "REINFORCE": (prl.REINFORCE, {}),
     "RND": (prl.RND, {}),
+    "NStepQLearning": (prl.NStepQLearning, {}),
+    "PQN": (prl.PQN, {}),
 }
+OF_RETURNS = "REINFORCE", "NStepQLearning"
 IN_QUICK_RUNS = "DQN", "SARSA of the policy", "IQN", "MunchausenDQN", "SACDiscrete", "ACER", "PPO"
 """Algorithms of a test that the others have in long runs."""
 WITH_MEMORY = "DQN", "SARSA", "QRDQN", "SACDiscrete", "ACER"
@@ -77,7 +80,8 @@ def composed(name: str, **changes: Any) -> prl.Scheme:
         common = {"start_steps": 16, "mini_batch_size": 4, "test_every": 0}
         storage = prl.ReplayBuffer.create_factory(size=200, sequences=prl.Sequences(8))
     elif is_collected:
-        made = {prl.IMPALA: prl.VTraceBuffer, prl.REINFORCE: prl.VanillaOnPolicyBuffer}.get(cls, prl.GAEBuffer)
+        of_class = {prl.IMPALA: prl.VTraceBuffer, prl.PQN: prl.LambdaReturnBuffer}
+        made = of_class.get(cls, prl.VanillaOnPolicyBuffer if name in OF_RETURNS else prl.GAEBuffer)
         storage = made.create_factory(size=16)
     else:
         sequences = None if memory is None else prl.Sequences(8)

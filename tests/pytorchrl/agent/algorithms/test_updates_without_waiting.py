@@ -90,6 +90,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "EDAC": (prl.EDAC.create_factory(num_critics=3), BOX),
     "BehaviourCloning": (prl.BehaviourCloning.create_factory(), DISCRETE),
     "NStepQLearning": (prl.NStepQLearning.create_factory(), DISCRETE),
+    "PQN": (prl.PQN.create_factory(), DISCRETE),
     "PPO": (prl.PPO.create_factory(use_clipped_value_loss=True), BOX),
     "PPO, gSDE": (prl.PPO.create_factory(distribution=prl.heads.GSDEPolicy(squash=True)), BOX),
     "A2C, mellowmax": (prl.A2C.create_factory(distribution=prl.heads.MellowmaxPolicy()), DISCRETE),
