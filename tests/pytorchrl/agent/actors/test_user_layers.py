@@ -79,7 +79,7 @@ def test_dropout_of_torch_follows_the_seed_of_the_run_and_leaves_the_global_gene
         weights.append(train(scheme, 128).algorithm.get_weights())
         assert torch.equal(torch.get_rng_state(), before)
         scheme.close()
-    assert_equal(*weights)
+    assert_equal(weights[0], weights[1])
 
 
 @WITH_DROPOUT
