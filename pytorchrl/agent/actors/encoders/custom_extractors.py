@@ -82,8 +82,8 @@ def _tried(module: nn.Module, space: gym.Space[Any], who: str) -> Any:
         part.training = training
     if not _equal(observations, before):
         raise ValueError(
-            f"feature_extractor {who} changes the observations that it is given, which storages keep; compute new ones, "
-            f"by x = x / 255 instead of x /= 255, or change a copy"
+            f"feature_extractor {who} changes the observations that it is given, which storages keep; compute new "
+            f"ones, by x = x / 255 instead of x /= 255, or change a copy"
         )
     return features
 
