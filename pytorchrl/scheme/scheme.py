@@ -309,7 +309,7 @@ class Scheme(Closing):
             self._count_data()
         drawn = self._limiter.drawn if self._limiter is not None else 0
         of_collection = {} if self._overlapped is None else self._overlapped.metrics
-        for metrics in self.algorithm.update_phase(self.sources):
+        for metrics in self._updates():
             yield {**metrics, **of_collection}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
@@ -321,6 +321,16 @@ class Scheme(Closing):
         for storage in self.storages.values():
             if storage.on_policy:
                 storage.reset()
+
+    def _updates(self) -> Iterator[Metrics]:
+        updates = self.algorithm.update_phase(self.sources)
+        while True:
+            # Not beyond the update: callbacks draw from torch's global generator as ever.
+            with self.actor.updating():
+                metrics = next(updates, None)
+            if metrics is None:
+                return
+            yield metrics
 
     def evaluate(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
         """Run episodes in the test environments without exploration.

@@ -1,7 +1,7 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +19,9 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
+from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
@@ -134,6 +136,7 @@ class Actor(FieldComponent, nn.Module):
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
+        self._users_generator = make_generator(self.device)
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
         """The recurrent bodies of networks that act; their states are stored as one concatenated tensor."""
@@ -303,17 +306,25 @@ class Actor(FieldComponent, nn.Module):
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
         return _in_evaluation(layers) if layers else torch.inference_mode()
 
+    def updating(self) -> AbstractContextManager[None]:
+        """Return a context of updates, in which torch's global generator is the actor's own one for users' modules.
+
+        So dropout of torch follows the run's seed, and a resumed run continues it.
+        """
+        return global_generator(self._users_generator) if self._layers_of_users else nullcontext()
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The random generators to seed and save."""
+        return (self.generator, self._users_generator) if self._layers_of_users else (self.generator,)
+
     @cached_property
     def _noisy_layers(self) -> list[nn.Module]:
         return [module for module in self.modules() if isinstance(module, NoisyLinear) and module.training]
 
     @cached_property
     def _layers_of_users(self) -> list[nn.Module]:
-        # Our own layers detect by inference or gradient mode whether they act or are updated.
-        if isinstance(self.feature_extractor, str):
-            return []
-        bodies = [module for module in self.modules() if isinstance(module, Body)]
-        return [layer for body in bodies for layer in body.features.modules() if layer.training]
+        return [layer for layer in layers_of_users(self.networks) if layer.training]
 
     # Inputs of networks
 

@@ -428,4 +428,4 @@ class Algorithm(FieldComponent, ABC):
 
     def _generators(self) -> tuple[torch.Generator, ...]:
         """Return the generators to seed and save; a subclass adds its own."""
-        return self.generator, self.actor.generator
+        return self.generator, *self.actor.generators

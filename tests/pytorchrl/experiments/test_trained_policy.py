@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -333,6 +334,33 @@ def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Pa
     learner.run()
     learner.close()
     policy = prl.load_policy(tmp_path / "run", algo_factory=algorithm, actor_factory=actor)
+    assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
+class OwnNetwork(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.layer(observation)
+        return features
+
+
+def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(tmp_path: Path) -> None:
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=OwnNetwork)
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, test_every=0),
+        actor,
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run") as learner:
+        learner.run()
+    with pytest.raises(prl.CompositionError, match="the class or function OwnNetwork") as raised:
+        prl.load_policy(tmp_path / "run")
+    assert any("load_policy(path, algo_factory=..., actor_factory=...)" in note for note in raised.value.__notes__)
+    policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
