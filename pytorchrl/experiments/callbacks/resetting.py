@@ -63,7 +63,8 @@ class ResetNetworks(Callback):
         Raises:
             CompositionError: the algorithm trains no networks.
         """
-        if not learner.scheme.algorithm.training.groups:
+        # An algorithm may train a network without an optimiser, such as by natural gradients.
+        if not any(parameter.requires_grad for parameter in learner.scheme.actor.networks.parameters()):
             raise CompositionError(
                 f"ResetNetworks: {type(learner.scheme.algorithm).__name__} trains no networks; leave it out"
             )

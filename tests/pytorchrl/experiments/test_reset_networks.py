@@ -355,12 +355,17 @@ def test_a_reset_of_nothing_or_at_no_interval_is_refused(make: Any, match: str) 
         make()
 
 
-class Random(prl.DQN):
-    """Trains nothing."""
+class Random(prl.OffPolicyAlgorithm):
+    """Has no networks."""
 
     def build(self) -> None:
-        super().build()
-        self.training.groups.clear()
+        pass
+
+    def default_explorer(self) -> prl.Explorer:
+        return prl.Greedy()
+
+    def policy(self, view: Any, exploration: Exploration) -> Tensor:
+        return torch.zeros(exploration.num_envs, 1, dtype=torch.int64)
 
 
 def test_an_algorithm_without_trained_networks_is_refused_before_the_first_step(tmp_path: Path) -> None:
