@@ -64,6 +64,7 @@ OFF_POLICY: dict[str, Any] = {
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
     "SACWithValue": (prl.SACWithValue, {"policy_delay": 2}, ["bounded"]),
+    "MMESAC": (prl.MMESAC, {}, ["bounded"]),
     "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
     "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
     "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
@@ -135,7 +136,17 @@ ON_POLICY: dict[str, Any] = {
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
 }
-WITHOUT_SHARED_BODY = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
+WITHOUT_SHARED_BODY = (
+    "TRPO",
+    "GAIL",
+    "AIRL",
+    "AIRL on PPO",
+    "SACDiscrete",
+    "SACWithValue",
+    "MMESAC",
+    "MPODiscrete",
+    "IQL",
+)
 """Algorithms that train several networks of observations separately."""
 MEMORIES = {"DecisionTransformer": [None], "R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
