@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.resetting import reset_networks
@@ -194,6 +194,16 @@ def test_a_phase_of_many_updates_is_followed_by_one_reset(tmp_path: Path) -> Non
     learner.close()
 
 
+def test_statistics_of_observations_stay() -> None:
+    scheme = train(evaluated_sac(), 60)
+    assert scheme.actor.normalization is not None
+    before = saved_and_loaded(scheme.actor.normalization.state_dict())
+    reset_networks(scheme.algorithm, scheme.make_algorithm(1))
+    assert before["parts.0.count"] > 0
+    assert_equal(saved_and_loaded(scheme.actor.normalization.state_dict()), before)
+    scheme.close()
+
+
 def test_learning_rates_and_schedules_go_on_as_before_a_reset() -> None:
     scheme = ppo_scheme()
     scheme.set_progress(50, 100)
@@ -312,6 +322,28 @@ def test_all_layers_of_two_heads_on_one_body_are_shrunk_once() -> None:
         prl.GAEBuffer.create_factory(size=8),
         CARTPOLE,
     )
+    before, fresh = scheme.algorithm.get_weights(), scheme.make_algorithm(1)
+    reset_networks(scheme.algorithm, fresh, last_layers=0, keep=0.5)
+    for name, value in scheme.algorithm.get_weights().items():
+        torch.testing.assert_close(value, 0.5 * before[name] + 0.5 * fresh.get_weights()[name])
+    scheme.close()
+
+
+class Tied(nn.Module):
+    """Features by two layers with the same weights."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.second(self.first(observation).relu())
+        return features
+
+
+def test_weights_that_two_layers_share_are_shrunk_once() -> None:
+    scheme = made(prl.DQN.create_factory(), feature_extractor=Tied)
     before, fresh = scheme.algorithm.get_weights(), scheme.make_algorithm(1)
     reset_networks(scheme.algorithm, fresh, last_layers=0, keep=0.5)
     for name, value in scheme.algorithm.get_weights().items():
