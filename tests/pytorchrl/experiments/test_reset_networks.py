@@ -172,6 +172,26 @@ def test_collectors_in_other_processes_act_with_the_new_weights(tmp_path: Path) 
     assert_equal(*states)
 
 
+@pytest.mark.quick_share(0.5)
+@pytest.mark.parametrize("at", [64, 65, 66])
+def test_a_run_whose_collectors_are_ahead_resumes_bit_for_bit_around_a_reset(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learner(name: str) -> prl.Learner:
+        scheme = sac_scheme(collection=prl.Overlapped(3))
+        return prl.Learner(scheme, TARGET, tmp_path / name, callbacks=[prl.ResetNetworks(every=25)])
+
+    whole = learner("whole")
+    assert whole.run()
+    resumed = prl.Learner.resume(stopped(learner("run"), at, monkeypatch))
+    assert resumed.run()
+    ours, theirs = saved(resumed)["scheme"], saved(whole)["scheme"]
+    for part in ("algorithm", "storage"):
+        assert_equal(ours[part], theirs[part], part)
+    for each in (whole, resumed):
+        each.close()
+
+
 def test_updates_before_the_run_do_not_count(tmp_path: Path) -> None:
     pretrained = prl.Learner(sac_scheme(), 70, tmp_path / "pretrained")
     assert pretrained.run()
