@@ -53,10 +53,10 @@ def _networks(algorithm: Algorithm) -> nn.ModuleList:
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters and buffers of a module itself, with their names."""
+    """Yield the saved parameters and buffers of a module itself, with their names; other buffers are constants."""
     for named in (module._parameters, module._buffers):
         for name, tensor in named.items():
-            if tensor is not None:
+            if tensor is not None and name not in module._non_persistent_buffers_set:
                 yield name, tensor
 
 
