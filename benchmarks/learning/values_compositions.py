@@ -200,10 +200,10 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     ),
 }
 
-PENDULUM_COMPOSITIONS: Mapping[str, Composition] = {"NAF": pendulum(prl.NAF)}
+PENDULUM_COMPOSITIONS: Mapping[str, Composition] = {"NAF": pendulum(prl.NAF), "QtOpt": pendulum(prl.QtOpt)}
 PENDULUM_WORDS = (
     "The settings of `examples/naf_pendulum.py`: rewards are multiplied by 0.1 while it learns; the returns are the "
-    "environment's own."
+    "environment's own. `QtOpt` explores by random actions, whose share falls from 1 to 0.05 in the first fifth."
 )
 
 BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {

@@ -159,7 +159,7 @@ def test_a_run_stopped_in_either_half_resumes_exactly(
     assert_equal(parts[1], whole[1])
 
 
-@pytest.mark.parametrize("name", ["IQL", "CQL", "AWAC", "TD3"])
+@pytest.mark.parametrize("name", ["IQL", "XQL", "CQL", "AWAC", "TD3"])
 def test_algorithms_that_have_learnt_from_data_continue_with_collected_experience(
     name: str, data: Path, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ OFF_POLICY: dict[str, Any] = {
     "MunchausenIQN": (prl.MunchausenIQN, {**FEW_QUANTILES, "quantile_layers": (5,)}, ["discrete"]),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
     "NAF": (prl.NAF, {}, ["bounded"]),
+    "QtOpt": (prl.QtOpt, {"num_samples": 5, "num_elites": 2, "lag": 3}, ["bounded"]),
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
@@ -67,6 +68,7 @@ OFF_POLICY: dict[str, Any] = {
     "MMESAC": (prl.MMESAC, {}, ["bounded"]),
     "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
     "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
+    "QRSAC": (prl.QRSAC, {"num_quantiles": 5}, ["bounded"]),
     "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
     "CrossQ": (prl.CrossQ, {"renorm_warmup": 3}, ["bounded"]),
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
@@ -92,6 +94,7 @@ OFF_POLICY: dict[str, Any] = {
     "CalQL": (prl.CalQL, {"num_samples": 2}, ["bounded"]),
     "DiscreteCQL": (prl.DiscreteCQL, {}, ["discrete"]),
     "IQL": (prl.IQL, {}, ["bounded"]),
+    "XQL": (prl.XQL, {}, ["bounded"]),
     "AWAC": (prl.AWAC, {"num_samples": 2}, ["bounded"]),
     "CRR": (prl.CRR, {"compared_with": "max"}, ["bounded"]),
     "EDAC": (prl.EDAC, {"num_critics": 3}, ["bounded"]),
@@ -146,6 +149,7 @@ WITHOUT_SHARED_BODY = (
     "MMESAC",
     "MPODiscrete",
     "IQL",
+    "XQL",
 )
 """Algorithms that train several networks of observations separately."""
 MEMORIES = {"DecisionTransformer": [None], "R2D2": ["gru", "lstm"], "CrossQ": [None]}

@@ -9,6 +9,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described
@@ -80,10 +81,14 @@ class Actor(FieldComponent, nn.Module):
             the action is concatenated to its output.
         dropout: dropout probability of each layer's features in updates, below 1.
         initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
+        action_mask: name of the part of dict observations that says which discrete actions are allowed, other than 0
+            for each that is. Only those are chosen, and only those count in targets; networks do not take the part as
+            an input. None allows all.
 
     Raises:
         ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
-            to normalise in them, or ``late_action`` exceeds the number of hidden layers.
+            to normalise in them, ``late_action`` exceeds the number of hidden layers, or the action mask does not fit
+            observations or actions.
     """
 
     context = ("device", "envs")
@@ -106,6 +111,7 @@ class Actor(FieldComponent, nn.Module):
     late_action: CountOrZero = 0
     dropout: HalfOpenUnitInterval = 0.0
     initial_log_std: float = 0.0
+    action_mask: str | None = None
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
@@ -117,7 +123,12 @@ class Actor(FieldComponent, nn.Module):
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
-        self.normalization = ObservationNormalization(self.observation_space) if self.normalize_observations else None
+        name, spaces = self.action_mask, (self.observation_space, self.action_space)
+        self.mask = None if name is None else ActionMask(name, *spaces)
+        """Reads the allowed actions from observations; None where all are allowed."""
+        self.encoded_space = self.observation_space if self.mask is None else self.mask.encoded_space
+        """Observation space of one environment without the action mask, as networks take it."""
+        self.normalization = ObservationNormalization(self.encoded_space) if self.normalize_observations else None
         """Observation normalisation; None where networks take observations as they are."""
         self.networks = nn.ModuleDict()
         """The networks that the algorithm made, by name."""
@@ -182,12 +193,13 @@ class Actor(FieldComponent, nn.Module):
             ValueError: a network of this name exists already.
         """
         body = Body(
-            normalised_space(self.observation_space, normalization.largest),
+            normalised_space(self.encoded_space, normalization.largest),
             self.hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=normalization,
+            action_mask=self.mask,
         )
         return self._named(name, Network(body, head.build(body.output_size, self)))
 
@@ -213,7 +225,8 @@ class Actor(FieldComponent, nn.Module):
         body: AnyBody
         if not size:
             body = self._body_of_observations(acts, layers)
-            return Network(body, head.build(body.output_size, self), shares_body=self.shared_body)
+            built = head.build(body.output_size, self)
+            return Network(body, built, shares_body=self.shared_body, action_mask=self.mask)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
@@ -248,12 +261,13 @@ class Actor(FieldComponent, nn.Module):
 
     def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
         return Body(
-            self.observation_space,
+            self.encoded_space,
             hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=self.normalization,
+            action_mask=self.mask,
             **self._layers(layers),
         )
 
@@ -349,7 +363,7 @@ class Actor(FieldComponent, nn.Module):
     @property
     def reads(self) -> str:
         """Description of the feature extractor, for display."""
-        text = described(self.observation_space, self.feature_extractor)
+        text = described(self.encoded_space, self.feature_extractor)
         return text if self.normalization is None else f"{text}; normalised"
 
     def extra_repr(self) -> str:

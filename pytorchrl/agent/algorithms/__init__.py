@@ -10,6 +10,7 @@ from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
+from pytorchrl.agent.algorithms.actor_critic.qrsac import QRSAC
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
@@ -39,6 +40,7 @@ from pytorchrl.agent.algorithms.offline.discrete_cql import DiscreteCQL
 from pytorchrl.agent.algorithms.offline.edac import EDAC
 from pytorchrl.agent.algorithms.offline.iql import IQL
 from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
+from pytorchrl.agent.algorithms.offline.xql import XQL
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
@@ -60,6 +62,7 @@ from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
+from pytorchrl.agent.algorithms.value_based.qt_opt import QtOpt
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
 from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
 from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
@@ -92,6 +95,7 @@ __all__ = [
     "PPO",
     "PPOD",
     "QRDQN",
+    "QRSAC",
     "R2D2",
     "REDQ",
     "REINFORCE",
@@ -103,6 +107,7 @@ __all__ = [
     "TD3BC",
     "TQC",
     "TRPO",
+    "XQL",
     "ACERContinuous",
     "AIRLReward",
     "ActingStep",
@@ -130,6 +135,7 @@ __all__ = [
     "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",
+    "QtOpt",
     "Rainbow",
     "ResidualDQN",
     "Result",

@@ -125,9 +125,17 @@ class Rows:
 
     def softmax(self, values: Tensor) -> Tensor:
         """Return the softmax (N, 1) of values (N, 1) over all rows but padding, which gets 0."""
-        if MASK in self.batch:
-            values = values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
-        return values.softmax(0)
+        return self._without_padding(values).softmax(0)
+
+    def maximum(self, values: Tensor) -> Tensor:
+        """Return the maximum () of values (N, 1) over all rows but padding."""
+        return self._without_padding(values).max()
+
+    def _without_padding(self, values: Tensor) -> Tensor:
+        """Return values (N, 1), with minus infinity in padding."""
+        if MASK not in self.batch:
+            return values
+        return values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
 
     def per_row(self, errors: Tensor) -> Tensor:
         """Return errors (N, 1) in the shape of the batch's rewards, for replay priorities."""

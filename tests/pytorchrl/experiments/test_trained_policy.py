@@ -306,9 +306,11 @@ class OwnDQN(prl.DQN):
 
 
 _MODULES_OF_META_COMPUTATIONS = "torch._dynamo", "sympy"
+_HAS_OLDER_TORCH = torch.__version__ < (2, 13)
 
 
 @pytest.mark.long
+@pytest.mark.skipif(_HAS_OLDER_TORCH, reason=f"torch {torch.__version__} imports them by itself")
 @pytest.mark.parametrize("name", ["dqn", "sac", "iqn", "naf", "c51"])
 def test_a_policy_is_loaded_without_the_modules_that_take_torch_seconds_to_import(
     name: str, finished: Callable[[str], Path]
@@ -345,6 +347,16 @@ def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
         prl.load_policy(tmp_path / "large.pt")
 
 
+def exported_file(policy: TrainedPolicy, path: Path) -> Path:
+    """Export a policy; skips the test if an older torch refuses with the error that names a later version."""
+    try:
+        return policy.export(path)
+    except RuntimeError as error:
+        if _HAS_OLDER_TORCH and "A later version may" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize(
     "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]
@@ -358,7 +370,7 @@ def test_an_exported_policy_returns_the_same_actions(
         runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
     run = finished(name)
     policy = prl.load_policy(run)
-    path = policy.export(tmp_path / f"policy{suffix}")
+    path = exported_file(policy, tmp_path / f"policy{suffix}")
     size = policy.observation_space.shape
     generator = np.random.default_rng(0)
     remembers = policy.algorithm.actor.memory is not None
@@ -399,7 +411,7 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
     algorithm = prl.PPO.create_factory()("cpu", actor, envs)
     perturb(actor, 1, 2.0)
     policy = TrainedPolicy(algorithm)
-    path = policy.export(tmp_path / f"policy{suffix}")
+    path = exported_file(policy, tmp_path / f"policy{suffix}")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     observations = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     if suffix == ".onnx":
@@ -415,7 +427,7 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
 
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR])
+@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR, prl.QtOpt])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_rows(
     cls: Any, suffix: str, tmp_path: Path
@@ -427,7 +439,7 @@ def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_ro
     learner = prl.Learner(scheme, 2, tmp_path / "run")
     learner.run()
     learner.close()
-    path = prl.load_policy(tmp_path / "run").export(tmp_path / f"policy{suffix}")
+    path = exported_file(prl.load_policy(tmp_path / "run"), tmp_path / f"policy{suffix}")
     if suffix == ".onnx":
         pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
         session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
@@ -441,8 +453,8 @@ def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_ro
             drawn = [session.run(None, {session.get_inputs()[0].name: seen})[0] for _ in range(2)]
         assert drawn[0].shape == (rows, 1)
         assert np.abs(drawn[0]).max() <= 2
-        # The best of BCQ's proposals often has the clipped latents that were the best before.
-        assert cls is prl.BCQ or (drawn[0] != drawn[1]).any()
+        # The best of BCQ's proposals often has the clipped latents that were the best before, QtOpt's is often a bound.
+        assert cls is not prl.BEAR or (drawn[0] != drawn[1]).any()
 
 
 def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:

@@ -6,35 +6,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.heads import ActionQuantiles
 from pytorchrl.agent.actors.outputs import QuantileValue, Value
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import average
-from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.actor_critic.parts.quantile_critics import QuantileCritics
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Count, CountOrZero, Positive
+from storages.component.hyper_parameters import Count, CountOrZero
 
 
-class TQC(SAC):
+class TQC(QuantileCritics):
     """Kuznetsov et al., "Controlling Overestimation Bias with ... Quantile Critics" (arXiv 2005.04269), section 4.
 
-    The error for priorities is the quantile loss, averaged over all critics.
-
     Args:
-        num_quantiles: of each critic's distribution (M).
         num_dropped: number of the largest quantiles dropped from targets, per critic (d).
-        kappa: threshold of the quantile Huber loss, beyond which it is linear.
 
     Raises:
         ValueError: no quantiles would be left.
     """
 
-    unchangeable = SAC.unchangeable | {"num_quantiles", "num_dropped", "kappa"}
+    unchangeable = QuantileCritics.unchangeable | {"num_dropped"}
 
     num_critics: Count = 5
-    num_quantiles: Count = 25
     num_dropped: CountOrZero = 2
-    kappa: Positive = 1.0
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -43,10 +35,6 @@ class TQC(SAC):
         number, dropped = hyper_parameters["num_quantiles"], hyper_parameters["num_dropped"]
         if dropped >= number:
             raise ValueError(f"{cls.__name__}: num_dropped must be less than num_quantiles={number}, got {dropped}")
-
-    def critic_head(self) -> Head:
-        """Return the critics' head: quantiles of the return."""
-        return ActionQuantiles(self.num_quantiles, self.kappa)
 
     def values_of_taken(self, outputs: Sequence[Value], rows: Rows) -> Sequence[Value]:
         """Return the concatenated quantiles of all critics, so that one loss sorts the target once."""

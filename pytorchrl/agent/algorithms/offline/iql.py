@@ -3,55 +3,24 @@
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import StateValue
-from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
-from pytorchrl.agent.algorithms.offline.parts.weighted_regression import WeightedRegression
+from pytorchrl.agent.algorithms.offline.parts.state_value_regression import StateValueRegression
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained
-from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import UnitInterval
 
 
-class IQL(WeightedRegression):
+class IQL(StateValueRegression):
     """Kostrikov et al., "Offline Reinforcement Learning with Implicit Q-Learning" (arXiv 2110.06169), algorithm 1.
 
     Args:
-        lr_value: learning rate of the state-value network.
         expectile: expectile of the data's action values that state values estimate (tau); 0.5 is the mean, 1 the
             maximum.
-        inverse_temperature: factor of advantages in the exponential weights (beta); 0 is behaviour cloning.
-        max_weight: the largest weight.
     """
 
-    lr_value: NonNegativeOrSchedule = 3e-4
     expectile: UnitInterval = 0.7
-    inverse_temperature: NonNegative = 3.0
-    max_weight: Positive = 100.0
 
-    def build(self) -> None:
-        """Make actor, critics and the state-value network."""
-        super().build()
-        self.value = self.actor.make("value", StateValue())
-        self.train_value = self.train("value", self.value, lr="lr_value")
-
-    def next_value(self, rows: Rows) -> ScalarValue:
-        """Return the next states' values (equation 6)."""
-        return ScalarValue(self.value(rows.next))
-
-    def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
-        """Return the minimum of the target critics minus the state value (N, 1)."""
-        with torch.no_grad():
-            value = smallest(self.target_critics(rows.now, rows.action)).mean
-        advantage: Tensor = value - self.value(rows.now)
-        return advantage
-
-    def weights(self, advantage: Tensor, rows: Rows) -> Tensor:
-        """Return exponential advantage weights (N, 1), clipped to ``max_weight`` (equation 7)."""
-        return (self.inverse_temperature * advantage).exp().clamp(max=self.max_weight)
-
-    def losses_beside(self, rows: Rows, advantage: Tensor) -> dict[Trained, Tensor]:
-        """Return the expectile loss of the state values (equation 5)."""
-        return {self.train_value: rows.weighted_mean(expectile_loss(advantage, self.expectile))}
+    def value_loss(self, advantage: Tensor, rows: Rows) -> Tensor:
+        """Return the expectile loss (N, 1) of the state values (equation 5)."""
+        return expectile_loss(advantage, self.expectile)
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:

@@ -54,6 +54,7 @@ VARIANTS = {
     "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
     "NAF": Variant(prl.NAF, OF_QUADRATICS, times=2),
     "dueling NAF": Variant(prl.NAF, OF_QUADRATICS, {"dueling": True}, times=2),
+    "QtOpt": Variant(prl.QtOpt, VALUES | {"num_samples": 16, "num_elites": 4, "lag": 20}, times=2),
     "SACDiscrete": Variant(
         prl.SACDiscrete,
         COMMON
@@ -74,6 +75,7 @@ VARIANTS = {
     ),
     "REDQ": Variant(prl.REDQ, SEVERAL_UPDATES | {"num_critics": 3}),
     "DroQ": Variant(prl.DroQ, SEVERAL_UPDATES),
+    "QRSAC": Variant(prl.QRSAC, SOFT | {"num_quantiles": 8}, times=2),
     "TQC": Variant(prl.TQC, SOFT | {"num_critics": 2, "num_quantiles": 8, "num_dropped": 1}, times=2),
     "CrossQ": Variant(
         prl.CrossQ,

@@ -57,6 +57,9 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
     (prl.TD3, Sample(), "TD3: Sample needs a distribution"),
     (prl.BCQ, Sample(), "BCQ: Sample needs a distribution"),
     (prl.IQL, EpsilonGreedy(0.1), f"IQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
+    (prl.QtOpt, Sample(), "QtOpt: Sample needs a distribution, the network gives SearchedValues; explore with Eps"),
+    (prl.XQL, EpsilonGreedy(0.1), f"XQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
+    (prl.QRSAC, EpsilonGreedy(0.1), f"QRSAC: EpsilonGreedy {VALUES} SquashedGaussian; explore with Sample"),
     (prl.BehaviourCloning, EpsilonGreedy(0.1), f"BehaviourCloning: EpsilonGreedy {VALUES} DiagonalGaussian"),
 ]
 
@@ -94,6 +97,7 @@ FITS: list[tuple[Any, Explorer]] = [
     (prl.SAC, Greedy()),
     (prl.TD3, OrnsteinUhlenbeck(0.3)),
     (prl.NAF, OrnsteinUhlenbeck(0.3)),
+    (prl.QtOpt, OrnsteinUhlenbeck(0.3)),
     (prl.TD3, UniformUntil(45, OrnsteinUhlenbeck(prl.LinearSchedule(0.5, 0.1)))),
 ]
 

@@ -138,4 +138,4 @@ class SoftActorCritic(MaximumEntropy):
             now: the policy's value and entropy in each row, with gradients.
             entropy: (), mean entropy of the policy, without a gradient.
         """
-        return self.temperature_loss(entropy)
+        return self.temperature_loss(entropy, rows)

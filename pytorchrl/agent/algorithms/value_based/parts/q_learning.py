@@ -36,11 +36,15 @@ class QLearning(Algorithm):
 
     def build(self) -> None:
         """Make the Q-network and its target."""
-        self.q = self.actor.make("q", self.head(), acts=True)
+        self.q = self.make_network()
         self.trained = self.train("q", self.q, *self.networks_beside(), max_grad_norm="max_grad_norm")
         with_graph = self.overrides(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
         self.regression = ActionValueRegression(self.q, self.trained, with_graph=with_graph)
         self.q_target = self.target_network()
+
+    def make_network(self) -> Network:
+        """Make the Q-network, of observations only."""
+        return self.actor.make("q", self.head(), acts=True)
 
     def networks_beside(self) -> tuple[Network, ...]:
         """Return further networks to train in the same group as the Q-network."""

@@ -35,7 +35,9 @@ def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
 @pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.CRR, prl.SAC, prl.SACWithValue, prl.REDQ])
+@pytest.mark.parametrize(
+    "kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.XQL, prl.CRR, prl.SAC, prl.SACWithValue, prl.REDQ]
+)
 def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes: tuple[int, ...]) -> None:
     actor = {"hidden_sizes": hidden_sizes, "activation": activation}
     ours, autograds = (make(kind, **actor) for make in (algorithm_of, by_autograd))
@@ -153,7 +155,7 @@ def test_an_overridden_loss_of_sacs_critics_determines_their_gradients(kind: Any
         torch.testing.assert_close(theirs[name], times * gradient, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [prl.TQC, prl.CQL, prl.EDAC, prl.DroQ])
+@pytest.mark.parametrize("kind", [prl.TQC, prl.QRSAC, prl.CQL, prl.EDAC, prl.DroQ])
 def test_critics_with_other_losses_or_layers_are_left_to_autograd(kind: Any) -> None:
     algorithm = algorithm_of(kind)
     assert algorithm.losses(algorithm.read(n_step_batch())).of[algorithm.train_critics].requires_grad

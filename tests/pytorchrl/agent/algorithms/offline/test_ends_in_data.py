@@ -24,6 +24,7 @@ ALGORITHMS: dict[str, Any] = {
     "CQL": lambda: (made(prl.CQL, conservative_weight=0.0), n_step_batch()),
     "EDAC": lambda: (made(prl.EDAC, num_critics=3), n_step_batch()),
     "IQL": lambda: (made(prl.IQL), n_step_batch()),
+    "XQL": lambda: (made(prl.XQL), n_step_batch()),
     "AWAC": lambda: (made(prl.AWAC), n_step_batch()),
     "CRR": lambda: (made(prl.CRR), n_step_batch()),
 }

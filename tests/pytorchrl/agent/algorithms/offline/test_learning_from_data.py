@@ -21,6 +21,7 @@ PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
     "CQL, Lagrange multiplier": (prl.CQL, {"num_samples": 3, "lagrange_threshold": 1.0}),
     "CalQL": (prl.CalQL, {"num_samples": 3, "conservative_weight": 1.0}),
     "IQL": (prl.IQL, {"lr_value": 1e-3, "inverse_temperature": 1.0}),
+    "XQL": (prl.XQL, {"lr_value": 1e-3, "inverse_temperature": 1.0}),
     "AWAC": (prl.AWAC, {"temperature": 1.0, "mini_batch_size": 256}),
     "CRR": (prl.CRR, {}),
     "CRR, binary": (prl.CRR, {"weighting": "binary"}),

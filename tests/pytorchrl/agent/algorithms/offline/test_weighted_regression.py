@@ -1,4 +1,4 @@
-"""Losses and gradients of IQL, AWAC and CRR equal those of slow numpy loops over rows and drawn actions."""
+"""Losses and gradients of IQL, XQL, AWAC and CRR equal those of slow numpy loops over rows and drawn actions."""
 
 from typing import Any
 
@@ -106,6 +106,23 @@ class NumpyIQL(ByHand):
         return total / ROWS
 
 
+class NumpyXQL(NumpyIQL):
+    def prepare(self) -> None:
+        # A constant for the gradients.
+        self.shift = max(-1.0, *(self.error(row) for row in range(ROWS)))
+
+    def error(self, row: int) -> float:
+        error = self.advantage(row) / self.algorithm.value_temperature
+        return error if self.algorithm.max_clip is None else min(error, self.algorithm.max_clip)
+
+    def value_loss(self) -> float:
+        total = 0.0
+        for row in range(ROWS):
+            loss = np.exp(self.error(row)) - self.error(row) - 1
+            total += self.batch[WEIGHTS][row, 0] * loss / np.exp(self.shift)
+        return total / ROWS
+
+
 class NumpySampled(ByHand):
     """Advantages are relative to sampled actions of the policy."""
 
@@ -149,6 +166,9 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "IQL": (prl.IQL, NumpyIQL, {}),
     "IQL, clipped": (prl.IQL, NumpyIQL, {"max_weight": 0.9, "expectile": 0.9, "inverse_temperature": 1.0}),
     "IQL, the mean": (prl.IQL, NumpyIQL, {"expectile": 0.5, "inverse_temperature": 0.0, "num_critics": 1}),
+    "XQL": (prl.XQL, NumpyXQL, {}),
+    "XQL, clipped": (prl.XQL, NumpyXQL, {"value_temperature": 0.3, "max_clip": 1.5, "max_weight": 0.9}),
+    "XQL, not clipped": (prl.XQL, NumpyXQL, {"value_temperature": 0.05, "max_clip": None, "num_critics": 1}),
     "AWAC": (prl.AWAC, NumpyAWAC, {}),
     "AWAC, several actions": (prl.AWAC, NumpyAWAC, {"num_samples": 3, "temperature": 0.4}),
     "CRR": (prl.CRR, NumpyCRR, {}),
@@ -213,7 +233,7 @@ def test_the_minimum_of_the_expectile_loss_is_the_expectile() -> None:
         np.testing.assert_allclose(expectile * above, (1 - expectile) * below, rtol=0.06)
 
 
-@pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
+@pytest.mark.parametrize("cls", [prl.IQL, prl.XQL, prl.AWAC, prl.CRR])
 def test_distributions_of_unscaled_actions_are_refused(cls: Any) -> None:
     with pytest.raises(ValueError, match=rf"{cls.__name__}: distribution must be of scaled actions.*GaussianPolicy"):
         cls.create_factory(distribution=prl.heads.GaussianPolicy())
@@ -222,7 +242,7 @@ def test_distributions_of_unscaled_actions_are_refused(cls: Any) -> None:
 @pytest.mark.parametrize(
     "distribution", [prl.heads.SquashedGaussianPolicy(), prl.heads.BetaPolicy(), prl.heads.GSDEPolicy(3, squash=True)]
 )
-@pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
+@pytest.mark.parametrize("cls", [prl.IQL, prl.XQL, prl.AWAC, prl.CRR])
 def test_other_distributions_of_scaled_actions_make_the_datas_actions_more_likely(cls: Any, distribution: Any) -> None:
     algorithm, batch = made(cls, distribution=distribution, num_critics=2, lr_pi=1e-2), n_step_batch()
     likelihoods = []
