@@ -109,12 +109,6 @@ class Rows:
         """Return the mean () of values (N, 1), with importance weights."""
         return (self.weight * values).sum()
 
-    def largest(self, values: Tensor) -> Tensor:
-        """Return the maximum () of values (N, 1) over all rows but padding."""
-        if MASK in self.batch:
-            values = values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
-        return values.amax()
-
     def standardised(self, values: Tensor) -> Tensor:
         """Return values (N, 1) with zero mean and unit standard deviation over all rows but padding."""
         if MASK not in self.batch:

@@ -23,5 +23,5 @@ class MMESAC(SACWithValue):
     def state_value(self, rows: Rows, now: Expected) -> Tensor:
         """Return what state values are trained on, (N, 1): the policy's values minus its weighted entropy."""
         # Values of states with the largest entropy are those of the critics alone, so that the others gain.
-        entropy = now.entropy - rows.largest(now.entropy).clamp(min=0)
+        entropy = now.entropy - rows.maximum(now.entropy).clamp(min=0)
         return now.value.mean - self.alpha_q * entropy
