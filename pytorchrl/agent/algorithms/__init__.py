@@ -5,6 +5,7 @@ from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuo
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL
@@ -86,6 +87,7 @@ __all__ = [
     "IMPALA",
     "IQL",
     "IQN",
+    "MMESAC",
     "MPO",
     "NAF",
     "PAL",
