@@ -101,14 +101,20 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
 def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
     """Wijmans et al., "DD-PPO" (arXiv 1911.00357): synchronous workers, with preemption of stragglers.
 
-    The learner's process averages the gradients, where the workers in the paper use an all-reduce.
+    The learner's process averages the gradients, where the workers in the paper use an all-reduce. As in the paper,
+    advantages are not normalised.
 
     Args:
         num_gradient_workers: processes, each in the environments of ``train_envs_factory`` (4 in the paper).
     """
     return DistributedPreset(
         algo_factory=PPO.create_factory(
-            lr=2.5e-4, num_epochs=2, num_mini_batch=2, entropy_coef=0.01, max_grad_norm=0.2
+            lr=2.5e-4,
+            num_epochs=2,
+            num_mini_batch=2,
+            entropy_coef=0.01,
+            max_grad_norm=0.2,
+            normalize_advantages=False,
         ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
         storage_factory=GAEBuffer.create_factory(size=128, gae_lambda=0.95),
@@ -122,13 +128,14 @@ def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> Distri
     """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), bundled mode.
 
     Each bundle collects, has a separate replay memory and computes gradients of it, which are applied asynchronously.
+    Apart from the period of the target network, settings, such as the optimizer's, are those of :meth:`DQN.nature`.
 
     Args:
         num_gradient_workers: number of bundles, each in one environment.
         capacity: of each replay memory, in transitions.
     """
     preset = DQN.nature(capacity)
-    changed = {"target_update_interval": 60_000, "optimizer": RMSprop(alpha=0.95, eps=0.01)}
+    changed = {"target_update_interval": 60_000}
     return DistributedPreset(
         algo_factory=DQN.create_factory(**(preset["algo_factory"].hyper_parameters | changed)),
         actor_factory=preset["actor_factory"],

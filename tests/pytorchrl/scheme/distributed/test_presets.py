@@ -116,6 +116,22 @@ def test_presets_have_the_settings_of_their_papers() -> None:
     assert {preset["communication"] for preset in (impala, ape_x, nsq, a3c, gorila, sac)} == {"asynchronous"}
 
 
+def test_dd_ppo_does_not_normalise_advantages() -> None:
+    """The authors' configuration, ddppo_pointnav.yaml of habitat-lab, has ``use_normalized_advantage: False``."""
+    settings = prl.distributed.dd_ppo()["algo_factory"].hyper_parameters
+    names = ("lr", "num_epochs", "num_mini_batch", "entropy_coef", "max_grad_norm", "normalize_advantages")
+    assert [settings[name] for name in names] == [2.5e-4, 2, 2, 0.01, 0.2, False]
+
+
+def test_an_update_of_gorila_is_that_of_the_single_dqn() -> None:
+    """Nature's table adds 0.01 to squares of gradients that are summed over 32 rows, where losses here are means."""
+    settings, single = (
+        preset["algo_factory"].hyper_parameters for preset in (prl.distributed.gorila(), prl.DQN.nature())
+    )
+    assert {name for name, value in settings.items() if value != single[name]} == {"target_update_interval"}
+    assert settings["optimizer"].eps * settings["mini_batch_size"] ** 2 == pytest.approx(0.01)
+
+
 def test_r2d2_has_the_storage_of_its_paper_among_shards() -> None:
     preset = prl.distributed.r2d2(num_collectors=3, capacity=5_000, num_replay_shards=8)
     assert (preset["num_collectors"], preset["num_replay_shards"], preset["initial_priorities"]) == (3, 8, True)
