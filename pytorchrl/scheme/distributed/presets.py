@@ -39,19 +39,27 @@ class DistributedPreset(TypedDict, total=False):
 def impala(num_collectors: int = 48) -> DistributedPreset:
     """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 5.3 and appendix G: asynchronous actors, V-trace.
 
-    A batch of the learner has 32 slices of 20 steps.
+    A batch of the learner has 32 slices of 20 steps, or as many slices as there are collectors if these are fewer. The
+    paper's losses are summed over a batch, and here they are means: its gradient norm of 40 is divided by the rows of a
+    batch, and RMSprop's epsilon of 0.01 by their square.
 
     Args:
         num_collectors: processes that collect, each in one environment.
     """
+    num_steps, num_slices = 20, min(32, num_collectors)
+    rows = num_steps * num_slices
     return DistributedPreset(
-        algo_factory=IMPALA.create_factory(lr=LinearSchedule(6e-4, 0.0)),
+        algo_factory=IMPALA.create_factory(
+            lr=LinearSchedule(6e-4, 0.0),
+            optimizer=RMSprop(alpha=0.99, eps=0.01 / rows**2, centered=False),
+            max_grad_norm=40 / rows,
+        ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
-        storage_factory=VTraceBuffer.create_factory(size=20),
+        storage_factory=VTraceBuffer.create_factory(size=num_steps),
         num_collectors=num_collectors,
         communication="asynchronous",
-        slice_steps=20,
-        slices_at_once=min(32, num_collectors),
+        slice_steps=num_steps,
+        slices_at_once=num_slices,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
+from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from storages.component.factory import make_factory
 from storages.transition import DISCOUNT, OBS, OBS2
 from tests.support.clocks import Clocks
@@ -114,6 +115,26 @@ def test_presets_have_the_settings_of_their_papers() -> None:
     assert (sac["algo_factory"].cls, sac["algo_factory"].hyper_parameters["update_every"]) == (prl.SAC, 1)
     assert [preset["num_gradient_workers"] for preset in (a3c, gorila)] == [16, 100]
     assert {preset["communication"] for preset in (impala, ape_x, nsq, a3c, gorila, sac)} == {"asynchronous"}
+
+
+@pytest.mark.parametrize(("num_collectors", "num_slices"), [(48, 32), (8, 8)])
+@pytest.mark.parametrize("norm", [0.02, 5.0])
+def test_a_step_of_impala_is_the_papers_on_losses_that_are_summed(
+    num_collectors: int, num_slices: int, norm: float
+) -> None:
+    """Appendix G: a gradient norm of 40, and RMSprop with a decay of 0.99 and an epsilon of 0.01 below the root."""
+    preset = prl.distributed.impala(num_collectors)
+    settings, rows = preset["algo_factory"].hyper_parameters, 20 * preset["slices_at_once"]
+    assert rows == 20 * num_slices
+    weights = torch.nn.Parameter(torch.zeros(2))
+    stepper = settings["optimizer"].make(FlatParameters([weights]))
+    stepper.learning_rate = 6e-4
+    mean = norm * torch.tensor([0.6, -0.8])
+    weights.grad = mean.clone()
+    stepper.step(settings["max_grad_norm"])
+    summed = mean * rows * min(1.0, 40 / (rows * norm))
+    expected = -6e-4 * summed / (0.01 * summed**2 + 0.01).sqrt()
+    torch.testing.assert_close(weights.detach(), expected, rtol=1e-4, atol=0.0)
 
 
 def test_dd_ppo_does_not_normalise_advantages() -> None:
