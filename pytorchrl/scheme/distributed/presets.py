@@ -66,13 +66,19 @@ def impala(num_collectors: int = 48) -> DistributedPreset:
 def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
     """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S3: asynchronous gradients of 5 steps.
 
+    RMSprop's epsilon is the 0.1 of the authors' runs. They summed losses over the steps, and here these are means, so
+    it is divided by the steps' square.
+
     Args:
         num_gradient_workers: processes, each in one environment.
     """
+    num_steps = 5
     return DistributedPreset(
-        algo_factory=A2C.create_factory(lr=LinearSchedule(7e-4, 0.0)),
+        algo_factory=A2C.create_factory(
+            lr=LinearSchedule(7e-4, 0.0), optimizer=RMSprop(alpha=0.99, eps=0.1 / num_steps**2, centered=False)
+        ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
-        storage_factory=VanillaOnPolicyBuffer.create_factory(size=5),
+        storage_factory=VanillaOnPolicyBuffer.create_factory(size=num_steps),
         num_gradient_workers=num_gradient_workers,
         communication="asynchronous",
     )
@@ -81,8 +87,8 @@ def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
 def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
     """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S2: n-step Q-learning.
 
-    The final epsilon is 0.1 for four of ten workers, 0.01 for three and 0.5 for three, the probabilities with which the
-    paper samples it.
+    RMSprop's epsilon is the 0.1 of the authors' runs. The final epsilon of exploration is 0.1 for four of ten workers,
+    0.01 for three and 0.5 for three, the probabilities with which the paper samples it.
 
     Args:
         num_gradient_workers: processes, each in one environment.
@@ -95,7 +101,7 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
     return DistributedPreset(
         algo_factory=NStepQLearning.create_factory(
             lr=LinearSchedule(7e-4, 0.0),
-            optimizer=RMSprop(alpha=0.99, centered=False),
+            optimizer=RMSprop(alpha=0.99, eps=0.1, centered=False),
             target_update_interval_steps=40_000,
         ),
         actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
