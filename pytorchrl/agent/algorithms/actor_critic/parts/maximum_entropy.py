@@ -8,6 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.optimizers import Optimizer
 from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
@@ -32,7 +33,12 @@ class MaximumEntropy(OffPolicyAlgorithm):
 
     def build(self) -> None:
         """Make the log-temperature."""
-        self.train_alpha = self.variable("log_alpha", math.log(self.initial_alpha), lr="lr_alpha")
+        initial = math.log(self.initial_alpha)
+        self.train_alpha = self.variable("log_alpha", initial, lr="lr_alpha", optimizer=self.optimizer_of_alpha())
+
+    def optimizer_of_alpha(self) -> Optimizer:
+        """Return the optimiser of the log-temperature: that of the networks."""
+        return self.optimizer
 
     @property
     def log_alpha(self) -> Tensor:
