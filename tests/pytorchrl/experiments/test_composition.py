@@ -48,7 +48,8 @@ def test_a_class_that_is_no_component_is_refused(name: str) -> None:
 def test_a_function_in_a_configuration_is_refused_with_a_remedy() -> None:
     config = through_json(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)))
     with pytest.raises(
-        prl.CompositionError, match=r"the function .*Counter; import the module .* or make the scheme in a script"
+        prl.CompositionError,
+        match=r"the class or function .*Counter; import the module .* or make the scheme in a script",
     ):
         scheme_from_config(config)
 

@@ -90,7 +90,8 @@ def _tried(module: nn.Module, space: gym.Space[Any], who: str) -> Any:
 
 def _equal(observations: Any, before: Any) -> bool:
     if not isinstance(before, dict):
-        return torch.equal(observations, before)
+        # Numbers on the meta device, where the networks of a run are tried before they are loaded, do not exist.
+        return before.is_meta or torch.equal(observations, before)
     return observations.keys() == before.keys() and all(_equal(observations[name], before[name]) for name in before)
 
 
