@@ -266,6 +266,7 @@ class Learner(Closing):
         self._evaluate_if_due()
         if self._at.evaluation_is_due or self._has_ended():
             return
+        self._callbacks.call("on_step_begin", self)
         started = time.perf_counter()
         # After an exception between the two, a resumed run goes on with the updates that are due.
         if self._at.phases_due or self._collect():

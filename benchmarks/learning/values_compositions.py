@@ -23,8 +23,9 @@ _CARTPOLE_FRACTIONS: dict[str, Any] = {
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
     "falls from 0.001 to 0, of implicit quantiles from 0.002. Exceptions are `NStepQLearning`, with segments of 5 "
-    "steps of 4 environments and normalised layers, `AL` and `DPP`, whose layers are normalised, the latter's average "
-    "soft (eta of 0.03), and the presets `Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`."
+    "steps of 4 environments, `PQN`, with rollouts of 16 steps of 8 environments and a lambda of 0.65, both with "
+    "normalised layers, `AL` and `DPP`, whose layers are normalised, the latter's average soft (eta of 0.03), and the "
+    "presets `Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`."
 )
 
 FRAMES_BETWEEN_UPDATES = 4
@@ -88,14 +89,16 @@ def cartpole(
     return Composition(compose)
 
 
-def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: int, **settings: Any) -> Composition:
-    """Return an algorithm that learns from segments of ``size`` steps of each environment."""
+def cartpole_on_policy(
+    algorithm: type[prl.Algorithm], storage: prl.Factory[prl.Storage], *, num_envs: int, **settings: Any
+) -> Composition:
+    """Return an algorithm that learns from rollouts."""
 
     def compose() -> Preset:
         return Preset(
             algo_factory=make_factory(algorithm, (), {"test_every": 0} | settings),
             actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES, layer_norm=True),
-            storage_factory=prl.VanillaOnPolicyBuffer.create_factory(size=size),
+            storage_factory=storage,
         )
 
     return Composition(compose, num_envs)
@@ -187,10 +190,18 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     # It uses each step once, without the mixing of a replay buffer: layers are normalised.
     "NStepQLearning": cartpole_on_policy(
         prl.NStepQLearning,
+        prl.VanillaOnPolicyBuffer.create_factory(size=5),
         num_envs=4,
-        size=5,
         lr=prl.LinearSchedule(2e-3, 0.0),
         target_update_interval_steps=200,
+    ),
+    # There is no target network: layers are normalised.
+    "PQN": cartpole_on_policy(
+        prl.PQN,
+        prl.LambdaReturnBuffer.create_factory(size=16, trace_lambda=0.65),
+        num_envs=8,
+        lr=prl.LinearSchedule(1e-3, 0.0),
+        epsilon=prl.LinearSchedule(1.0, 0.05, fraction=0.2),
     ),
     "Rainbow": preset(prl.Rainbow.small),
     "R2D2": preset(prl.R2D2.small, num_envs=4),

@@ -66,14 +66,18 @@ class MetricsFile:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, float]]:
-    """Read all records of a ``metrics.jsonl``, nulls as NaN; an unfinished last line is left out.
+    """Read all records of a run, nulls as NaN; an unfinished last line is left out.
+
+    Args:
+        path: a run folder, or its ``metrics.jsonl``.
 
     Raises:
         MetricsError: a line before the last is no JSON object of numbers.
     """
+    file = Path(path)
     return [
         {name: math.nan if value is None else value for name, value in record.items()}
-        for _, record in _records(Path(path))
+        for _, record in _records(file / "metrics.jsonl" if file.is_dir() else file)
     ]
 
 

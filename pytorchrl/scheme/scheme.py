@@ -147,9 +147,9 @@ class Scheme(Closing):
         try:
             spaces = self.envs or self._spaces_of_data(storage_factory)
             algo_factory.cls.check_spaces(spaces)
-            with _seeded(self._seed_of(WEIGHTS)):
-                self.actor = actor_factory(self.device, spaces)
-                self.algorithm = algo_factory(self.device, self.actor, spaces)
+            self._spaces = spaces
+            self.algorithm = self.make_algorithm()
+            self.actor = self.algorithm.actor
             self.storages: dict[str, Storage] = {
                 name: self.make_storage(name, factory, self._envs_of(name, spaces)) for name, factory in sources.items()
             }
@@ -193,6 +193,16 @@ class Scheme(Closing):
             return factory()
         algo_factory, actor_factory, *_ = self.factories
         return self._collection.make_envs(algo_factory, actor_factory, factory)
+
+    def make_algorithm(self, *moment: int) -> Algorithm:
+        """Make the algorithm, with an actor of its own, whose initial weights are drawn from the run's seed.
+
+        Args:
+            moment: numbers that tell draws apart; none draws the weights with which the run began.
+        """
+        algo_factory, actor_factory, *_ = self.factories
+        with _seeded(self._seed_of(WEIGHTS, *moment)):
+            return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
         """Make a source's storage; called after environments, actor and algorithm were made.
@@ -309,7 +319,7 @@ class Scheme(Closing):
             self._count_data()
         drawn = self._limiter.drawn if self._limiter is not None else 0
         of_collection = {} if self._overlapped is None else self._overlapped.metrics
-        for metrics in self.algorithm.update_phase(self.sources):
+        for metrics in self._updates():
             yield {**metrics, **of_collection}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
@@ -321,6 +331,16 @@ class Scheme(Closing):
         for storage in self.storages.values():
             if storage.on_policy:
                 storage.reset()
+
+    def _updates(self) -> Iterator[Metrics]:
+        updates = self.algorithm.update_phase(self.sources)
+        while True:
+            # Not beyond the update: callbacks draw from torch's global generator as ever.
+            with self.actor.updating():
+                metrics = next(updates, None)
+            if metrics is None:
+                return
+            yield metrics
 
     def evaluate(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
         """Run episodes in the test environments without exploration.

@@ -41,7 +41,8 @@ class HERBuffer(EREBuffer):
             these functions: a dict of (N, 1) or (N, *info). They must not depend on the goal.
 
     Raises:
-        ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
+        ValueError: there is no ``her_function``, and the environments have no ``compute_reward``, or a wrapper changes
+            their rewards, but not those of ``compute_reward``.
     """
 
     her_function: HerFunction | None = parameter(default=None, kw_only=False, after="size")
@@ -55,8 +56,10 @@ class HERBuffer(EREBuffer):
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
-        self._reward: GoalFunction | None = getattr(envs, "compute_reward", None)
-        if self.her_function is None and self._reward is None:
+        # Environments may refuse to name a function that would compute other rewards than they pay.
+        asked = self.her_function is None
+        self._reward: GoalFunction | None = getattr(envs, "compute_reward", None) if asked else None
+        if asked and self._reward is None:
             raise ValueError(
                 f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
                 f"give a her_function that recomputes rewards"

@@ -233,6 +233,15 @@ def nstep_q_learning(memory: Any = None) -> prl.Scheme:
     )
 
 
+def pqn(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.PQN.create_factory(num_epochs=2, num_mini_batch=2, test_every=90, num_test_episodes=1),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), layer_norm=True, memory=memory, memory_size=8),
+        prl.LambdaReturnBuffer.create_factory(size=5),
+        prl.VecEnv.create_factory("CartPole-v1", 3),
+    )
+
+
 replay = prl.ReplayBuffer.create_factory(size=60)
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "DQN": lambda: dqn(replay),
@@ -261,6 +270,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "IQN with a memory": lambda: iqn("gru"),
     "SARSA with priorities and n steps": lambda: sarsa("taken"),
     "SARSA with actions chosen anew and a memory": lambda: sarsa("policy", "gru"),
+    "PQN": pqn,
+    "PQN with a memory": lambda: pqn("lstm"),
     "n-step Q-learning": nstep_q_learning,
     "n-step Q-learning with a memory": lambda: nstep_q_learning("lstm"),
     "TD3 with priorities and n steps": lambda: td3(2),

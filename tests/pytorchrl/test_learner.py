@@ -319,7 +319,9 @@ def test_a_run_composed_with_a_function_is_resumed_with_its_scheme(tmp_path: Pat
         return dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
 
     prl.Learner(scheme(), 60, tmp_path / "run").run()
-    with pytest.raises(prl.CompositionError, match=r"composed with the function Counter; import the module that d"):
+    with pytest.raises(
+        prl.CompositionError, match=r"composed with the class or function Counter; import the module that d"
+    ):
         prl.Learner.resume(tmp_path / "run")
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=80)
     assert resumed.run()

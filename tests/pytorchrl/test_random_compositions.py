@@ -5,6 +5,7 @@ interruption, bit for bit.
 """
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from storages.transition import ACT, IRET, REW
 from tests.support.comparison import assert_equal
 from tests.support.profiles import by_profile
 from tests.support.toys import Counter
+from tests.support.training import saved_and_loaded
 
 
 class GAILOnA2C(prl.GAILReward, prl.A2C):
@@ -63,6 +65,7 @@ OFF_POLICY: dict[str, Any] = {
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
     "SACWithValue": (prl.SACWithValue, {"policy_delay": 2}, ["bounded"]),
+    "MMESAC": (prl.MMESAC, {}, ["bounded"]),
     "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
     "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
     "QRSAC": (prl.QRSAC, {"num_quantiles": 5}, ["bounded"]),
@@ -128,6 +131,7 @@ ON_POLICY: dict[str, Any] = {
     "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
     "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
+    "PQN": (prl.PQN, {"num_mini_batch": 2, "num_epochs": 2}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, list(ACTIONS)),
@@ -143,6 +147,7 @@ WITHOUT_SHARED_BODY = (
     "AIRL on PPO",
     "SACDiscrete",
     "SACWithValue",
+    "MMESAC",
     "MPODiscrete",
     "IQL",
     "XQL",
@@ -329,23 +334,31 @@ def expert_data(folder: Path, kind: str, space: Any) -> Path:
     return path
 
 
-def run(composition: Composition, folder: Path, name: str, interrupted: bool) -> Any:
-    learner = prl.Learner(scheme_of(composition, folder), target_steps=STEPS, log_dir=folder / name, log_every=20)
+def run(
+    composition: Composition,
+    folder: Path,
+    name: str,
+    interrupted: bool,
+    callbacks: Callable[[], list[prl.Callback]] = list,
+) -> Any:
+    scheme = scheme_of(composition, folder)
+    learner = prl.Learner(scheme, target_steps=STEPS, log_dir=folder / name, log_every=20, callbacks=callbacks())
     if interrupted:
         learner._interruption.is_requested = lambda: learner.scheme.steps >= INTERRUPTED_AT  # type: ignore[method-assign]
         assert not learner.run()
         learner.close()
-        learner = prl.Learner.resume(folder / name, scheme=scheme_of(composition, folder))
+        scheme = scheme_of(composition, folder)
+        learner = prl.Learner.resume(folder / name, scheme=scheme, callbacks=callbacks())
     assert learner.run()
     state = learner.scheme.state_dict()
     learner.close()
     return state
 
 
-def check(composition: Composition) -> None:
+def check(composition: Composition, callbacks: Callable[[], list[prl.Callback]] = list) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        whole = run(composition, Path(folder), "whole", interrupted=False)
-        resumed = run(composition, Path(folder), "resumed", interrupted=True)
+        whole = run(composition, Path(folder), "whole", interrupted=False, callbacks=callbacks)
+        resumed = run(composition, Path(folder), "resumed", interrupted=True, callbacks=callbacks)
         assert_equal(whole, resumed)
         assert whole["algorithm"]["training"]["counters"]["updates"] > 0
         weights = [value for value in whole["algorithm"]["actor"].values() if value.is_floating_point()]
@@ -373,5 +386,53 @@ def test_many_random_compositions_resume_bit_for_bit(name: str) -> None:
     @given(compositions([name]))
     def each(composition: Composition) -> None:
         check(composition)
+
+    each()
+
+
+@dataclass(eq=False)
+class CheckedReset(prl.ResetNetworks):
+    """Checks, after each reset, that what is trained is as if it never had been, and all else as before."""
+
+    def on_step_begin(self, learner: prl.Learner) -> None:
+        scheme, resets, before = learner.scheme, self._resets, _untrained(learner.scheme)
+        super().on_step_begin(learner)
+        if self._resets > resets:
+            assert_equal(_trained(scheme.algorithm), _trained(scheme.make_algorithm(scheme.algorithm.updates)))
+            assert_equal(_untrained(scheme), before)
+
+
+def _trained(algorithm: prl.Algorithm) -> Any:
+    state = algorithm.state_dict()
+    kept = ("count", "mean", "squares", "shift", "scale", "largest_return", "has_learnt")
+    training = {kind: state["training"][kind] for kind in ("targets", "variables", "optimizers")}
+    for optimizer in training["optimizers"].values():
+        del optimizer["learning_rate"]
+    networks = {"actor": state["actor"], **training["targets"]}
+    parts = {
+        name: {key: value for key, value in part.items() if key.rpartition(".")[2] not in kept}
+        for name, part in networks.items()
+    }
+    return parts | {kind: training[kind] for kind in ("variables", "optimizers")}
+
+
+def _untrained(scheme: prl.Scheme) -> Any:
+    state = scheme.state_dict()
+    algorithm = {key: value for key, value in state["algorithm"].items() if key not in ("actor", "training")}
+    counters = dict(state["algorithm"]["training"]["counters"])
+    moments = scheme.actor.normalization.moments if scheme.actor.normalization else None
+    return saved_and_loaded([algorithm, counters, moments, state["storage"], state["collector"]])
+
+
+@pytest.mark.quick_share(0.15)
+@pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
+def test_networks_of_a_random_composition_are_as_if_never_trained_after_a_reset_and_the_run_resumes(name: str) -> None:
+    @settings(max_examples=1, **SETTINGS)
+    @given(compositions([name]))
+    def each(composition: Composition) -> None:
+        resets = [CheckedReset(every=2) for _ in range(3)]
+        one_each = iter(resets)
+        check(composition, lambda: [next(one_each)])
+        assert min(callback.state_dict()["resets"] for callback in resets) > 0
 
     each()

@@ -1,7 +1,7 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -9,6 +9,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described
@@ -18,7 +19,9 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
+from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
@@ -80,10 +83,14 @@ class Actor(FieldComponent, nn.Module):
             the action is concatenated to its output.
         dropout: dropout probability of each layer's features in updates, below 1.
         initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
+        action_mask: name of the part of dict observations that says which discrete actions are allowed, other than 0
+            for each that is. Only those are chosen, and only those count in targets; networks do not take the part as
+            an input. None allows all.
 
     Raises:
         ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
-            to normalise in them, or ``late_action`` exceeds the number of hidden layers.
+            to normalise in them, ``late_action`` exceeds the number of hidden layers, or the action mask does not fit
+            observations or actions.
     """
 
     context = ("device", "envs")
@@ -106,6 +113,7 @@ class Actor(FieldComponent, nn.Module):
     late_action: CountOrZero = 0
     dropout: HalfOpenUnitInterval = 0.0
     initial_log_std: float = 0.0
+    action_mask: str | None = None
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
@@ -117,12 +125,18 @@ class Actor(FieldComponent, nn.Module):
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
-        self.normalization = ObservationNormalization(self.observation_space) if self.normalize_observations else None
+        name, spaces = self.action_mask, (self.observation_space, self.action_space)
+        self.mask = None if name is None else ActionMask(name, *spaces)
+        """Reads the allowed actions from observations; None where all are allowed."""
+        self.encoded_space = self.observation_space if self.mask is None else self.mask.encoded_space
+        """Observation space of one environment without the action mask, as networks take it."""
+        self.normalization = ObservationNormalization(self.encoded_space) if self.normalize_observations else None
         """Observation normalisation; None where networks take observations as they are."""
         self.networks = nn.ModuleDict()
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
+        self._users_generator = make_generator(self.device)
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
         """The recurrent bodies of networks that act; their states are stored as one concatenated tensor."""
@@ -182,12 +196,13 @@ class Actor(FieldComponent, nn.Module):
             ValueError: a network of this name exists already.
         """
         body = Body(
-            normalised_space(self.observation_space, normalization.largest),
+            normalised_space(self.encoded_space, normalization.largest),
             self.hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=normalization,
+            action_mask=self.mask,
         )
         return self._named(name, Network(body, head.build(body.output_size, self)))
 
@@ -213,7 +228,8 @@ class Actor(FieldComponent, nn.Module):
         body: AnyBody
         if not size:
             body = self._body_of_observations(acts, layers)
-            return Network(body, head.build(body.output_size, self), shares_body=self.shared_body)
+            built = head.build(body.output_size, self)
+            return Network(body, built, shares_body=self.shared_body, action_mask=self.mask)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
@@ -248,12 +264,13 @@ class Actor(FieldComponent, nn.Module):
 
     def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
         return Body(
-            self.observation_space,
+            self.encoded_space,
             hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=self.normalization,
+            action_mask=self.mask,
             **self._layers(layers),
         )
 
@@ -289,17 +306,25 @@ class Actor(FieldComponent, nn.Module):
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
         return _in_evaluation(layers) if layers else torch.inference_mode()
 
+    def updating(self) -> AbstractContextManager[None]:
+        """Return a context of updates, in which torch's global generator is the actor's own one for users' modules.
+
+        So dropout of torch follows the run's seed, and a resumed run continues it.
+        """
+        return global_generator(self._users_generator) if self._layers_of_users else nullcontext()
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The random generators to seed and save."""
+        return (self.generator, self._users_generator) if self._layers_of_users else (self.generator,)
+
     @cached_property
     def _noisy_layers(self) -> list[nn.Module]:
         return [module for module in self.modules() if isinstance(module, NoisyLinear) and module.training]
 
     @cached_property
     def _layers_of_users(self) -> list[nn.Module]:
-        # Our own layers detect by inference or gradient mode whether they act or are updated.
-        if isinstance(self.feature_extractor, str):
-            return []
-        bodies = [module for module in self.modules() if isinstance(module, Body)]
-        return [layer for body in bodies for layer in body.features.modules() if layer.training]
+        return [layer for layer in layers_of_users(self.networks) if layer.training]
 
     # Inputs of networks
 
@@ -349,7 +374,7 @@ class Actor(FieldComponent, nn.Module):
     @property
     def reads(self) -> str:
         """Description of the feature extractor, for display."""
-        text = described(self.observation_space, self.feature_extractor)
+        text = described(self.encoded_space, self.feature_extractor)
         return text if self.normalization is None else f"{text}; normalised"
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, features_of, output_size_of
 from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
@@ -27,6 +28,7 @@ class Body(QuickModule):
         beside: size of a vector (an action) that is concatenated to the extracted features.
         extractor: feature extractor; "auto" takes a CNN for images and vectors otherwise.
         normalization: of observations, before the feature extractor; None for none.
+        action_mask: is removed from observations; None where there is none.
         layers: settings of the hidden layers, as for ``MLP``.
 
     Raises:
@@ -43,10 +45,12 @@ class Body(QuickModule):
         beside: int = 0,
         extractor: ExtractorKind = "auto",
         normalization: ObservationNormalization | None = None,
+        action_mask: ActionMask | None = None,
         **layers: Unpack[Layers],
     ) -> None:
         super().__init__()
         self.normalization = normalization
+        self._action_mask = action_mask
         self.features = features_of(space, initialisation, extractor)
         size = output_size_of(self.features) + beside
         self.hidden = MLP(size, hidden_sizes, activation, initialisation, **layers)
@@ -59,6 +63,8 @@ class Body(QuickModule):
 
     def extracted(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """Return the input (B, n) of the hidden layers; arguments as those of `forward`."""
+        if self._action_mask is not None:
+            observation = self._action_mask.without(observation)
         if self.normalization is not None:
             observation = self.normalization(observation)
         features: Tensor = self.features(observation)

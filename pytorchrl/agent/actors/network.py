@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.action_mask import ActionMask, Restrictable
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
@@ -26,6 +27,7 @@ class Network(QuickModule):
         joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
         codec: encodes the actions, of networks that take them.
         shares_body: whether other networks have the same body, whose features are then computed once for all.
+        action_mask: restricts the output to allowed actions, if it is of discrete actions; None where all are allowed.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class Network(QuickModule):
         codec: ActionCodec | None = None,
         *,
         shares_body: bool = False,
+        action_mask: ActionMask | None = None,
     ) -> None:
         super().__init__()
         self.body = body
         self.head = head
         self.joint = joint
+        self.action_mask = action_mask
         self._codec = codec
         self._is_frozen = False
         self._behind: _Behind | None = None
@@ -56,7 +60,11 @@ class Network(QuickModule):
         features = self.inputs(view, action)
         if self.joint is not None:
             features = self.joint(features)
-        return self.head(features)
+        output = self.head(features)
+        # Values of states have no actions to restrict.
+        if self.action_mask is not None and isinstance(output, Restrictable):
+            return output.allowing(self.action_mask.of(view).flags)
+        return output
 
     def inputs(self, view: View, action: Tensor | None = None) -> Tensor:
         """Return the input (N, size) of the layers after the body: the joint layers, or else the head."""

@@ -24,6 +24,9 @@ class View(Protocol):
     def features(self, body: AnyBody) -> Tensor:
         """Return the features (N, size) of the observations by a body."""
 
+    def part(self, name: str) -> Tensor:
+        """Return a part (N, ...) of dict observations."""
+
 
 class Observations:
     """Observations (N, *obs), or a dict of such, for feed-forward bodies."""
@@ -39,6 +42,11 @@ class Observations:
         if features is None:
             features = self._features[key] = body(self.observations)
         return features
+
+    def part(self, name: str) -> Tensor:
+        """Return a part (N, ...) of dict observations."""
+        part: Tensor = self.observations[name]
+        return part
 
     def rhs_after(self) -> None:
         """Return None: feed-forward bodies have no state."""
@@ -72,6 +80,11 @@ class ActingView:
                 self._states[where.start] = where, state
         return features
 
+    def part(self, name: str) -> Tensor:
+        """Return a part (B, ...) of dict observations."""
+        part: Tensor = self._obs[name]
+        return part
+
     def rhs_after(self) -> Tensor:
         """Return the states (B, hidden) after the step, also of bodies whose features were not used."""
         for body in self._bodies:
@@ -99,6 +112,11 @@ class Steps:
         features, _ = self._unrolling.of(body)
         return features
 
+    def part(self, name: str) -> Tensor:
+        """Return a part (N, ...) of dict observations."""
+        part: Tensor = self._unrolling.rows(OBS)[name]
+        return part
+
 
 class NextSteps:
     """OBS2 of all steps of a batch of sequences, flattened to rows, with the recurrent state before each."""
@@ -120,6 +138,11 @@ class NextSteps:
             self._features[key] = features
         return features
 
+    def part(self, name: str) -> Tensor:
+        """Return a part (N, ...) of dict observations."""
+        part: Tensor = self._unrolling.next_observations[name]
+        return part
+
 
 class Repeated:
     """Each row of a view repeated, as by ``repeat_interleave``, for several actions of each observation.
@@ -136,6 +159,10 @@ class Repeated:
         """Return features (N * times, size)."""
         return self._view.features(body).repeat_interleave(self._times, dim=0)
 
+    def part(self, name: str) -> Tensor:
+        """Return a part (N * times, ...) of dict observations."""
+        return self._view.part(name).repeat_interleave(self._times, dim=0)
+
 
 class Joined:
     """The rows of two views, concatenated to one batch.
@@ -151,3 +178,7 @@ class Joined:
     def features(self, body: AnyBody) -> Tensor:
         """Return features (N + M, size)."""
         return torch.cat([self._first.features(body), self._second.features(body)])
+
+    def part(self, name: str) -> Tensor:
+        """Return a part (N + M, ...) of dict observations."""
+        return torch.cat([self._first.part(name), self._second.part(name)])

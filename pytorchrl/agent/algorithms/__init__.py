@@ -5,6 +5,7 @@ from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuo
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL
@@ -60,6 +61,7 @@ from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
 from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
+from pytorchrl.agent.algorithms.value_based.pqn import PQN
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.qt_opt import QtOpt
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
@@ -85,6 +87,7 @@ __all__ = [
     "IMPALA",
     "IQL",
     "IQN",
+    "MMESAC",
     "MPO",
     "NAF",
     "PAL",
@@ -92,6 +95,7 @@ __all__ = [
     "PGT",
     "PPO",
     "PPOD",
+    "PQN",
     "QRDQN",
     "QRSAC",
     "R2D2",

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.action_mask import AllowedActions
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import some_observations
@@ -221,7 +222,12 @@ class Algorithm(FieldComponent, ABC):
         """Return actions in the representation of networks, and further fields for the storage."""
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
+        exploration.allowed = self.allowed_actions(view)
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
+
+    def allowed_actions(self, view: View) -> AllowedActions | None:
+        """Return the actions allowed in each row of a view; None where all are."""
+        return None if self.actor.mask is None else self.actor.mask.of(view)
 
     def _try_policy(self) -> Any:
         """Return the output of the policy for sample observations."""
@@ -229,8 +235,17 @@ class Algorithm(FieldComponent, ABC):
         obs = some_observations(self.actor.observation_space, rows, self.device)
         done = torch.ones((rows, 1), device=self.device)
         exploration = Exploration(self.codec, rows, self.device, seed=0)
+        mask = self.actor.mask
+        if mask is not None:
+            obs = mask.allowing_last(obs)
         with self.actor.acting(noisy=False):
-            return self.policy(self.actor.view(obs, self.actor.initial_memory(rows), done), exploration)
+            output = self.policy(self.actor.view(obs, self.actor.initial_memory(rows), done), exploration)
+            if mask is not None and (best_action(output).cpu() != mask.last).any():
+                raise ValueError(
+                    f"{type(self).__name__}: its policy ignores action_mask={mask.name!r} of the actor; remove the "
+                    f"mask, or take an algorithm whose policy is a network of Actor.make, such as DQN or PPO"
+                )
+            return output
 
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
@@ -413,4 +428,4 @@ class Algorithm(FieldComponent, ABC):
 
     def _generators(self) -> tuple[torch.Generator, ...]:
         """Return the generators to seed and save; a subclass adds its own."""
-        return self.generator, self.actor.generator
+        return self.generator, *self.actor.generators

@@ -56,6 +56,8 @@ def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
 def plain_layers_of_distribution(policy: Network) -> PlainLayers | None:
     """Return the layers of a policy of logits or Gaussian means; None if it is not a plain MLP."""
     head = policy.head
+    if policy.action_mask is not None:
+        return None
     is_plain = type(head) is CategoricalLayer or (type(head) is GaussianLayer and head.is_plain)
     return _plain_layers_of_states(policy, head.layer) if is_plain else None
 

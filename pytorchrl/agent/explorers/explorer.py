@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.action_mask import AllowedActions
 from pytorchrl.agent.actors.outputs import Distribution
 from storages.component.schedule import Schedule, value_at
 from storages.component.setting import Setting
@@ -59,6 +60,8 @@ class Exploration:
         self.rewards: Tensor | None = None
         """(E, 1) float32, the rewards of the last actions; set before each choice in evaluation and recording, but not
         while experience is collected; not part of the state."""
+        self.allowed: AllowedActions | None = None
+        """The actions allowed in each environment; set before each choice, and not part of the state. None for all."""
         self.position, self.among = 0, num_envs
         """Index of the first environment among those of all collectors of the run, and the number of these."""
         self.state: dict[str, Tensor] = {}
@@ -84,7 +87,7 @@ class Exploration:
         """
         exploration = copy.copy(self)
         exploration.num_envs, exploration.state = rows, {}
-        exploration.starts = exploration.rewards = None
+        exploration.starts = exploration.rewards = exploration.allowed = None
         exploration.position, exploration.among = 0, rows
         exploration.steps, exploration.target_steps = steps, target_steps
         return exploration
@@ -94,8 +97,10 @@ class Exploration:
         return value_at(value, self.steps, self.target_steps)
 
     def uniform_actions(self) -> Tensor:
-        """Draw a uniformly random action for each environment, (E, *action)."""
-        return self.codec.uniform(self.random, self.num_envs).to(self.device)
+        """Draw a uniformly random action for each environment, of those allowed, (E, *action)."""
+        allowed = self.allowed
+        drawn = self.codec.uniform(self.random, self.num_envs) if allowed is None else allowed.uniform(self.random)
+        return drawn.to(self.device)
 
     def clip(self, action: Tensor) -> Tensor:
         """Clip actions to the bounds."""

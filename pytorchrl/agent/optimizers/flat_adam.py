@@ -1,11 +1,11 @@
 """Adam and AdamW over parameters in one contiguous vector."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
@@ -77,8 +77,8 @@ class FlatAdam(FlatStepper):
         """Step counts: () as long as they are equal, else (parameters,)."""
 
     def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
-        if positions is not None and len(positions) < len(self.gradient_views) and not self._steps.dim():
-            self._steps = self._steps.repeat(len(self.gradient_views))
+        if positions is not None and len(positions) < len(self.gradient_views):
+            self._count_separately()
         if self._steps.dim():
             if positions is None:
                 positions, gradients = range(len(self.gradient_views)), self.gradient_views
@@ -107,6 +107,21 @@ class FlatAdam(FlatStepper):
             maximize=False,
             grad_scale=divisor,
         )
+
+    def _count_separately(self) -> None:
+        """Count the steps of each parameter by itself from now on."""
+        if not self._steps.dim():
+            self._steps = self._steps.repeat(len(self.gradient_views))
+
+    def forget(self, parameters: Collection[nn.Parameter]) -> None:
+        """Set the averages and step counts of some of the parameters to zero."""
+        super().forget(parameters)
+        positions = self._positions_of(parameters)
+        if len(positions) == len(self.gradient_views):
+            self._steps = self._steps.new_zeros(())
+        elif positions:
+            self._count_separately()
+            self._steps[positions] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state that the next step depends on, except the parameters and their gradients."""

@@ -7,7 +7,7 @@ by one more. No step reads a tensor's value, so that none synchronises with the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -106,6 +106,16 @@ class FlatStepper(ABC):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()
+
+    def forget(self, parameters: Collection[nn.Parameter]) -> None:
+        """Set the averages of some of the parameters to zero."""
+        for position in self._positions_of(parameters):
+            for _, views in self._averages.values():
+                views[position].zero_()
+
+    def _positions_of(self, parameters: Collection[nn.Parameter]) -> list[int]:
+        found = {id(parameter) for parameter in parameters}
+        return [position for position, own in enumerate(self.parameters.parameters) if id(own) in found]
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state that the next step depends on, except the parameters and their gradients."""

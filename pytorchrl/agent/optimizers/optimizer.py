@@ -1,11 +1,11 @@
 """The interfaces of optimisers, which are hyper-parameters of algorithms, and of the steppers that they make."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from storages.component.setting import Setting
@@ -42,6 +42,12 @@ class Stepper(Protocol):
 
         Returns:
             The loss before the step.
+        """
+
+    def forget(self, parameters: Collection[nn.Parameter]) -> None:
+        """Reset the state of some of the parameters to that before the first step.
+
+        An optimiser whose state concerns all parameters at once resets all of it.
         """
 
     def state_dict(self) -> dict[str, Any]:

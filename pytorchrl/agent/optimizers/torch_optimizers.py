@@ -1,7 +1,7 @@
 """The optimisers of torch.optim, and any that follow its interface."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -161,6 +161,11 @@ class TorchStepper:
         loss: Tensor = self._optimizer.step(loss_with_gradients)  # type: ignore[assignment, arg-type]
         return loss
 
+    def forget(self, parameters: Collection[nn.Parameter]) -> None:
+        """Remove the state of some of the parameters; torch's optimiser makes it again at its next step."""
+        for parameter in parameters:
+            self._optimizer.state.pop(parameter, None)
+
     def state_dict(self) -> dict[str, Any]:
         """Return all state that the next step depends on, except the parameters and their gradients."""
         return {"optimizer": self._name, "torch": self._optimizer.state_dict()}
@@ -181,6 +186,11 @@ class TorchStepper:
 
 
 class _LBFGSStepper(TorchStepper):
+    def forget(self, parameters: Collection[nn.Parameter]) -> None:
+        """Forget the estimated curvature, which concerns all parameters."""
+        if parameters:
+            self._optimizer.state.clear()
+
     def step(self, max_grad_norm: float | None = None) -> None:
         """Raise an error, because the loss itself is needed."""
         raise RuntimeError(

@@ -6,6 +6,7 @@ from pytorchrl.experiments.callbacks.callback_list import Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
 from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError
+from pytorchrl.experiments.callbacks.resetting import ResetNetworks
 from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn, StopAtSuccess
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NormalizedScore",
     "PruneTrial",
     "RecordVideos",
+    "ResetNetworks",
     "SavePolicies",
     "SetHyperParameter",
     "StopAfter",

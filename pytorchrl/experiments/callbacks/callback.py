@@ -27,6 +27,12 @@ class Callback(Setting):
     def on_run_begin(self, learner: "Learner") -> None:
         """Called when :meth:`Learner.run` begins, also after a resume."""
 
+    def on_step_begin(self, learner: "Learner") -> None:
+        """Called before steps are collected, when all evaluations of the steps before have ended.
+
+        Where Ctrl-C interrupts collection, it is called again before collection goes on.
+        """
+
     def on_step(self, learner: "Learner") -> None:
         """Called after steps were collected and all due updates were made."""
 

@@ -1,7 +1,8 @@
 """A trained policy for inference, without environments, storages or logs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from pytorchrl.experiments.runs.composition import (
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
+from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
 
 _OF_SCRIPTS = ("own_classes", "imports")
@@ -195,8 +197,8 @@ def load_policy(
 
     Args:
         path: a run folder, whose newest checkpoint is loaded, or a file of weights such as ``best_weights.pt``.
-        algo_factory: as in training; None builds it from the file, which is not possible for classes or functions that
-            a script defines.
+        algo_factory: as in training; None builds it from the file, which is possible for classes of algorithms, actors
+            and settings, of a script too where it has defined them before, but not for users' networks.
         actor_factory: as ``algo_factory``.
         device: of the networks.
 
@@ -214,7 +216,7 @@ def load_policy(
         if "spaces" not in config:
             raise CheckpointError(f"{file} does not contain the spaces of its policy; load it with load_agent")
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
-        with missing_modules_named(of_run):
+        with missing_modules_named(of_run), _factories_named():
             if algo_factory is None or actor_factory is None:
                 refuse_classes_of_a_script(config | of_run, _WAY_OUT)
             algo_factory = algo_factory or acting_algorithm_of(config["algorithm"])
@@ -230,6 +232,18 @@ def load_policy(
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
     return TrainedPolicy(algorithm, allow_nonfinite=allows is True)
+
+
+@contextmanager
+def _factories_named() -> Iterator[None]:
+    """Add to a :class:`CompositionError` how a script gives what a file may not name."""
+    try:
+        yield
+    except CompositionError as error:
+        error.add_note(
+            "In a script: load_policy(path, algo_factory=..., actor_factory=...), with those of the training"
+        )
+        raise
 
 
 def _built(

@@ -287,7 +287,7 @@ def made_of(config: Any) -> Any:
                 f"{_IN_A_SCRIPT}"
             )
         if maker is None:
-            raise CompositionError(f"the run was composed with the function {name}; {_WAY_OUT}")
+            raise CompositionError(f"the run was composed with the class or function {name}; {_WAY_OUT}")
         return maker
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}

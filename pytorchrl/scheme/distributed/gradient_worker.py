@@ -163,7 +163,8 @@ class GradientWorker:
                 main.before_gradients()
                 self._batches = algorithm.batches(main)
             for batch in self._batches:
-                gradients, result = algorithm.compute_gradients(batch)
+                with self._scheme.actor.updating():
+                    gradients, result = algorithm.compute_gradients(batch)
                 info = main.after_gradients(batch, result.info)
                 if result.stop:
                     break

@@ -39,32 +39,46 @@ class DistributedPreset(TypedDict, total=False):
 def impala(num_collectors: int = 48) -> DistributedPreset:
     """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 5.3 and appendix G: asynchronous actors, V-trace.
 
-    A batch of the learner has 32 slices of 20 steps.
+    A batch of the learner has 32 slices of 20 steps, or as many slices as there are collectors if these are fewer. The
+    paper's losses are summed over a batch, and here they are means: its gradient norm of 40 is divided by the rows of a
+    batch, and RMSprop's epsilon of 0.01 by their square.
 
     Args:
         num_collectors: processes that collect, each in one environment.
     """
+    num_steps, num_slices = 20, min(32, num_collectors)
+    rows = num_steps * num_slices
     return DistributedPreset(
-        algo_factory=IMPALA.create_factory(lr=LinearSchedule(6e-4, 0.0)),
+        algo_factory=IMPALA.create_factory(
+            lr=LinearSchedule(6e-4, 0.0),
+            optimizer=RMSprop(alpha=0.99, eps=0.01 / rows**2, centered=False),
+            max_grad_norm=40 / rows,
+        ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
-        storage_factory=VTraceBuffer.create_factory(size=20),
+        storage_factory=VTraceBuffer.create_factory(size=num_steps),
         num_collectors=num_collectors,
         communication="asynchronous",
-        slice_steps=20,
-        slices_at_once=min(32, num_collectors),
+        slice_steps=num_steps,
+        slices_at_once=num_slices,
     )
 
 
 def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
     """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S3: asynchronous gradients of 5 steps.
 
+    RMSprop's epsilon is the 0.1 of the authors' runs. They summed losses over the steps, and here these are means, so
+    it is divided by the steps' square.
+
     Args:
         num_gradient_workers: processes, each in one environment.
     """
+    num_steps = 5
     return DistributedPreset(
-        algo_factory=A2C.create_factory(lr=LinearSchedule(7e-4, 0.0)),
+        algo_factory=A2C.create_factory(
+            lr=LinearSchedule(7e-4, 0.0), optimizer=RMSprop(alpha=0.99, eps=0.1 / num_steps**2, centered=False)
+        ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
-        storage_factory=VanillaOnPolicyBuffer.create_factory(size=5),
+        storage_factory=VanillaOnPolicyBuffer.create_factory(size=num_steps),
         num_gradient_workers=num_gradient_workers,
         communication="asynchronous",
     )
@@ -73,8 +87,8 @@ def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
 def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
     """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S2: n-step Q-learning.
 
-    The final epsilon is 0.1 for four of ten workers, 0.01 for three and 0.5 for three, the probabilities with which the
-    paper samples it.
+    RMSprop's epsilon is the 0.1 of the authors' runs. The final epsilon of exploration is 0.1 for four of ten workers,
+    0.01 for three and 0.5 for three, the probabilities with which the paper samples it.
 
     Args:
         num_gradient_workers: processes, each in one environment.
@@ -87,7 +101,7 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
     return DistributedPreset(
         algo_factory=NStepQLearning.create_factory(
             lr=LinearSchedule(7e-4, 0.0),
-            optimizer=RMSprop(alpha=0.99, centered=False),
+            optimizer=RMSprop(alpha=0.99, eps=0.1, centered=False),
             target_update_interval_steps=40_000,
         ),
         actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
@@ -101,14 +115,20 @@ def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
 def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
     """Wijmans et al., "DD-PPO" (arXiv 1911.00357): synchronous workers, with preemption of stragglers.
 
-    The learner's process averages the gradients, where the workers in the paper use an all-reduce.
+    The learner's process averages the gradients, where the workers in the paper use an all-reduce. As in the paper,
+    advantages are not normalised.
 
     Args:
         num_gradient_workers: processes, each in the environments of ``train_envs_factory`` (4 in the paper).
     """
     return DistributedPreset(
         algo_factory=PPO.create_factory(
-            lr=2.5e-4, num_epochs=2, num_mini_batch=2, entropy_coef=0.01, max_grad_norm=0.2
+            lr=2.5e-4,
+            num_epochs=2,
+            num_mini_batch=2,
+            entropy_coef=0.01,
+            max_grad_norm=0.2,
+            normalize_advantages=False,
         ),
         actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
         storage_factory=GAEBuffer.create_factory(size=128, gae_lambda=0.95),
@@ -122,13 +142,14 @@ def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> Distri
     """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), bundled mode.
 
     Each bundle collects, has a separate replay memory and computes gradients of it, which are applied asynchronously.
+    Apart from the period of the target network, settings, such as the optimizer's, are those of :meth:`DQN.nature`.
 
     Args:
         num_gradient_workers: number of bundles, each in one environment.
         capacity: of each replay memory, in transitions.
     """
     preset = DQN.nature(capacity)
-    changed = {"target_update_interval": 60_000, "optimizer": RMSprop(alpha=0.95, eps=0.01)}
+    changed = {"target_update_interval": 60_000}
     return DistributedPreset(
         algo_factory=DQN.create_factory(**(preset["algo_factory"].hyper_parameters | changed)),
         actor_factory=preset["actor_factory"],

@@ -122,7 +122,9 @@ def test_a_run_file_can_name_only_imported_functions_that_make_environments(
     learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env_of)), 60, tmp_path / "run")
     learner.save_checkpoint()
     learner.close()
-    with pytest.raises(prl.CompositionError, match="composed with the function env_of; import the module") as error:
+    with pytest.raises(
+        prl.CompositionError, match="composed with the class or function env_of; import the module"
+    ) as error:
         prl.Learner.resume(tmp_path / "run")
     assert error.value.__notes__ == [f"The run was made with --import {__name__}"]
     import_modules([__name__])

@@ -314,14 +314,14 @@ def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "1_000", "--seeds", "1", "2"]
-    arguments += ["--algorithm.test-every", "50", "--callbacks", "StopAtReturn(1)", "TimeParts(every=100)"]
+    arguments += ["--algorithm.test-every", "50", "--callbacks", "StopAtReturn(1)", "ResetNetworks(20, last_layers=1)"]
     command(monkeypatch, *arguments)
     output = printed(capsys)
     assert output.count("because a mean return of 1 was reached") == 2
     assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in output
     for seed in (1, 2):
         config = RunFolder(f"runs/DQN-CartPole-v1/seed-{seed}").read_config()
-        assert config["callbacks"] == [prl.StopAtReturn(1).config, prl.TimeParts(every=100).config]
+        assert config["callbacks"] == [prl.StopAtReturn(1).config, prl.ResetNetworks(20, last_layers=1).config]
 
 
 @pytest.mark.parametrize(

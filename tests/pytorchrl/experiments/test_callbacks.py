@@ -29,9 +29,13 @@ class Noting(prl.Callback):
         self.calls: list[str] = []
         self.returns: list[float] = []
         self.steps: list[int] = []
+        self.begun: list[int] = []
 
     def on_run_begin(self, learner: prl.Learner) -> None:
         self.calls.append("begin")
+
+    def on_step_begin(self, learner: prl.Learner) -> None:
+        self.begun.append(learner.scheme.steps)
 
     def on_step(self, learner: prl.Learner) -> None:
         self.steps.append(learner.scheme.steps)
@@ -72,6 +76,7 @@ def test_a_callback_is_called_at_every_event_of_a_run(tmp_path: Path) -> None:
     assert len(tested) == 2
     assert noting.steps[-1] == 200
     assert noting.steps == sorted(set(noting.steps))
+    assert noting.begun == [0, *noting.steps[:-1]]
     episodes = sum(number for _, number in records(learner, "train/episodes"))
     assert len(noting.returns) == episodes > 0
 

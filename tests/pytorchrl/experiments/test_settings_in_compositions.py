@@ -39,7 +39,9 @@ def test_a_run_with_a_function_as_a_schedule_is_resumed_with_the_scheme_of_its_s
         first.step()
     first.save_checkpoint()
     first.close()
-    with pytest.raises(prl.CompositionError, match=r"composed with the function <lambda>; .*resume\(log_dir, scheme="):
+    with pytest.raises(
+        prl.CompositionError, match=r"composed with the class or function <lambda>; .*resume\(log_dir, scheme="
+    ):
         prl.Learner.resume(tmp_path / "parts")
     resumed = prl.Learner.resume(tmp_path / "parts", scheme=scheme())
     resumed.run()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -306,9 +307,11 @@ class OwnDQN(prl.DQN):
 
 
 _MODULES_OF_META_COMPUTATIONS = "torch._dynamo", "sympy"
+_HAS_OLDER_TORCH = torch.__version__ < (2, 13)
 
 
 @pytest.mark.long
+@pytest.mark.skipif(_HAS_OLDER_TORCH, reason=f"torch {torch.__version__} imports them by itself")
 @pytest.mark.parametrize("name", ["dqn", "sac", "iqn", "naf", "c51"])
 def test_a_policy_is_loaded_without_the_modules_that_take_torch_seconds_to_import(
     name: str, finished: Callable[[str], Path]
@@ -334,6 +337,33 @@ def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Pa
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
+class OwnNetwork(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.layer(observation)
+        return features
+
+
+def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(tmp_path: Path) -> None:
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=OwnNetwork)
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, test_every=0),
+        actor,
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run") as learner:
+        learner.run()
+    with pytest.raises(prl.CompositionError, match="the class or function OwnNetwork") as raised:
+        prl.load_policy(tmp_path / "run")
+    assert any("load_policy(path, algo_factory=..., actor_factory=...)" in note for note in raised.value.__notes__)
+    policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
+    assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
 def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
     finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -343,6 +373,16 @@ def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
     torch.save(state, tmp_path / "large.pt")
     with pytest.raises(prl.CheckpointError, match=r"large\.pt does not fit its own composition: the weights"):
         prl.load_policy(tmp_path / "large.pt")
+
+
+def exported_file(policy: TrainedPolicy, path: Path) -> Path:
+    """Export a policy; skips the test if an older torch refuses with the error that names a later version."""
+    try:
+        return policy.export(path)
+    except RuntimeError as error:
+        if _HAS_OLDER_TORCH and "A later version may" in str(error):
+            pytest.skip(str(error))
+        raise
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -358,7 +398,7 @@ def test_an_exported_policy_returns_the_same_actions(
         runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
     run = finished(name)
     policy = prl.load_policy(run)
-    path = policy.export(tmp_path / f"policy{suffix}")
+    path = exported_file(policy, tmp_path / f"policy{suffix}")
     size = policy.observation_space.shape
     generator = np.random.default_rng(0)
     remembers = policy.algorithm.actor.memory is not None
@@ -399,7 +439,7 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
     algorithm = prl.PPO.create_factory()("cpu", actor, envs)
     perturb(actor, 1, 2.0)
     policy = TrainedPolicy(algorithm)
-    path = policy.export(tmp_path / f"policy{suffix}")
+    path = exported_file(policy, tmp_path / f"policy{suffix}")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     observations = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     if suffix == ".onnx":
@@ -427,7 +467,7 @@ def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_ro
     learner = prl.Learner(scheme, 2, tmp_path / "run")
     learner.run()
     learner.close()
-    path = prl.load_policy(tmp_path / "run").export(tmp_path / f"policy{suffix}")
+    path = exported_file(prl.load_policy(tmp_path / "run"), tmp_path / f"policy{suffix}")
     if suffix == ".onnx":
         pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
         session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))

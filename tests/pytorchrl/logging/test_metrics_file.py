@@ -33,6 +33,12 @@ def test_a_record_can_be_read_as_soon_as_it_is_written(path: Path) -> None:
         assert read_metrics(path) == [{"steps": step, "train/return": step / 3} for step in range(1, count + 1)]
 
 
+@pytest.mark.parametrize("kind", [Path, str])
+def test_the_metrics_of_a_run_can_be_read_by_its_folder(path: Path, kind: type[Path] | type[str]) -> None:
+    written(path, {"steps": 3})
+    assert read_metrics(kind(path.parent)) == [{"steps": 3}]
+
+
 def test_a_record_is_a_line_of_strict_json_in_the_order_it_was_given(path: Path) -> None:
     written(path, {"steps": 3, "losses/q": 0.5, "a": 1}, {"steps": 6, "losses/q": math.nan})
     assert path.read_text() == '{"steps": 3, "losses/q": 0.5, "a": 1}\n{"steps": 6, "losses/q": null}\n'

@@ -11,8 +11,8 @@ from tests.support.training import saved_and_loaded, train
 FEW_BATCHES = {"num_mini_batch": 2}
 COMPOSITIONS: dict[str, Any] = {
     "q-lambda": (
-        prl.NStepQLearning,
-        {"explorer": prl.EpsilonGreedy(0.1)},
+        prl.PQN,
+        {"explorer": prl.EpsilonGreedy(0.1), "num_mini_batch": 2},
         prl.LambdaReturnBuffer,
         {"trace_lambda": 0.6},
     ),

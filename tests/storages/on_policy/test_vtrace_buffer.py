@@ -105,6 +105,23 @@ def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma_for_eve
     torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("rho_bar", [0.3, 1.0, 1.2])
+@pytest.mark.parametrize("of_one", [0.5, 0.8])
+def test_values_converge_to_those_of_a_policy_between_both_and_of_the_current_one_where_both_are_equal(
+    rho_bar: float, of_one: float
+) -> None:
+    between = np.minimum(rho_bar * 0.5, [1 - of_one, of_one])
+    value = between @ [1.0, 4.0] / between.sum() / (1 - 0.9)
+    # Both actions, which were equally likely, in the only state.
+    sample = samples(1, 2, Actor(0.5))[0]
+    sample |= {key: np.zeros((2, 1), bool) for key in (DONE2, TRUNC2)}
+    sample |= {key: np.ones((2, 1), np.float32) for key in (OBS, OBS2)}
+    sample |= {ACT: np.array([[0], [1]]), REW: np.array([[1.0], [4.0]], np.float32)}
+    factory = VTraceBuffer.create_factory(size=1, rho_bar=rho_bar)
+    targets = filled(factory("cpu", Actor(of_one, value), ALGORITHM, None), [sample]).get_all_buffer_data()[RET]
+    np.testing.assert_allclose(targets.mean(), value, rtol=1e-5)
+
+
 class RecordingActor(Actor):
     """Records the arguments of its evaluations."""
 

@@ -31,7 +31,8 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
 
     Raises:
         TypeError: the extractor is a module itself, does not make a module, or the module does not return a Tensor.
-        ValueError: the Tensor is not (B, n) of torch's default dtype, or n is not the module's ``output_size``.
+        ValueError: the Tensor is not (B, n) of torch's default dtype, n is not the module's ``output_size``, or the
+            module changes the observations.
     """
     if isinstance(extractor, nn.Module):
         raise TypeError(
@@ -44,7 +45,7 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
         raise TypeError(
             f"feature_extractor {who} must make a torch.nn.Module for an observation space, got {_shown(module)}"
         )
-    features = _tried(module, space)
+    features = _tried(module, space, who)
     wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for observations (B, *obs) of {space}"
     if not isinstance(features, Tensor):
         raise TypeError(f"feature_extractor {who} {wanted}; for {_ROWS} observations it returned {_shown(features)}")
@@ -64,17 +65,33 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
     return module
 
 
-def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
-    """Return the module's output for sample observations; this changes nothing but uninitialised lazy parameters."""
+def _tried(module: nn.Module, space: gym.Space[Any], who: str) -> Any:
+    """Return the module's output for sample observations; this changes nothing but uninitialised lazy parameters.
+
+    Raises:
+        ValueError: the module changes the observations.
+    """
     parameter = next(module.parameters(), None)
     observations = some_observations(space, _ROWS, torch.device("cpu") if parameter is None else parameter.device)
+    before = copy.deepcopy(observations)
     modes = {part: part.training for part in module.modules()}
     module.eval()
     with torch.no_grad():
         features = module(observations)
     for part, training in modes.items():
         part.training = training
+    if not _equal(observations, before):
+        raise ValueError(
+            f"feature_extractor {who} changes the observations that it is given, which storages keep; compute new "
+            f"ones, by x = x / 255 instead of x /= 255, or change a copy"
+        )
     return features
+
+
+def _equal(observations: Any, before: Any) -> bool:
+    if not isinstance(before, dict):
+        return torch.equal(observations, before)
+    return observations.keys() == before.keys() and all(_equal(observations[name], before[name]) for name in before)
 
 
 def some_observations(space: gym.Space[Any], rows: int, device: torch.device) -> Any:

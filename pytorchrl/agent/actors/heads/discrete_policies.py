@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, discrete_space_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.outputs import Categorical, mellowmax_logits
+from pytorchrl.agent.actors.outputs import Categorical, FlooredCategorical, mellowmax_logits
 from storages.component.hyper_parameters import Positive, UnitInterval
 
 
@@ -17,7 +16,7 @@ from storages.component.hyper_parameters import Positive, UnitInterval
 class SoftmaxPolicy(DistributionHead):
     """A softmax policy with a temperature and a lower bound of probabilities.
 
-    Of n actions: ``min_probability + (1 - n * min_probability) * softmax(logits / temperature)``.
+    Of n allowed actions: ``min_probability + (1 - n * min_probability) * softmax(logits / temperature)``.
 
     Args:
         temperature: the larger, the more even the probabilities, and the smaller their gradients.
@@ -39,7 +38,7 @@ class SoftmaxPolicy(DistributionHead):
             )
         layer = actor.linear(features, actions)
         orthogonal(layer, self.gain)
-        return _Softmax(layer, self.temperature, self.min_probability, 1 - actions * self.min_probability)
+        return _Softmax(layer, self.temperature, self.min_probability)
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,26 @@ class MellowmaxPolicy(DistributionHead):
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`Categorical`."""
+        if actor.mask is not None:
+            raise ValueError(
+                f"MellowmaxPolicy: its inverse temperature depends on the preferences of all actions, some of which "
+                f"action_mask={actor.mask.name!r} rules out; take SoftmaxPolicy()"
+            )
         layer = actor.linear(features, int(discrete_space_of(actor, self).n))
         orthogonal(layer, self.gain)
         return _Mellowmax(layer, self.omega)
 
 
 class _Softmax(OutputLayer):
-    def __init__(self, layer: nn.Module, temperature: float, min_probability: float, rest: float) -> None:
+    def __init__(self, layer: nn.Module, temperature: float, min_probability: float) -> None:
         super().__init__(layer)
-        self._temperature, self._min_probability, self._rest = temperature, min_probability, rest
+        self._temperature, self._min_probability = temperature, min_probability
 
     def output(self, numbers: Tensor) -> Categorical:
         logits = numbers / self._temperature
         if self._min_probability == 0:
             return Categorical(logits)
-        return Categorical((self._min_probability + self._rest * torch.softmax(logits, dim=-1)).log())
+        return FlooredCategorical(logits, self._min_probability)
 
 
 class _Mellowmax(OutputLayer):

@@ -198,6 +198,18 @@ class MLP(QuickModule):
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
 
     @property
+    def modules_of_layers(self) -> list[list[nn.Module]]:
+        """The modules with parameters of each layer; a normalisation of the input is part of the first one."""
+        layers: list[list[nn.Module]] = [[layer] for layer in self._layers]
+        for layer, norm in zip(layers, self._norms, strict=False):
+            layer.append(norm)
+        if self._renorms and layers:
+            layers[0].append(self._renorms[0])
+            for layer, norm in zip(layers, self._renorms[1:], strict=True):
+                layer.append(norm)
+        return layers
+
+    @property
     def plain_layers(self) -> list[nn.Linear] | None:
         """The layers, if each is linear and followed only by a :data:`PlainActivation`; None otherwise."""
         is_plain = self._is_plain and self.activation in get_args(PlainActivation)

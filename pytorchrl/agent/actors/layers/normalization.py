@@ -57,6 +57,8 @@ class RunningNormalization(QuickModule):
         largest: normalised numbers are clipped to [-largest, largest].
     """
 
+    statistics = frozenset({"count", "mean", "squares", "shift", "scale"})
+
     count: Tensor
     mean: Tensor
     squares: Tensor

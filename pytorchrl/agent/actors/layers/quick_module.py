@@ -6,7 +6,7 @@ where a Q-function of two layers chooses an action.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 class QuickModule(nn.Module):
     """A module with submodules as plain attributes too, whose ``forward`` is called directly unless it has hooks."""
+
+    statistics: ClassVar[frozenset[str]] = frozenset()
+    """Names of its buffers that are computed from data, and kept where networks are initialised anew."""
 
     def __call__(self, *args: Any) -> Any:
         """Call :meth:`forward`, with hooks if there are any."""

@@ -1,6 +1,7 @@
 """CrossQ: SAC with batch-normalised critics and without target networks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,7 +21,8 @@ class CrossQ(SAC):
     """Bhatt et al., "CrossQ: Batch Normalization in Deep RL for Greater Sample Efficiency" (arXiv 1902.05605).
 
     All layers of critics and policy use batch renormalisation. Running statistics are used when acting, for next
-    actions, and by the critics in the policy's loss.
+    actions, and by the critics in the policy's loss. The betas of ``Adam`` are of the networks; as in the authors'
+    code, the temperature has the usual ones.
 
     Args:
         renorm_warmup: batches normalised by their own statistics alone, before running statistics correct these.
@@ -66,6 +68,10 @@ class CrossQ(SAC):
 
     def build_targets(self) -> None:
         """Make none: the critics bootstrap on themselves."""
+
+    def optimizer_of_alpha(self) -> Optimizer:
+        """Return the optimiser of the networks, but with the usual betas if it is Adam."""
+        return replace(self.optimizer, betas=Adam.betas) if isinstance(self.optimizer, Adam) else self.optimizer
 
     def policy_layers(self) -> Layers:
         """Return batch renormalisation."""

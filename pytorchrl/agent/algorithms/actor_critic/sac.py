@@ -115,6 +115,6 @@ class SAC(SoftActorCritic):
         """Return the value that targets bootstrap on: the minimum of the critics."""
         return smallest(values)
 
-    def entropy_aimed_at(self) -> float:
+    def entropy_aimed_at(self, rows: Rows) -> float:
         """Return the target entropy, in nats."""
         return -float(self.codec.size) if self.target_entropy is None else self.target_entropy

@@ -24,7 +24,8 @@ class SACDiscrete(SoftActorCritic):
     to 0.5 there, or a decreasing schedule.
 
     Args:
-        target_entropy_share: target entropy as a share of the largest one, log n.
+        target_entropy_share: target entropy as a share of the largest one, the mean of log n over a batch, where n
+            actions are allowed.
     """
 
     actions = "discrete"
@@ -59,9 +60,12 @@ class SACDiscrete(SoftActorCritic):
         """Return the policy's expected value by the target critics, and its entropy, in the next states."""
         return _expectation(self.pi(rows.next), [critic.values for critic in self.target_critics(rows.next)])
 
-    def entropy_aimed_at(self) -> float:
-        """Return the target entropy, in nats."""
-        return self.current(self.target_entropy_share) * math.log(self.codec.size)
+    def entropy_aimed_at(self, rows: Rows) -> float | Tensor:
+        """Return the target of the mean entropy, in nats."""
+        share, allowed = self.current(self.target_entropy_share), self.allowed_actions(rows.now)
+        if allowed is None:
+            return share * math.log(self.codec.size)
+        return share * rows.mean(allowed.flags.sum(1, keepdim=True).log())
 
 
 def _expectation(policy: Categorical, values: Sequence[Tensor]) -> Expected:

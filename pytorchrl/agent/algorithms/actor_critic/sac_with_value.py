@@ -6,6 +6,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
@@ -41,7 +42,11 @@ class SACWithValue(SAC):
         following = ScalarValue(self.target_state_value(rows.next))
         return following.backup(self.reward_scale * rows.reward, rows.discount)
 
-    def losses_beside(self, rows: Rows, soft_value: Tensor, entropy: Tensor) -> dict[Trained, Tensor]:
-        """Return the loss of the state values against the policy's soft values (equation 5)."""
-        value = ScalarValue(self.value(rows.now), huber_threshold=None)
-        return {self.train_value: value.weighted_loss(rows.weight, ScalarValue(soft_value))[0]}
+    def losses_beside(self, rows: Rows, now: Expected, entropy: Tensor) -> dict[Trained, Tensor]:
+        """Return the loss of the state values (equation 5)."""
+        value, target = ScalarValue(self.value(rows.now), huber_threshold=None), self.state_value(rows, now).detach()
+        return {self.train_value: value.weighted_loss(rows.weight, ScalarValue(target))[0]}
+
+    def state_value(self, rows: Rows, now: Expected) -> Tensor:
+        """Return what state values are trained on, (N, 1): the policy's soft values."""
+        return now.value.mean + now.entropy

@@ -57,14 +57,16 @@ class Rainbow(CategoricalDQN):
     def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's table 1, for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
 
-        A transition is four of the paper's frames, so its target network period of 32K frames is 2,000 updates.
+        A transition is four of the paper's frames, so its target network period of 32K frames is 2,000 updates. The
+        gradient norm of 10 is that of its authors' runs: the paper leaves it out, and van Hasselt et al. (arXiv
+        1906.05243) list it.
 
         Args:
             capacity: transitions that the storage keeps.
             num_envs: of the training environments.
         """
         return Preset(
-            algo_factory=make_factory(cls, (), {}),
+            algo_factory=make_factory(cls, (), {"max_grad_norm": 10.0}),
             actor_factory=OffPolicyActor.create_factory(
                 feature_extractor="nature_convolutions", hidden_sizes=(), dueling=True, dueling_size=512, noisy=True
             ),

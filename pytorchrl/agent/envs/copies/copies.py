@@ -11,6 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.goal_rewards import reward_of_goals
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
@@ -143,14 +144,15 @@ class Copies(Vector):
         return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
 
     def compute_reward(self) -> Callable[..., Any] | None:
-        """Return ``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None without goals."""
+        """Return ``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None without goals.
+
+        Raises:
+            ValueError: a wrapper changes the rewards of steps, but not those of ``compute_reward``.
+        """
         if self._one is None:
             # Those of other processes cannot be called from here.
             self._one = self._envs.envs[0] if isinstance(self._envs, SyncVectorEnv) else self._make()
-        if not self._one.has_wrapper_attr("compute_reward"):
-            return None
-        compute_reward: Callable[..., Any] = self._one.get_wrapper_attr("compute_reward")
-        return compute_reward
+        return reward_of_goals(self._one)
 
     def close(self) -> None:
         """Close the environments; a second call does nothing."""

@@ -98,7 +98,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         if self._replays:
             observation, _ = self._begin(saved["seed"], None)
             reward: Any = saved["reward"]
-            for action in saved["actions"]:
+            # A copy, as the environment may change its actions, which the log keeps.
+            for action in saved["actions"].copy():
                 observation, reward, terminated, truncated, _ = self.step(action)
                 if terminated or truncated:
                     observation, _ = self.reset()

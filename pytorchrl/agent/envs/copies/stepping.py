@@ -89,7 +89,9 @@ def step_sync(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     last_infos: list[tuple[int, dict[str, Any]]] = []
     finished: list[EpisodeRecord] = []
     seeded: list[int] = []
-    for env, (one, action) in enumerate(zip(envs.envs, actions, strict=True)):
+    # An environment may change its action, which is stored, and repeated when a run is resumed.
+    given = actions.copy() if actions.ndim > 1 else actions
+    for env, (one, action) in enumerate(zip(envs.envs, given, strict=True)):
         observation, reward[env], terminated[env], truncated[env], info = one.step(action)
         if terminated[env] or truncated[env]:
             last_observations[env] = observation

@@ -83,10 +83,11 @@ class Native(Vector):
         Raises:
             InvalidEnvironmentError: what the environment returned in one of its first steps does not fit its spaces.
         """
+        # Copies, as an environment may change its actions, which are stored.
         if self._device is None:
-            actions = self._env_actions(actions)
+            actions = self._env_actions(actions).copy()
         else:
-            actions = self._env_actions.of_tensors(actions).to(self._device)
+            actions = self._env_actions.of_tensors(actions).to(self._device, copy=True)
         outcome = self._autoreset.step(actions)
         observation, following, reward, terminated, truncated, infos, made = outcome
         self.finished_episodes = self._sums.take_finished()

@@ -159,6 +159,40 @@ def test_output_size_may_be_a_property() -> None:
     assert body_of(VECTOR, Sized)(torch.zeros(2, 3)).shape == (2, 8)
 
 
+class InPlace(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        observation /= 255
+        features: Tensor = self.layer(observation)
+        return features
+
+
+class InPlaceOfParts(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        observation["speed"].clamp_(0, 0.1)
+        return observation["speed"]
+
+
+class RemovesParts(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        return observation.pop("speed")
+
+
+@pytest.mark.parametrize(("space", "extractor"), [(VECTOR, InPlace), (PARTS, InPlaceOfParts), (PARTS, RemovesParts)])
+def test_a_network_that_would_change_stored_observations_is_refused(space: Any, extractor: Any) -> None:
+    with pytest.raises(ValueError, match=f"feature_extractor {extractor.__name__} changes the observations"):
+        body_of(space, extractor)
+
+
 class ModeDependent(nn.Module):
     """Computes other features in training mode than in evaluation mode."""
 

@@ -10,7 +10,9 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, Policy, SquashedGaussianPolicy, StateValue, Values
 from pytorchrl.agent.actors.memory import RecurrentBody
-from pytorchrl.agent.actors.view import ActingView, Observations, Repeated
+from pytorchrl.agent.actors.unrolling import Unrolling
+from pytorchrl.agent.actors.view import ActingView, Joined, NextSteps, Observations, Repeated, Steps
+from storages.transition import OBS, OBS2
 from tests.support.by_hand import envs_with
 from tests.support.toys import continuous
 
@@ -122,3 +124,16 @@ def test_gradients_of_repeated_rows_add_up() -> None:
     )
     for one, three in zip(once, thrice, strict=True):
         torch.testing.assert_close(three, 3 * one)
+
+
+def test_a_part_of_dict_observations_has_the_rows_of_the_features() -> None:
+    one, other = torch.arange(12.0).view(3, 2, 2), torch.arange(12.0, 24.0).view(3, 2, 2)
+    rows, further = one.flatten(0, 1), other.flatten(0, 1)
+    unrolling = Unrolling({OBS: {"a": one}, OBS2: {"a": other}})
+    assert torch.equal(Steps(unrolling).part("a"), rows)
+    assert torch.equal(NextSteps(unrolling).part("a"), further)
+    view = Observations({"a": rows})
+    assert torch.equal(view.part("a"), rows)
+    assert torch.equal(ActingView({"a": rows}, rows, rows, []).part("a"), rows)
+    assert torch.equal(Repeated(view, 2).part("a")[:4], rows[[0, 0, 1, 1]])
+    assert torch.equal(Joined(view, Observations({"a": further})).part("a"), torch.cat([rows, further]))

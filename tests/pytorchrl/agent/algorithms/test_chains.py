@@ -68,6 +68,11 @@ VARIANTS = {
         COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_value": FALLING, "reward_scale": 10.0},
         times=2,
     ),
+    "MMESAC": Variant(
+        prl.MMESAC,
+        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_value": FALLING, "reward_scale": 10.0, "alpha_q": 0.2},
+        times=2,
+    ),
     "REDQ": Variant(prl.REDQ, SEVERAL_UPDATES | {"num_critics": 3}),
     "DroQ": Variant(prl.DroQ, SEVERAL_UPDATES),
     "QRSAC": Variant(prl.QRSAC, SOFT | {"num_quantiles": 8}, times=2),
@@ -179,21 +184,29 @@ def test_every_seed_solves_every_chain(name: str, combination: Combination) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 # Recurrent actors do not learn from segments of one step, since no gradient flows back to earlier steps.
-@pytest.mark.parametrize(("seen", "segment"), [("fully", 1), ("fully", 4), ("partly", 4)])
-def test_every_seed_solves_every_chain_from_rollouts(segment: int, ends: Ends, seen: Seen) -> None:
+@pytest.mark.parametrize(
+    ("cls", "settings", "seen", "segment"),
+    [
+        (prl.NStepQLearning, {"target_update_interval_steps": 50}, "fully", 1),
+        (prl.NStepQLearning, {"target_update_interval_steps": 50}, "fully", 4),
+        (prl.NStepQLearning, {"target_update_interval_steps": 50}, "partly", 4),
+        (prl.PQN, {"num_mini_batch": 1}, "fully", 4),
+        (prl.PQN, {"num_mini_batch": 1}, "partly", 4),
+    ],
+)
+def test_every_seed_solves_every_chain_from_rollouts(
+    cls: Any, settings: dict[str, Any], segment: int, ends: Ends, seen: Seen
+) -> None:
     for seed in SEEDS:
         scheme = prl.Scheme(
-            prl.NStepQLearning.create_factory(
-                gamma=GAMMA,
-                lr=FALLING,
-                epsilon=EPSILON,
-                target_update_interval_steps=50,
-                test_every=0,
-            ),
+            cls.create_factory(gamma=GAMMA, lr=FALLING, epsilon=EPSILON, test_every=0, **settings),
             prl.OnPolicyActor.create_factory(
-                hidden_sizes=(32,), memory="gru" if seen == "partly" else None, memory_size=16
+                hidden_sizes=(32,),
+                memory="gru" if seen == "partly" else None,
+                memory_size=16,
+                layer_norm=cls is prl.PQN,
             ),
-            prl.VanillaOnPolicyBuffer.create_factory(size=segment),
+            (prl.LambdaReturnBuffer if cls is prl.PQN else prl.VanillaOnPolicyBuffer).create_factory(size=segment),
             envs_of(seen, ends),
             seed=seed,
         )

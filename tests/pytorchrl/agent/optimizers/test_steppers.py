@@ -99,6 +99,28 @@ def test_a_copy_trains_its_own_parameters(setting: Optimizer) -> None:
     assert not any(equal(before, values(net)))
 
 
+@pytest.mark.parametrize("forgotten", [(), (2, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("setting", ALL, ids=repr)
+def test_a_parameter_whose_state_was_forgotten_moves_as_at_its_first_step(
+    setting: Optimizer, forgotten: Sequence[int]
+) -> None:
+    net, unchanged, other = network(), network(), network()
+    steppers = [stepper_of(setting, each) for each in (net, unchanged)]
+    for seed in range(4):
+        for stepper, each in zip(steppers, (net, unchanged), strict=True):
+            stepper.minimise(partial(loss_of, each, seed))
+    steppers[0].forget([list(net.parameters())[position] for position in forgotten])
+    assert all(equal(values(net), values(unchanged)))
+    other.load_state_dict(net.state_dict())
+    untrained = stepper_of(setting, other)
+    for stepper, each in zip((*steppers, untrained), (net, unchanged, other), strict=True):
+        stepper.minimise(partial(loss_of, each, 5))
+    is_joint = isinstance(setting, LBFGS) and bool(forgotten)
+    for position, (ours, kept, first) in enumerate(zip(*map(values, (net, unchanged, other)), strict=True)):
+        torch.testing.assert_close(ours, first if position in forgotten or is_joint else kept)
+        assert not torch.allclose(first, kept)
+
+
 @pytest.mark.parametrize("setting", STEPPING, ids=repr)
 def test_a_step_without_gradients_changes_no_parameter_and_no_state(setting: Optimizer) -> None:
     net = network()

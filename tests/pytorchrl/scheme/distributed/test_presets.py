@@ -9,6 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
+from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from storages.component.factory import make_factory
 from storages.transition import DISCOUNT, OBS, OBS2
 from tests.support.clocks import Clocks
@@ -114,6 +115,59 @@ def test_presets_have_the_settings_of_their_papers() -> None:
     assert (sac["algo_factory"].cls, sac["algo_factory"].hyper_parameters["update_every"]) == (prl.SAC, 1)
     assert [preset["num_gradient_workers"] for preset in (a3c, gorila)] == [16, 100]
     assert {preset["communication"] for preset in (impala, ape_x, nsq, a3c, gorila, sac)} == {"asynchronous"}
+
+
+def first_step(
+    preset: Mapping[str, Any], gradient: torch.Tensor, lr: float, max_grad_norm: float | None = None
+) -> torch.Tensor:
+    """How far the preset's optimizer moves weights by their first gradient."""
+    weights = torch.nn.Parameter(torch.zeros_like(gradient))
+    stepper = preset["algo_factory"].hyper_parameters["optimizer"].make(FlatParameters([weights]))
+    stepper.learning_rate = lr
+    weights.grad = gradient.clone()
+    stepper.step(max_grad_norm)
+    return weights.detach()
+
+
+@pytest.mark.parametrize(("num_collectors", "num_slices"), [(48, 32), (8, 8)])
+@pytest.mark.parametrize("norm", [0.02, 5.0])
+def test_a_step_of_impala_is_the_papers_on_losses_that_are_summed(
+    num_collectors: int, num_slices: int, norm: float
+) -> None:
+    """Appendix G: a gradient norm of 40; RMSprop with a decay of 0.99, and an epsilon of 0.01 below the root."""
+    preset = prl.distributed.impala(num_collectors)
+    settings, rows = preset["algo_factory"].hyper_parameters, 20 * preset["slices_at_once"]
+    assert rows == 20 * num_slices
+    mean = norm * torch.tensor([0.6, -0.8])
+    moved = first_step(preset, mean, 6e-4, settings["max_grad_norm"])
+    summed = mean * rows * min(1.0, 40 / (rows * norm))
+    expected = -6e-4 * summed / (0.01 * summed**2 + 0.01).sqrt()
+    torch.testing.assert_close(moved, expected, rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_a_step_of_a3c_and_of_nsq_is_that_of_the_authors_on_losses_summed_over_five_steps(size: float) -> None:
+    """The wiki of github.com/muupan/async-rl has their e-mail: decay 0.99, and epsilon 0.1, below the root."""
+    summed = torch.tensor([size, -2 * size])
+    expected = -7e-4 * summed / (0.01 * summed**2 + 0.1).sqrt()
+    torch.testing.assert_close(first_step(prl.distributed.nsq(), summed, 7e-4), expected, rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(first_step(prl.distributed.a3c(), summed / 5, 7e-4), expected, rtol=1e-4, atol=0.0)
+
+
+def test_dd_ppo_does_not_normalise_advantages() -> None:
+    """The authors' configuration, ddppo_pointnav.yaml of habitat-lab, has ``use_normalized_advantage: False``."""
+    settings = prl.distributed.dd_ppo()["algo_factory"].hyper_parameters
+    names = ("lr", "num_epochs", "num_mini_batch", "entropy_coef", "max_grad_norm", "normalize_advantages")
+    assert [settings[name] for name in names] == [2.5e-4, 2, 2, 0.01, 0.2, False]
+
+
+def test_an_update_of_gorila_is_that_of_the_single_dqn() -> None:
+    """Nature's table adds 0.01 to squares of gradients that are summed over 32 rows, where losses here are means."""
+    settings, single = (
+        preset["algo_factory"].hyper_parameters for preset in (prl.distributed.gorila(), prl.DQN.nature())
+    )
+    assert {name for name, value in settings.items() if value != single[name]} == {"target_update_interval"}
+    assert settings["optimizer"].eps * settings["mini_batch_size"] ** 2 == pytest.approx(0.01)
 
 
 def test_r2d2_has_the_storage_of_its_paper_among_shards() -> None:

@@ -1,6 +1,7 @@
 """Collectors and gradient workers in a single process: like the tests with Ray, and quicker."""
 
 import copy
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -71,6 +72,32 @@ def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
         states.append({key: state[key] for key in ("algorithm", "storage")})
         scheme.close()
     assert_equal(*states)
+
+
+@pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
+def test_workers_are_sent_the_weights_of_a_reset_for_the_step_that_follows(
+    workers: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    for cls, worker in ((CollectionWorker, "num_collectors"), (GradientWorker, "num_gradient_workers")):
+        if worker in workers:
+            collect = cls.collect
+
+            def watched(self: Any, run: Any, given: Any, collect: Any = collect) -> Any:
+                sent.append(given.get("weights", given))
+                return collect(self, run, given)
+
+            monkeypatch.setattr(cls, "collect", watched)
+    scheme = prl.RayScheme(**parts("dqn"), **workers)
+    learner = prl.Learner(scheme, 320, tmp_path / "run", callbacks=[prl.ResetNetworks(every=5)])
+    assert learner.run()
+    resets = int(learner.get_metrics()["train/resets"])
+    assert resets >= 2
+    for number in range(1, resets + 1):
+        expected = scheme.make_algorithm(5 * number).get_weights()
+        acted = [all((weights[name] == value.numpy()).all() for name, value in expected.items()) for weights in sent]
+        assert sum(acted) == 2
+    learner.close()
 
 
 class FailsOnce(Counter):

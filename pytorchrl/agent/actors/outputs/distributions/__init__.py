@@ -6,7 +6,12 @@ broadcasts on a path that runs at every environment step. :class:`TorchDistribut
 
 from pytorchrl.agent.actors.outputs.distributions.adapter import TorchDistribution
 from pytorchrl.agent.actors.outputs.distributions.beta import Beta
-from pytorchrl.agent.actors.outputs.distributions.discrete import Bernoulli, Categorical, MultiCategorical
+from pytorchrl.agent.actors.outputs.distributions.discrete import (
+    Bernoulli,
+    Categorical,
+    FlooredCategorical,
+    MultiCategorical,
+)
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution
 from pytorchrl.agent.actors.outputs.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 from pytorchrl.agent.actors.outputs.distributions.mellowmax import mellowmax, mellowmax_logits
@@ -25,6 +30,7 @@ __all__ = [
     "Categorical",
     "DiagonalGaussian",
     "Distribution",
+    "FlooredCategorical",
     "GaussianMixture",
     "MultiCategorical",
     "Scaled",

@@ -16,6 +16,9 @@ from pytorchrl.agent.actors.outputs.distributions.quick_likelihood import (
     slopes_of_logits,
 )
 
+RULED_OUT = -1e9
+"""Logit of an action that is not allowed. Its probability is 0; -inf would give NaN where it is multiplied by that."""
+
 
 class Categorical(Distribution):
     """A categorical distribution over ``k`` actions.
@@ -86,6 +89,10 @@ class Categorical(Distribution):
         """Copy without gradients."""
         return type(self)(self.logits.detach())
 
+    def allowing(self, allowed: Tensor) -> Self:
+        """Return the distribution given that the action is one of those allowed, (B, k) bool."""
+        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT))
+
     def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1), by a kernel if it can."""
         found = self._evaluated = evaluate_actions(self.logits, action)
@@ -114,6 +121,34 @@ class Categorical(Distribution):
 def _finite(log_probs: Tensor) -> Tensor:
     # For an action that is ruled out, 0 * -inf would be NaN.
     return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
+
+
+class FlooredCategorical(Categorical):
+    """A categorical distribution with a lower bound of probabilities.
+
+    Of n allowed actions: ``min_probability + (1 - n * min_probability) * softmax(preferences)``.
+
+    Args:
+        preferences: (B, k).
+        min_probability: less than ``1 / k``.
+        allowed: (B, k) bool; None for all.
+    """
+
+    def __init__(self, preferences: Tensor, min_probability: float, allowed: Tensor | None = None) -> None:
+        self._preferences, self._min_probability, self._allowed = preferences, min_probability, allowed
+        number: int | Tensor = preferences.shape[-1]
+        if allowed is not None:
+            number, preferences = allowed.sum(-1, keepdim=True), preferences.masked_fill(~allowed, RULED_OUT)
+        logits = (min_probability + (1 - number * min_probability) * torch.softmax(preferences, dim=-1)).log()
+        super().__init__(logits if allowed is None else logits.masked_fill(~allowed, RULED_OUT))
+
+    def detach(self) -> Self:
+        """Copy without gradients."""
+        return type(self)(self._preferences.detach(), self._min_probability, self._allowed)
+
+    def allowing(self, allowed: Tensor) -> Self:
+        """Return the distribution of the allowed actions, (B, k) bool, with the same lower bound."""
+        return type(self)(self._preferences, self._min_probability, allowed)
 
 
 class MultiCategorical(Distribution):
@@ -161,6 +196,10 @@ class MultiCategorical(Distribution):
     def detach(self) -> Self:
         """Copy without gradients."""
         return type(self)(self.logits.detach(), self._choices, self._shape)
+
+    def allowing(self, allowed: Tensor) -> Self:
+        """Return the distributions given that each action is one of those allowed, (B, sum of the choices) bool."""
+        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT), self._choices, self._shape)
 
 
 class Bernoulli(Distribution):

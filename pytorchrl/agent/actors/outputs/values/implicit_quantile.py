@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues
-from pytorchrl.agent.actors.outputs.values.value import ActionValues
+from pytorchrl.agent.actors.outputs.values.value import RULED_OUT, ActionValues
 from pytorchrl.agent.risk_measures import RiskMeasure
 
 
@@ -57,6 +57,7 @@ class ImplicitQuantileValues(ActionValues):
         features: (B, F).
         generator: of the fractions, on the device of the features; None for torch's default one.
         action_fractions: (K,), by which to choose actions; None samples them.
+        allowed: (B, n) bool, the actions that may be the best; None where all may.
     """
 
     def __init__(
@@ -65,11 +66,13 @@ class ImplicitQuantileValues(ActionValues):
         features: Tensor,
         generator: torch.Generator | None = None,
         action_fractions: Tensor | None = None,
+        allowed: Tensor | None = None,
     ) -> None:
         self.function = function
         self.features = features
         self._generator = generator
         self._action_fractions = action_fractions
+        self._allowed = allowed
 
     @cached_property
     def values(self) -> Tensor:
@@ -77,7 +80,8 @@ class ImplicitQuantileValues(ActionValues):
         function, fractions = self.function, self._action_fractions
         if fractions is None:
             fractions = self._drawn(function.num_action_quantiles)
-        return function.means(self.features, function.risk.distort(fractions))
+        means = function.means(self.features, function.risk.distort(fractions))
+        return means if self._allowed is None else means.masked_fill(~self._allowed, RULED_OUT)
 
     def of(self, action: Tensor) -> ImplicitQuantileValue:
         """Values of actions (B, 1) int64."""
@@ -95,11 +99,17 @@ class ImplicitQuantileValues(ActionValues):
 
     def explorer_for(self, generator: torch.Generator) -> "ImplicitQuantileValues":
         """Return the same values with fractions from another generator."""
-        return ImplicitQuantileValues(self.function, self.features, generator)
+        return ImplicitQuantileValues(self.function, self.features, generator, allowed=self._allowed)
 
     def at_midpoints(self) -> "ImplicitQuantileValues":
         """Return the same values with fixed fractions to choose actions by, the midpoints of equal parts."""
-        return ImplicitQuantileValues(self.function, self.features, self._generator, self.function.midpoints)
+        midpoints = self.function.midpoints
+        return ImplicitQuantileValues(self.function, self.features, self._generator, midpoints, self._allowed)
+
+    def allowing(self, allowed: Tensor) -> "ImplicitQuantileValues":
+        """Return the values such that only actions of those allowed, (B, n) bool, are ever the best."""
+        given = self.function, self.features, self._generator, self._action_fractions
+        return ImplicitQuantileValues(*given, allowed)
 
     def _drawn(self, count: int) -> Tensor:
         """Sample fractions (count,), one uniformly in each of ``count`` equal parts of [0, 1]."""

@@ -81,3 +81,36 @@ class ActionValues(ActionValueFunction):
         """Expected returns of actions (B, 1) int64 less those of the greedy ones, (B, 1)."""
         values = self.values
         return values.gather(1, action) - values.max(1, keepdim=True).values
+
+    def allowing(self, allowed: Tensor) -> "ActionValues":
+        """Return the values such that only actions of those allowed, (B, n) bool, are ever the best."""
+        return AllowedValues(self, allowed)
+
+
+RULED_OUT = -1e15
+"""Value of an action that is not allowed: below all others, and finite, so that a probability of 0 times it is 0."""
+
+
+class AllowedValues(ActionValues):
+    """Values of actions some of which are not allowed.
+
+    Args:
+        inner: the values of all.
+        allowed: (B, n) bool.
+    """
+
+    def __init__(self, inner: ActionValues, allowed: Tensor) -> None:
+        self._inner, self._allowed = inner, allowed
+
+    @property
+    def values(self) -> Tensor:
+        """Expected returns, (B, n); :data:`RULED_OUT` of actions that are not allowed."""
+        return self._inner.values.masked_fill(~self._allowed, RULED_OUT)
+
+    def of(self, action: Tensor) -> Value:
+        """Values of actions (B, 1) int64."""
+        return self._inner.of(action)
+
+    def expectation(self, probabilities: Tensor) -> Value:
+        """Values of a policy with action probabilities (B, n)."""
+        return self._inner.expectation(probabilities)

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.optimizers import Optimizer
 from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
@@ -26,12 +28,17 @@ class MaximumEntropy(OffPolicyAlgorithm):
     learn_alpha: bool = True
 
     @abstractmethod
-    def entropy_aimed_at(self) -> float:
-        """Return the target entropy, in nats."""
+    def entropy_aimed_at(self, rows: Rows) -> float | Tensor:
+        """Return the target of the policy's mean entropy in the observations of a batch, in nats; a Tensor is ()."""
 
     def build(self) -> None:
         """Make the log-temperature."""
-        self.train_alpha = self.variable("log_alpha", math.log(self.initial_alpha), lr="lr_alpha")
+        initial = math.log(self.initial_alpha)
+        self.train_alpha = self.variable("log_alpha", initial, lr="lr_alpha", optimizer=self.optimizer_of_alpha())
+
+    def optimizer_of_alpha(self) -> Optimizer:
+        """Return the optimiser of the log-temperature: that of the networks."""
+        return self.optimizer
 
     @property
     def log_alpha(self) -> Tensor:
@@ -43,12 +50,12 @@ class MaximumEntropy(OffPolicyAlgorithm):
         """The temperature, in reward per nat of entropy."""
         return self.log_alpha.exp().item()
 
-    def temperature_loss(self, entropy: Tensor) -> dict[Trained, Tensor]:
-        """Return the temperature's loss, given the policy's mean entropy (); empty if it is not learnt.
+    def temperature_loss(self, entropy: Tensor, rows: Rows) -> dict[Trained, Tensor]:
+        """Return the temperature's loss, given the policy's mean entropy () in a batch; empty if it is not learnt.
 
         Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (arXiv 1812.05905), equation 18, with the
         log-temperature in place of the temperature.
         """
         if not self.learn_alpha:
             return {}
-        return {self.train_alpha: (self.log_alpha * (entropy - self.entropy_aimed_at())).sum()}
+        return {self.train_alpha: (self.log_alpha * (entropy - self.entropy_aimed_at(rows))).sum()}

@@ -105,9 +105,8 @@ class SoftActorCritic(MaximumEntropy):
             return None
         alpha, now = self.log_alpha.detach().exp(), self.expect(rows)
         value = now.value.mean
-        soft_value = value + alpha * now.entropy
-        policy_loss, entropy = -rows.mean(soft_value), rows.mean(now.entropy.detach())
-        losses = {self.train_pi: policy_loss, **self.losses_beside(rows, soft_value.detach(), entropy)}
+        policy_loss, entropy = -rows.mean(value + alpha * now.entropy), rows.mean(now.entropy.detach())
+        losses = {self.train_pi: policy_loss, **self.losses_beside(rows, now, entropy)}
         q_value = rows.mean(value.detach())
         return Losses(losses, {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy})
 
@@ -131,12 +130,12 @@ class SoftActorCritic(MaximumEntropy):
         bonus = alpha * after.entropy
         return after.value.backup(torch.addcmul(rows.reward, rows.discount, bonus), rows.discount)
 
-    def losses_beside(self, rows: Rows, soft_value: Tensor, entropy: Tensor) -> dict[Trained, Tensor]:
+    def losses_beside(self, rows: Rows, now: Expected, entropy: Tensor) -> dict[Trained, Tensor]:
         """Return further losses of the policy's update: the temperature's.
 
         Args:
             rows: of a batch.
-            soft_value: (N, 1), value plus weighted entropy of the policy, without a gradient.
-            entropy: (), of the policy, without a gradient.
+            now: the policy's value and entropy in each row, with gradients.
+            entropy: (), mean entropy of the policy, without a gradient.
         """
-        return self.temperature_loss(entropy)
+        return self.temperature_loss(entropy, rows)

@@ -37,6 +37,8 @@ class TrajectoryNetwork(nn.Module):
         dropout: of the tokens and in the transformer.
     """
 
+    statistics = frozenset({"largest_return", "has_learnt"})
+
     largest_return: Tensor
     """(1,): largest return of a training episode; 0 initially."""
     has_learnt: Tensor

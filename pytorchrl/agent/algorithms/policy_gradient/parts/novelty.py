@@ -26,7 +26,7 @@ class Novelty:
     """
 
     def __init__(self, actor: Actor, size: int) -> None:
-        self.seen = ObservationNormalization(actor.observation_space, images=True, largest=_LARGEST)
+        self.seen = ObservationNormalization(actor.encoded_space, images=True, largest=_LARGEST)
         self.random = actor.make_apart("random", Features(size), self.seen).requires_grad_(False)
         self.predictor = actor.make_apart("predictor", Features(size, (size, size)), self.seen)
         self._scale = RunningNormalization((1,))

@@ -130,6 +130,24 @@ def test_there_are_no_target_networks_and_the_policys_updates_are_delayed() -> N
     assert norms_of(algorithm.pi)[0].num_batches_tracked == 2
 
 
+@pytest.mark.parametrize("optimizer", [{}, {"optimizer": prl.Adam(betas=(0.2, 0.5))}])
+def test_the_temperature_is_trained_with_adams_usual_betas(optimizer: dict[str, Any]) -> None:
+    algorithm = crossq(lr_alpha=0.03, **optimizer)
+    log_alpha = mean = square = 0.0
+    for step in range(1, 5):
+        entropy = float(algorithm.update(n_step_batch()).metrics["entropy"])
+        gradient = entropy - algorithm.entropy_aimed_at()
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        log_alpha -= 0.03 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    np.testing.assert_allclose(algorithm.log_alpha.item(), log_alpha, rtol=1e-4)
+
+
+def test_the_temperature_is_trained_by_another_optimizer_of_the_networks() -> None:
+    algorithm = crossq(lr_alpha=0.03, optimizer=prl.SGD(momentum=0.0))
+    entropy = float(algorithm.update(n_step_batch()).metrics["entropy"])
+    np.testing.assert_allclose(algorithm.log_alpha.item(), -0.03 * (entropy - algorithm.entropy_aimed_at()), rtol=1e-4)
+
+
 def test_acting_uses_running_statistics_without_updating_them() -> None:
     algorithm = crossq(start_steps=0)
     algorithm.update(n_step_batch())

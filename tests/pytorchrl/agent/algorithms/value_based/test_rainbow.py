@@ -113,7 +113,7 @@ def test_the_papers_preset_has_the_papers_hyper_parameters() -> None:
         "mini_batch_size": 32,
         "target_update_interval": 32_000 // 4 // 4,
         "polyak": 0.0,
-        "max_grad_norm": None,
+        "max_grad_norm": 10.0,
         "double": True,
         "num_atoms": 51,
         "v_min": -10.0,

@@ -1,0 +1,41 @@
+"""Layers within networks that are not the toolkit's, and depend on torch's training mode or its global generator."""
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+_DEPEND_ON_MODE = (
+    _DropoutNd,
+    _NormBase,
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+    nn.RReLU,
+)
+
+
+def layers_of_users(networks: nn.Module) -> list[nn.Module]:
+    """Return the modules of users' classes with all below them, and those of torch that depend on the training mode.
+
+    The toolkit's own layers are left out: they detect by inference or gradient mode whether they act or are updated,
+    and draw from generators of their own.
+    """
+    # A dict, as a module may be below several others.
+    found: dict[nn.Module, None] = {}
+    for module in networks.modules():
+        if _package_of(module) not in ("pytorchrl", "torch"):
+            found.update(dict.fromkeys(module.modules()))
+        elif _depends_on_mode(module):
+            found[module] = None
+    return [module for module in found if _package_of(module) != "pytorchrl"]
+
+
+def _depends_on_mode(module: nn.Module) -> bool:
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0
+    # The latter are parametrisations, such as spectral normalisation, which iterates in training.
+    return isinstance(module, _DEPEND_ON_MODE) or type(module).__module__.startswith("torch.nn.utils.")
+
+
+def _package_of(module: nn.Module) -> str:
+    return type(module).__module__.partition(".")[0]

@@ -1,0 +1,92 @@
+"""Initialising the networks of an algorithm anew during training, all of them or their last layers."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.memory import RecurrentBody
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+
+
+@torch.no_grad()
+def reset_networks(algorithm: Algorithm, fresh: Algorithm, last_layers: int | None = None, keep: float = 1.0) -> None:
+    """Initialise networks, target networks and dual variables of an algorithm anew, and the optimisers of what changes.
+
+    Its random generators, its counters of updates and statistics of data, such as the running moments of observations,
+    stay as they are.
+
+    Args:
+        algorithm: has the networks, which are changed in place.
+        fresh: another one of the same composition, whose initial weights are taken.
+        last_layers: how many layers at the end of each network take these; None for all. A head counts as one layer.
+        keep: weight of the old values in the layers before, ``keep * old + (1 - keep) * initial``.
+    """
+    networks, fresh_networks = _networks(algorithm), _networks(fresh)
+    renewed = None if last_layers is None else {m for one in networks for m in _last_modules(one, last_layers)}
+    changed: set[int] = set()
+    for module, fresh_module in zip(networks.modules(), fresh_networks.modules(), strict=True):
+        weight = 0.0 if renewed is None or module in renewed else keep
+        for (name, tensor), (_, initial) in zip(_tensors(module), _tensors(fresh_module), strict=True):
+            # A tensor that two modules share is changed once.
+            if weight == 1 or id(tensor) in changed or name in getattr(module, "statistics", ()):
+                continue
+            if weight == 0:
+                tensor.copy_(initial)
+            elif tensor.is_floating_point():
+                tensor.lerp_(initial, 1 - weight)
+            changed.add(id(tensor))
+    for name, variable in algorithm.training.variables.items():
+        variable.copy_(fresh.training.variables[name])
+        changed.add(id(variable))
+    for group in algorithm.training.groups.values():
+        group.stepper.forget([parameter for parameter in group.parameters.values() if id(parameter) in changed])
+
+
+def _networks(algorithm: Algorithm) -> nn.ModuleList:
+    """Return the networks of the actor and the target networks."""
+    targets = [target.network for target in algorithm.training.targets.values()]
+    return nn.ModuleList([*algorithm.actor.networks.values(), *targets])
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the saved parameters and buffers of a module itself, with their names; other buffers are constants."""
+    for named in (module._parameters, module._buffers):
+        for name, tensor in named.items():
+            if tensor is not None and name not in module._non_persistent_buffers_set:
+                yield name, tensor
+
+
+def _last_modules(network: nn.Module, count: int) -> Iterator[nn.Module]:
+    """Yield the modules of the last layers of a network, or of each network in it."""
+    if isinstance(network, Network):
+        parts = [network]
+    else:
+        parts = [each for each in network.modules() if isinstance(each, Network)]
+    for layers in map(_layers, parts) if parts else [_layers(network)]:
+        for layer in layers[-count:] if count else []:
+            yield from layer
+
+
+def _layers(module: nn.Module | None) -> list[list[nn.Module]]:
+    """Return the modules of each layer, the first layer first."""
+    if isinstance(module, Network):
+        return [*_layers(module.body), *_layers(module.joint), list(module.head.modules())]
+    if isinstance(module, RecurrentBody):
+        return [*_layers(module.body), list(module.memory.modules())]
+    if isinstance(module, Body):
+        return [*_layers(module.features), *_layers(module.hidden)]
+    if isinstance(module, MLP):
+        return module.modules_of_layers
+    layers: list[list[nn.Module]] = []
+    # Those of others are in the order in which they were registered, each with the normalisations after it.
+    for each in () if module is None else module.modules():
+        dimensions = [parameter.dim() for parameter in each._parameters.values() if parameter is not None]
+        if dimensions and (max(dimensions) > 1 or not layers):
+            layers.append([each])
+        elif dimensions:
+            layers[-1].append(each)
+    return layers

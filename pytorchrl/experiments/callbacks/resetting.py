@@ -1,0 +1,93 @@
+"""A callback that initialises the networks anew during training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytorchrl.agent.algorithms.resetting import reset_networks
+from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.scheme.compatibility import CompositionError
+from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+
+@dataclass(eq=False)
+class ResetNetworks(Callback):
+    """Initialises the networks anew at intervals, and keeps the experience, against overfitting to the earliest of it.
+
+    Nikishin et al., "The Primacy Bias in Deep Reinforcement Learning" (arXiv 2205.07802), section 4. With many updates
+    per step and SAC it is SR-SAC: D'Oro et al., "Sample-Efficient Reinforcement Learning by Breaking the Replay Ratio
+    Barrier" (ICLR 2023).
+
+    All networks of the actor, target networks and dual variables, such as temperatures, take initial weights that are
+    drawn from the run's seed and the number of updates; the optimisers forget the moments of what changes. Storages,
+    schedules, exploration and the statistics of normalised observations stay. A reset is made before steps are
+    collected, after evaluations and other callbacks, so that these see the trained networks, and the end of a run is
+    not reset. It logs "train/resets", their number. Asynchronous workers may send what they began with the old weights.
+
+    Args:
+        every: updates between resets.
+        last_layers: how many layers at the end of each network are initialised anew, for encoders of images, which
+            transfer better than what follows them; the head counts as one layer. None for all.
+        keep: weight of the old values in the layers before these, ``keep * old + (1 - keep) * initial``. With
+            ``last_layers=0`` and less than 1, all layers are shrunk and perturbed (Ash and Adams, arXiv 1910.08475).
+
+    Raises:
+        ValueError: nothing would be reset, or ``keep`` is given without ``last_layers``.
+    """
+
+    every: Count
+    last_layers: CountOrZero | None = None
+    keep: UnitInterval = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.last_layers is None and self.keep != 1:
+            raise ValueError(
+                f"ResetNetworks: keep={self.keep:g} applies to the layers before the last ones; give last_layers, such "
+                f"as last_layers=0 to shrink and perturb all layers"
+            )
+        if self.last_layers == 0 and self.keep == 1:
+            raise ValueError(
+                "ResetNetworks: last_layers=0 and keep=1 reset nothing; give at least one layer, or a smaller keep"
+            )
+        self._counted_from: int | None = None
+        """Number of updates from which the interval is counted; None before the first step."""
+        self._resets = 0
+
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Check that there are networks to reset.
+
+        Raises:
+            CompositionError: the algorithm trains no networks.
+        """
+        # An algorithm may train a network without an optimiser, such as by natural gradients.
+        if not any(parameter.requires_grad for parameter in learner.scheme.actor.networks.parameters()):
+            raise CompositionError(
+                f"ResetNetworks: {type(learner.scheme.algorithm).__name__} trains no networks; leave it out"
+            )
+
+    def on_step_begin(self, learner: "Learner") -> None:
+        """Reset, if it is due."""
+        scheme = learner.scheme
+        updates = scheme.algorithm.updates
+        if self._counted_from is None:
+            # A run that began from another's weights has that one's updates.
+            self._counted_from = updates
+        intervals = (updates - self._counted_from) // self.every
+        if not intervals:
+            return
+        reset_networks(scheme.algorithm, scheme.make_algorithm(updates), self.last_layers, self.keep)
+        self._counted_from += intervals * self.every
+        self._resets += 1
+        learner.log({"train/resets": self._resets})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of updates from which the interval is counted, and the number of resets."""
+        return {"counted_from": self._counted_from, "resets": self._resets}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._counted_from, self._resets = state["counted_from"], state["resets"]

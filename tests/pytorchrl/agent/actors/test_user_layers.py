@@ -1,0 +1,122 @@
+"""Layers of users and of torch, in networks, heads and layers of one's own: their mode, and their random numbers."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+import pytorchrl as prl
+from pytorchrl.agent.explorers import Exploration
+from tests.support.comparison import assert_equal
+from tests.support.toys import Noise
+from tests.support.training import saved_and_loaded, train
+
+
+class DropoutEncoder(nn.Module):
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.5))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.layers(observation)
+        return features
+
+
+def plain_torch(space: gym.Space[Any]) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.5))
+
+
+@dataclass(frozen=True)
+class DropoutPolicy(prl.heads.DistributionHead):
+    def build(self, features: int, actor: Any) -> nn.Module:
+        return DropoutLayers(nn.Sequential(nn.BatchNorm1d(features), nn.Dropout(0.5), actor.linear(features, 2)))
+
+
+class DropoutLayers(nn.Module):
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, features: Tensor) -> prl.outputs.Categorical:
+        return prl.outputs.Categorical(self.layers(features))
+
+
+class SpectralActor(prl.OnPolicyActor):
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        return spectral_norm(super().linear(inputs, outputs))
+
+
+def ppo(seed: int = 0, distribution: Any = None, actor: Any = prl.OnPolicyActor, **settings: Any) -> prl.Scheme:
+    chosen = {} if distribution is None else {"distribution": distribution}
+    return prl.Scheme(
+        prl.PPO.create_factory(num_epochs=2, num_mini_batch=2, test_every=0, **chosen),
+        actor.create_factory(hidden_sizes=(8,), **settings),
+        prl.GAEBuffer.create_factory(size=16),
+        prl.VecEnv.create_factory(Noise, num_envs=2),
+        seed=seed,
+    )
+
+
+WITH_DROPOUT = pytest.mark.parametrize(
+    "parts",
+    [{"feature_extractor": DropoutEncoder}, {"feature_extractor": plain_torch}, {"distribution": DropoutPolicy()}],
+    ids=["network", "plain torch", "head"],
+)
+
+
+@WITH_DROPOUT
+def test_dropout_of_torch_follows_the_seed_of_the_run_and_leaves_the_global_generator_alone(parts: Any) -> None:
+    weights = []
+    for number in range(2):
+        scheme = ppo(**parts)
+        torch.manual_seed(number)
+        before = torch.get_rng_state()
+        weights.append(train(scheme, 128).algorithm.get_weights())
+        assert torch.equal(torch.get_rng_state(), before)
+        scheme.close()
+    assert_equal(weights[0], weights[1])
+
+
+@WITH_DROPOUT
+def test_a_resumed_run_continues_the_random_numbers_of_torchs_dropout(parts: Any) -> None:
+    whole = train(ppo(**parts), 64)
+    state = saved_and_loaded(whole.state_dict())
+    resumed = ppo(**parts)
+    resumed.load_state_dict(state)
+    assert_equal(train(resumed, 128).algorithm.get_weights(), train(whole, 128).algorithm.get_weights())
+    whole.close()
+    resumed.close()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(
+    ("actor", "distribution"), [(prl.OnPolicyActor, DropoutPolicy()), (SpectralActor, None)], ids=["head", "layers"]
+)
+def test_heads_and_layers_of_ones_own_act_in_evaluation_mode(
+    actor: Any, distribution: Any, deterministic: bool
+) -> None:
+    envs: Any = SimpleNamespace(observation_space=Noise.observation_space, action_space=Noise.action_space)
+    chosen = {} if distribution is None else {"distribution": distribution}
+    algorithm = prl.PPO.create_factory(**chosen)("cpu", actor.create_factory()("cpu", envs), envs)
+    weights = algorithm.get_weights()
+    obs, done = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(50, 1)
+    actions = []
+    for _ in range(3):
+        exploration = Exploration(algorithm.codec, 50, "cpu", seed=0, deterministic=deterministic)
+        actions.append(algorithm.acting_step(obs, None, done, exploration).action)
+    assert torch.equal(actions[0], actions[1])
+    assert torch.equal(actions[0], actions[2])
+    assert_equal(algorithm.get_weights(), weights)
+    assert all(module.training for module in algorithm.actor.modules())
+
+
+def test_networks_of_the_toolkit_alone_save_no_generator_for_those_of_users() -> None:
+    usual, own = ppo(noisy=True), ppo(feature_extractor=DropoutEncoder)
+    assert len(own.algorithm.random_state()) == len(usual.algorithm.random_state()) + 1
+    usual.close()
+    own.close()
