@@ -113,6 +113,7 @@ _PENDULUM: Mapping[str, Composition] = {
     "TD3": _pendulum(prl.TD3, exploration_noise=0.3),
     "SAC": _pendulum(prl.SAC, rates=_WITH_TEMPERATURE),
     "SACWithValue": _pendulum(prl.SACWithValue, rates=("lr_pi", "lr_q", "lr_value")),
+    "MMESAC": _pendulum(prl.MMESAC, rates=("lr_pi", "lr_q", "lr_value")),
     "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
     "QRSAC": _pendulum(prl.QRSAC, rates=_WITH_TEMPERATURE),
     "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
