@@ -177,8 +177,9 @@ POLICIES = Page(
                 "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
                 "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
                 "`DroQ` learn from 4 batches after every step, the policy from one; `MPO` learns from 64 transitions, "
-                "of rewards times 0.1, with its default targets. The runs of `QRSAC` shared their processor with other "
-                "programs; beside each other, its updates take about a tenth more time than those of `TQC`."
+                "of rewards times 0.1, with its default targets. The runs of `QRSAC` and `MMESAC` shared their "
+                "processor with other programs; beside each other, updates of `QRSAC` take about a tenth more time "
+                "than those of `TQC`."
             ),
         ),
     },
