@@ -9,6 +9,7 @@ from pytorchrl.agent.algorithms.value_based.parts.discrete_q_learning import Dis
 from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import Count
 from storages.component.schedule import PiecewiseSchedule
@@ -45,14 +46,16 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
         """The paper's extended data table 1, for Atari with clipped rewards and stacks of 4 frames.
 
         Frames in the table are those that the agent sees, one per transition; runs had 50 million. The target network
-        is copied every 10,000 updates, as the table says, where the authors' code copies it every 10,000 transitions.
+        is copied every 10,000 updates, as the table says, where the authors' code copies it every 10,000 transitions. A
+        variant of DQN without one of these hyper-parameters takes the others.
 
         Args:
             capacity: transitions that the storage keeps.
             num_envs: of the training environments.
         """
+        known = hyper_parameters_of(cls)
         return Preset(
-            algo_factory=make_factory(cls, (), _NATURE),
+            algo_factory=make_factory(cls, (), {name: value for name, value in _NATURE.items() if name in known}),
             actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
         )

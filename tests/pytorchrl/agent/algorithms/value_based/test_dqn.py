@@ -208,3 +208,11 @@ def test_continuous_actions_are_refused() -> None:
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match=r"DQN needs a Discrete action space.*SAC and PPO"):
         prl.DQN.create_factory()("cpu", actor, envs)
+
+
+@pytest.mark.parametrize("cls", [prl.DQN, prl.SARSA, prl.DPP, prl.ResidualDQN, prl.MunchausenDQN, prl.MunchausenIQN])
+def test_natures_settings_are_taken_by_every_variant_as_far_as_it_has_them(cls: type[prl.DQN]) -> None:
+    made = cls.nature()["algo_factory"].hyper_parameters
+    assert made["lr"] == 2.5e-4
+    assert made["optimizer"] == prl.DQN.nature()["algo_factory"].hyper_parameters["optimizer"]
+    assert ("double" in made) == (cls in (prl.DQN, prl.SARSA))
