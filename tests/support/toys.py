@@ -71,6 +71,24 @@ class Noise(gym.Env[Any, Any]):
         return observation, float(draw), draw < 0.1, draw > 0.9, {}
 
 
+class RandomEnds(gym.Env[Any, Any]):
+    """Random observations and rewards; a third of the steps terminate or truncate the episode."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        terminated, truncated = self.np_random.random(2) < 1 / 6
+        return self._seen(), float(self.np_random.normal(scale=3)), bool(terminated), bool(truncated), {}
+
+    def _seen(self) -> Any:
+        return self.np_random.normal(size=3).astype(np.float32)
+
+
 def number_of_copy(folder: Path) -> int:
     """The number of copies made before, by any process, counting this one from now on."""
     number = 0

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, RET, REW, RHS, RHS2, TRUNC2, VAL
 from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy, perturb
 from tests.support.comparison import assert_equal
+from tests.support.toys import RandomEnds
 from tests.support.value_learning import huber
 
 NUM_ENVS, STEPS, GAMMA = 3, 7, 0.9
@@ -19,24 +18,6 @@ ROLLOUTS = {
     "returns": prl.VanillaOnPolicyBuffer.create_factory(size=STEPS),
     "lambda of 1": prl.GAEBuffer.create_factory(size=STEPS, gae_lambda=1.0),
 }
-
-
-class RandomEnds(gym.Env[Any, Any]):
-    """Random observations and rewards; a third of the steps terminate or truncate the episode."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    action_space = spaces.Discrete(3)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self._seen(), {}
-
-    def step(self, action: Any) -> Any:
-        terminated, truncated = self.np_random.random(2) < 1 / 6
-        return self._seen(), float(self.np_random.normal(scale=3)), bool(terminated), bool(truncated), {}
-
-    def _seen(self) -> Any:
-        return self.np_random.normal(size=3).astype(np.float32)
 
 
 def made(storage: Any = ROLLOUTS["returns"], memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:

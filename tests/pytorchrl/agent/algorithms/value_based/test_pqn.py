@@ -8,11 +8,11 @@ import torch
 
 import pytorchrl as prl
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, RET, REW, RHS, TRUNC2, VAL
-from tests.pytorchrl.agent.algorithms.value_based.test_nstep_q_learning import GAMMA, NUM_ENVS, STEPS, RandomEnds
 from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy, perturb
+from tests.support.toys import RandomEnds
 from tests.support.value_learning import huber
 
-TRACE = 0.6
+NUM_ENVS, STEPS, GAMMA, TRACE = 3, 7, 0.9, 0.6
 
 
 def made(memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:
