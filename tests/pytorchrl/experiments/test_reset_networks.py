@@ -134,7 +134,7 @@ def evaluated_sac() -> prl.Scheme:
 
 
 @pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("at", [59, 60, 61, 89, 90])
+@pytest.mark.parametrize("at", [59, 60, *(pytest.param(at, marks=pytest.mark.long) for at in (61, 89, 90))])
 def test_a_run_that_is_stopped_before_or_after_a_reset_resumes_bit_for_bit(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +173,7 @@ def test_collectors_in_other_processes_act_with_the_new_weights(tmp_path: Path) 
 
 
 @pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("at", [64, 65, 66])
+@pytest.mark.parametrize("at", [64, 65, pytest.param(66, marks=pytest.mark.long)])
 def test_a_run_whose_collectors_are_ahead_resumes_bit_for_bit_around_a_reset(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

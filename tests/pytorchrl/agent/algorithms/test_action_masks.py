@@ -107,7 +107,9 @@ def test_a_run_takes_only_allowed_actions_and_learns(name: str) -> None:
     assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
 
 
-@pytest.mark.parametrize("name", WITH_MEMORY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "DQN" else [pytest.mark.long]) for name in WITH_MEMORY]
+)
 def test_a_run_of_an_actor_with_a_memory_takes_only_allowed_actions(name: str) -> None:
     scheme = train(composed(name, memory="lstm"), STEPS)
     assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
@@ -267,7 +269,9 @@ def test_a_component_without_an_allowed_choice_allows_all() -> None:
     assert allowed.flags.tolist() == [[False, True, False, True, True], [True, True, True, False, True]]
 
 
-@pytest.mark.parametrize("name", ["DQN", "IQN", "PPO"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("DQN", marks=pytest.mark.long), "IQN", pytest.param("PPO", marks=pytest.mark.long)]
+)
 def test_a_loaded_and_an_exported_policy_obey_the_mask(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(composed(name), STEPS, tmp_path / "run")
     learner.run()
