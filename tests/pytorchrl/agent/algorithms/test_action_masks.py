@@ -99,6 +99,7 @@ def stored(scheme: prl.Scheme) -> Any:
     return scheme.storage.get_all_buffer_data()
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", [*REPLAYED, *COLLECTED])
 def test_a_run_takes_only_allowed_actions_and_learns(name: str) -> None:
     # The environment raises an error where an action is not allowed.
