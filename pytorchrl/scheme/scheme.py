@@ -195,7 +195,7 @@ class Scheme(Closing):
         return self._collection.make_envs(algo_factory, actor_factory, factory)
 
     def make_algorithm(self, *moment: int) -> Algorithm:
-        """Make the algorithm, with an actor of its own, whose initial weights are drawn from the run's seed.
+        """Make the algorithm and a new actor, whose initial weights are drawn from the run's seed.
 
         Args:
             moment: numbers that tell draws apart; none draws the weights with which the run began.

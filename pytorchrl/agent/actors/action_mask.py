@@ -15,6 +15,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from pytorchrl.agent.envs.spaces import choices_of
+
 
 class HasParts(Protocol):
     """A view of dict observations; see :class:`~pytorchrl.agent.actors.view.View`."""
@@ -69,13 +71,9 @@ class ActionMask:
 
     def __init__(self, name: str, observations: gym.Space[Any], actions: gym.Space[Any]) -> None:
         self.name = name
-        self._shape: tuple[int, ...]
-        if isinstance(actions, spaces.Discrete):
-            self._choices, self._shape = [int(actions.n)], (1,)
-        elif isinstance(actions, spaces.MultiDiscrete):
-            self._choices, self._shape = actions.nvec.ravel().tolist(), tuple(actions.shape)
-        else:
+        if not isinstance(actions, spaces.Discrete | spaces.MultiDiscrete):
             raise ValueError(f"action_mask={name!r}: actions must be Discrete or MultiDiscrete, the space is {actions}")
+        self._choices, self._shape = choices_of(actions), actions.shape or (1,)
         if not isinstance(observations, spaces.Dict) or name not in observations.spaces:
             raise ValueError(
                 f"action_mask={name!r}: observations must be a Dict with this part, the space is {observations}; the "

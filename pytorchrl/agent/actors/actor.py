@@ -125,8 +125,8 @@ class Actor(FieldComponent, nn.Module):
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
-        name, spaces = self.action_mask, (self.observation_space, self.action_space)
-        self.mask = None if name is None else ActionMask(name, *spaces)
+        name = self.action_mask
+        self.mask = None if name is None else ActionMask(name, self.observation_space, self.action_space)
         """Reads the allowed actions from observations; None where all are allowed."""
         self.encoded_space = self.observation_space if self.mask is None else self.mask.encoded_space
         """Observation space of one environment without the action mask, as networks take it."""

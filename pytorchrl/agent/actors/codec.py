@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.action_scale import ActionScale
-from pytorchrl.agent.envs.spaces import random_actions
+from pytorchrl.agent.envs.spaces import choices_of, random_actions
 
 
 class ActionCodec(Protocol):
@@ -77,7 +77,7 @@ class SeveralChoicesCodec(_SameEverywhere):
 
     def __init__(self, space: spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__(space)
-        choices = space.nvec.ravel().tolist() if isinstance(space, spaces.MultiDiscrete) else [2] * _numbers(space)
+        choices = choices_of(space) if isinstance(space, spaces.MultiDiscrete) else [2] * _numbers(space)
         self._choices: list[int] = choices
         self.size = sum(choices)
 

@@ -202,6 +202,12 @@ class EnvActions:
         return actions.to(torch.from_numpy(np.empty(0, self._dtype)).dtype)
 
 
+def choices_of(space: spaces.Discrete | spaces.MultiDiscrete) -> list[int]:
+    """Return the number of choices of each component, in the order of flattened ones."""
+    counts: list[int] = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.ravel().tolist()
+    return counts
+
+
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
     """Draw uniformly random actions, (E, 1) int64 or (E, *action); standard normal where a Box has no bounds.
 

@@ -22,7 +22,7 @@ from pytorchrl.agent.actors.encoders.vectors import (
 from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
-from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError
+from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError, choices_of
 
 ExtractorName: TypeAlias = Literal[
     "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions", "identity", "embedding"
@@ -140,8 +140,7 @@ def described(space: gym.Space[Any], extractor: ExtractorKind) -> str:
     if kind in _CNNS:
         return f"{_CNNS[kind].__name__} of {image_layout(space)}"
     if isinstance(space, Choices) and kind != "identity":
-        counts = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.ravel().tolist()
-        text = f"one of {', '.join(map(str, counts))}"
+        text = f"one of {', '.join(map(str, choices_of(space)))}"
         return f"embedding of {text}" if kind == "embedding" else text
     size = math.prod(space.shape or (1,))
     return f"vector of {size} number{'s' * (size > 1)}"

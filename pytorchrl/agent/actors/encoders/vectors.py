@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.envs.spaces import choices_of
 
 Choices: TypeAlias = spaces.Discrete | spaces.MultiDiscrete
 """Spaces of one or several discrete variables."""
@@ -63,7 +64,7 @@ class Rows(QuickModule):
 
     def __init__(self, space: Choices) -> None:
         super().__init__()
-        counts = np.atleast_1d(space.n if isinstance(space, spaces.Discrete) else space.nvec).ravel()
+        counts = np.array(choices_of(space))
         before = np.cumsum(counts) - counts
         offsets = before - np.atleast_1d(space.start).ravel()
         self.choices, self.total = len(counts), int(counts.sum())

@@ -26,6 +26,6 @@ def reward_of_goals(env: gym.Env[Any, Any]) -> Callable[..., Any] | None:
         raise ValueError(
             f"VecEnv: the wrapper {type(changing).__name__} changes rewards, but not {_NAME}(achieved_goal, "
             f"desired_goal, info), by which hindsight computes those of other goals; leave it out, change {_NAME}, or "
-            f"give the wrapper one of its own"
+            f"define {_NAME} in the wrapper, too"
         )
     return found

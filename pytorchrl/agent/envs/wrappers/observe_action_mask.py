@@ -7,6 +7,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.spaces import choices_of
+
 
 class ObserveActionMask(gym.Wrapper[Any, Any, Any, Any]):
     """Add the mask of allowed actions to observations, as the part that ``action_mask`` of an actor names.
@@ -26,18 +28,14 @@ class ObserveActionMask(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any], key: str = "action_mask") -> None:
         super().__init__(env)
         actions, observations = env.action_space, env.observation_space
-        if isinstance(actions, spaces.Discrete):
-            size = int(actions.n)
-        elif isinstance(actions, spaces.MultiDiscrete):
-            size = int(actions.nvec.sum())
-        else:
+        if not isinstance(actions, spaces.Discrete | spaces.MultiDiscrete):
             raise ValueError(f"ObserveActionMask: actions must be Discrete or MultiDiscrete, the space is {actions}")
-        self._key, self._size = key, size
+        self._key, self._size = key, sum(choices_of(actions))
         self._is_dict = isinstance(observations, spaces.Dict)
         parts = dict(observations.spaces) if isinstance(observations, spaces.Dict) else {"observation": observations}
         if key in parts:
             raise ValueError(f"ObserveActionMask: observations have a part {key!r} already, in {observations}")
-        self.observation_space = spaces.Dict(parts | {key: spaces.MultiBinary(size)})
+        self.observation_space = spaces.Dict(parts | {key: spaces.MultiBinary(self._size)})
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset the environment."""

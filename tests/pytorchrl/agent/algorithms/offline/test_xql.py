@@ -1,4 +1,4 @@
-"""XQL's state values are soft maxima of the values of the data's actions, whatever the size of rewards."""
+"""XQL fits state values to soft maxima of action values in the data, for small and large rewards."""
 
 from typing import Any
 
