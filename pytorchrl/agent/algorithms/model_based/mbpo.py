@@ -84,11 +84,12 @@ class MBPO(SAC):
         real = self.read(batch)
         longest = round(self.current(self.rollout_length))
         wanted = torch.randint(1, longest + 1, (len(real), 1), device=self.device, generator=self.generator)
+        rollouts = self.model.rollouts()
         obs, running = batch[OBS].float(), torch.ones_like(real.reward, dtype=torch.bool)
         imagined: Batch = {}
         for step in range(1, longest + 1):
             action = self.pi(Observations(obs)).sample(self.generator)
-            predicted = self.model.step(obs.flatten(1), action, self.generator)
+            predicted = rollouts.step(obs.flatten(1), action, self.generator)
             obs2, goes_on = predicted.obs.view_as(obs), predicted.goes_on > 0.5
             fields = {
                 OBS: obs,

@@ -1,7 +1,7 @@
 """A model of the environment: an ensemble of networks that predict the next observation, reward and end of episodes."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,12 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import Observations
+from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
 from pytorchrl.agent.algorithms.model_based.parts.transition_head import (
     PredictedChange,
     TransitionHead,
-    distance_of_bounds,
+    TransitionLayer,
+    converted_by,
 )
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, OBS2
@@ -73,10 +75,31 @@ class DynamicsModel:
         for network, count in zip(self.networks, times.unsqueeze(2), strict=True):
             predicted: PredictedChange = network(rows.now, rows.action)
             loss = loss + rows.weighted_mean(count * predicted.loss(observed, goes_on))
-            loss = loss + _WEIGHT_OF_BOUNDS * distance_of_bounds(network.head)
+            assert isinstance(network.head, TransitionLayer)
+            loss = loss + _WEIGHT_OF_BOUNDS * network.head.distance_of_bounds
             squares += (predicted.mean.detach() - observed).square().mean(1, keepdim=True)
         return ModelLoss(loss, (squares / len(self)).sqrt())
 
+    @torch.no_grad()
+    def rollouts(self) -> "ModelRollouts":
+        """Return the model for several steps with the present weights."""
+        return ModelRollouts(self.networks, self._shape)
+
+
+class ModelRollouts:
+    """Steps of a model, without gradients; outdated after the next update of its networks.
+
+    Args:
+        networks: of the model.
+        shape: of an observation.
+    """
+
+    def __init__(self, networks: Ensemble, shape: tuple[int, ...]) -> None:
+        self._networks, self._shape = networks, shape
+        self._stacked = StackedNetworks.of(networks)
+        self._heads: list[Any] = [network.head for network in networks]
+
+    @torch.no_grad()
     def step(self, obs: Tensor, action: Tensor, generator: torch.Generator) -> Predicted:
         """Predict the step after observations (N, D) and actions (N, A) in [-1, 1].
 
@@ -87,8 +110,12 @@ class DynamicsModel:
             action: (N, A), in the representation of networks.
             generator: of the samples.
         """
-        parts = zip(self.networks, obs.tensor_split(len(self)), action.tensor_split(len(self)), strict=True)
-        outputs = [network(Observations(o.view(-1, *self._shape)), a) for network, o, a in parts]
+        shaped, count = obs.view(-1, *self._shape), len(self._networks)
+        if self._stacked is not None and len(obs) % count == 0:
+            outputs = [converted_by(self._heads, self._stacked.numbers(shaped, action))]
+        else:
+            parts = zip(self._networks, shaped.tensor_split(count), action.tensor_split(count), strict=True)
+            outputs = [network(Observations(some), taken) for network, some, taken in parts]
         change = torch.cat([output.sample(generator) for output in outputs])
         goes_on = torch.cat([output.probability_of_going_on for output in outputs])
         return Predicted(obs + change[:, :-1], change[:, -1:], goes_on)

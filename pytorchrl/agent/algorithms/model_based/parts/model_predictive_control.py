@@ -98,16 +98,16 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
         (trajectory sampling "TS infinity" of Chua et al., arXiv 1805.12114, section 5.2).
         """
         num_states, number, horizon, _ = actions.shape
-        rollouts = len(self.model) * self.num_particles
-        obs = obs.repeat_interleave(number, 0).repeat(rollouts, 1)
+        copies, rollouts = len(self.model) * self.num_particles, self.model.rollouts()
+        obs = obs.repeat_interleave(number, 0).repeat(copies, 1)
         total, weight = obs.new_zeros((len(obs), 1)), obs.new_ones((len(obs), 1))
         for step in range(horizon):
-            action = actions[:, :, step].flatten(0, 1).repeat(rollouts, 1)
-            predicted = self.model.step(obs, action, generator)
+            action = actions[:, :, step].flatten(0, 1).repeat(copies, 1)
+            predicted = rollouts.step(obs, action, generator)
             total += weight * predicted.reward
             weight *= self.gamma * predicted.goes_on
             obs = predicted.obs
-        mean = total.view(rollouts, num_states, number).mean(0)
+        mean = total.view(copies, num_states, number).mean(0)
         # A model may diverge in rollouts: such sequences are the worst ones.
         return mean.nan_to_num(nan=-_LARGEST, posinf=-_LARGEST, neginf=-_LARGEST)
 

@@ -1,5 +1,6 @@
 """The head of a model of the environment: changes of observations, rewards, and whether episodes go on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,33 +70,50 @@ class TransitionHead:
         """Return the module from features (N, features) to the output."""
         outputs = self.size + 1
         layer = actor.linear(features, (2 if self.probabilistic else 1) * outputs + 1)
-        return _GaussianChange(layer, outputs) if self.probabilistic else _MeanChange(layer)
+        return TransitionLayer(layer, outputs if self.probabilistic else 0)
 
 
-class _MeanChange(OutputLayer):
-    def output(self, numbers: Tensor) -> PredictedChange:
-        return PredictedChange(numbers[:, :-1], None, numbers[:, -1:])
+class TransitionLayer(OutputLayer):
+    """The module of :class:`TransitionHead`.
 
+    Args:
+        layer: from features to numbers.
+        deviations: number of standard deviations among them; 0 for a prediction without a variance.
+    """
 
-class _GaussianChange(OutputLayer):
-    """Bounds of logarithms of standard deviations are learnt: the loss has the distance between them."""
-
-    def __init__(self, layer: nn.Module, outputs: int) -> None:
+    def __init__(self, layer: nn.Module, deviations: int) -> None:
         super().__init__(layer)
-        self.min_log_std = nn.Parameter(torch.full((outputs,), -5.0))
-        self.max_log_std = nn.Parameter(torch.full((outputs,), 0.25))
+        initial = torch.tensor(_INITIAL_BOUNDS).unsqueeze(1).repeat(1, deviations)
+        self.bounds = nn.Parameter(initial) if deviations else None
+        """(2, deviations): lower and upper bounds of logarithms of standard deviations."""
 
     def output(self, numbers: Tensor) -> PredictedChange:
-        mean, log_std, logit = numbers.tensor_split((len(self.min_log_std), 2 * len(self.min_log_std)), dim=1)
-        log_std = self.max_log_std - F.softplus(self.max_log_std - log_std)
-        log_std = self.min_log_std + F.softplus(log_std - self.min_log_std)
-        return PredictedChange(mean, log_std, logit)
+        """Convert the numbers (N, numbers) of the layer."""
+        return _converted(numbers, self.bounds)
+
+    @property
+    def distance_of_bounds(self) -> Tensor | float:
+        """(), summed over the deviations."""
+        return 0.0 if self.bounds is None else (self.bounds[1] - self.bounds[0]).sum()
 
 
-def distance_of_bounds(head: nn.Module) -> Tensor | float:
-    """Return the distance () between the bounds of a head's deviations, summed over its outputs; 0 without bounds."""
-    return (head.max_log_std - head.min_log_std).sum() if isinstance(head, _GaussianChange) else 0.0
+def converted_by(heads: Sequence[TransitionLayer], numbers: Tensor) -> PredictedChange:
+    """Convert the numbers (M, N, numbers) of the layers of M heads to a prediction of M * N rows."""
+    each = [head.bounds for head in heads if head.bounds is not None]
+    predicted = _converted(numbers, torch.stack(each, dim=1).unsqueeze(2) if each else None)
+    log_std = None if predicted.log_std is None else predicted.log_std.flatten(0, 1)
+    return PredictedChange(predicted.mean.flatten(0, 1), log_std, predicted.logit.flatten(0, 1))
 
 
+def _converted(numbers: Tensor, bounds: Tensor | None) -> PredictedChange:
+    if bounds is None:
+        return PredictedChange(numbers[..., :-1], None, numbers[..., -1:])
+    (lowest, highest), deviations = bounds, bounds.shape[-1]
+    mean, log_std, logit = numbers.tensor_split((deviations, 2 * deviations), dim=-1)
+    log_std = highest - F.softplus(highest - log_std)
+    return PredictedChange(mean, lowest + F.softplus(log_std - lowest), logit)
+
+
+_INITIAL_BOUNDS = (-5.0, 0.25)
 _SMALLEST_VARIANCE = 1e-6
 """Avoids division by 0 where a number is the same in all rows."""
