@@ -186,7 +186,7 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
     codec, device = algorithm.codec, algorithm.device
     memory = algorithm.actor.initial_memory(1)
     # Steps that depend on no earlier one are one batch.
-    rows = 1 if memory is not None or algorithm.reads_rewards else len(episode)
+    rows = 1 if memory is not None or algorithm.keeps_acting_state else len(episode)
     exploration = Exploration(codec, rows, device, seed, deterministic=True)
     chosen = []
     for start in range(0, len(episode), rows):

@@ -49,7 +49,7 @@ class FittedQ:
                 "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
                 "InitialValue and TDError, which support memories"
             )
-        if algorithm.reads_rewards:
+        if algorithm.keeps_acting_state:
             raise ValueError(
                 f"fitted Q evaluation learns from single transitions, and actions of {type(algorithm).__name__} depend "
                 f"on earlier ones; leave it out, or take ActionDifference"

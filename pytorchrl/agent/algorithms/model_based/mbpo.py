@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import torch
+from torch import Tensor
 
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.model_based.parts.dynamics_model import DynamicsModel, make_dynamics_model
+from pytorchrl.agent.algorithms.model_based.parts.dynamics_model import (
+    DynamicsModel,
+    Predicted,
+    make_dynamics_model,
+)
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.results import Losses, Result
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval, Within
 from storages.component.schedule import Schedule
-from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW, Batch
-
-_REAL = "REAL"
-"""Key of the storage's batch in one with transitions of the model."""
+from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 
 
 class MBPO(SAC):
@@ -54,58 +56,58 @@ class MBPO(SAC):
         self.train_model = self.train("model", self.model.networks, lr="lr_model")
         super().build()
 
-    def update(self, batch: Batch) -> Result:
-        """Update the model on a batch of the storage, and SAC's networks on transitions of the model."""
-        return super().update(self.with_imagined(batch))
-
-    def compute_gradients(self, batch: Batch) -> tuple[dict[str, torch.Tensor], Result]:
-        """Return the gradients of :meth:`update`."""
-        return super().compute_gradients(self.with_imagined(batch))
-
     def losses(self, rows: Rows) -> Losses:
-        """Return the losses of the critics and the model, with the model's errors."""
-        losses, real = super().losses(rows), self.read(rows.batch[_REAL])
-        model = self.model.losses(real)
-        metrics = {"model_loss": model.loss.detach(), "model_error": real.mean(model.errors)}
+        """Return the losses of the critics on transitions of the model, and that of the model, with its errors."""
+        losses, model = super().losses(self.imagined(rows)), self.model.losses(rows)
+        metrics = {"model_loss": model.loss.detach(), "model_error": rows.mean(model.errors)}
         return Losses(
             {**losses.of, self.train_model: model.loss},
             {**losses.metrics, **metrics},
-            real.per_row(model.errors),
+            rows.per_row(model.errors),
             gradients=losses.gradients,
         )
 
-    @torch.no_grad()
-    def with_imagined(self, batch: Batch) -> Batch:
-        """Return a batch of as many transitions of the model, and ``real_share`` of those of the batch in their place.
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        """Return the losses of policy and temperature in observations from which steps of the model begin."""
+        obs, _ = self._beginnings(rows)
+        return super().losses_after_step(self.read({OBS: obs, REW: rows.reward}))
 
-        Args:
-            batch: of the storage; under "REAL" of the result.
-        """
-        real = self.read(batch)
-        longest = round(self.current(self.rollout_length))
-        wanted = torch.randint(1, longest + 1, (len(real), 1), device=self.device, generator=self.generator)
+    @torch.no_grad()
+    def imagined(self, rows: Rows) -> Rows:
+        """Return as many transitions of the model as there are rows, with ``real_share`` of the rows in their place."""
+        obs, are_real = self._beginnings(rows)
+        action = self.pi(Observations(obs)).sample(self.generator)
+        predicted = self.model.rollouts().step(obs.flatten(1), action, self.generator)
+        made = {
+            OBS: obs,
+            ACT: self.codec.to_env(action),
+            REW: predicted.reward,
+            OBS2: predicted.obs.view_as(obs),
+            DISCOUNT: self.gamma * _goes_on(predicted).float(),
+        }
+        return self.read({key: _where(are_real, rows[key], field) for key, field in made.items()})
+
+    @torch.no_grad()
+    def _beginnings(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the observations (N, *obs) from which steps begin, and whether these are a row's own, (N, 1)."""
+        longest, obs = round(self.current(self.rollout_length)), rows[OBS].float()
+        are_real = torch.rand(rows.reward.shape, device=obs.device, generator=self.generator) < self.real_share
+        before = torch.randint(longest, are_real.shape, device=obs.device, generator=self.generator)
+        before.masked_fill_(are_real, 0)
         rollouts = self.model.rollouts()
-        obs, running = batch[OBS].float(), torch.ones_like(real.reward, dtype=torch.bool)
-        imagined: Batch = {}
-        for step in range(1, longest + 1):
+        for step in range(longest - 1):
             action = self.pi(Observations(obs)).sample(self.generator)
             predicted = rollouts.step(obs.flatten(1), action, self.generator)
-            obs2, goes_on = predicted.obs.view_as(obs), predicted.goes_on > 0.5
-            fields = {
-                OBS: obs,
-                ACT: self.codec.to_env(action),
-                REW: predicted.reward,
-                OBS2: obs2,
-                DISCOUNT: self.gamma * goes_on.float(),
-            }
-            imagined = _chosen(running, fields, imagined) if imagined else fields
-            obs, running = obs2, running & goes_on & (wanted > step)
-        own = torch.rand(real.reward.shape, device=self.device, generator=self.generator) < self.real_share
-        return {**_chosen(own, batch, imagined), _REAL: batch}
+            # Where the episode ends, the step that ends it is the last one.
+            before.masked_fill_(~_goes_on(predicted), 0)
+            obs = _where(before > step, predicted.obs.view_as(obs), obs)
+        return obs, are_real
 
 
-def _chosen(rows: torch.Tensor, first: Batch, second: Batch) -> Batch:
-    """Return the fields of ``second``, with those of ``first`` where ``rows`` (N, 1) is true."""
-    return {
-        key: torch.where(rows.view(-1, *[1] * (field.ndim - 1)), first[key], field) for key, field in second.items()
-    }
+def _goes_on(predicted: Predicted) -> Tensor:
+    return predicted.goes_on > 0.5
+
+
+def _where(rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Return ``first`` (N, ...) in the rows (N, 1) that are true, else ``second``."""
+    return torch.where(rows.view(-1, *[1] * (first.ndim - 1)), first, second)

@@ -18,6 +18,7 @@ from pytorchrl.agent.algorithms.model_based.parts.transition_head import (
     TransitionHead,
     TransitionLayer,
     converted_by,
+    joined,
 )
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, OBS2
@@ -112,13 +113,12 @@ class ModelRollouts:
         """
         shaped, count = obs.view(-1, *self._shape), len(self._networks)
         if self._stacked is not None and len(obs) % count == 0:
-            outputs = [converted_by(self._heads, self._stacked.numbers(shaped, action))]
+            output = converted_by(self._heads, self._stacked.numbers(shaped, action))
         else:
             parts = zip(self._networks, shaped.tensor_split(count), action.tensor_split(count), strict=True)
-            outputs = [network(Observations(some), taken) for network, some, taken in parts]
-        change = torch.cat([output.sample(generator) for output in outputs])
-        goes_on = torch.cat([output.probability_of_going_on for output in outputs])
-        return Predicted(obs + change[:, :-1], change[:, -1:], goes_on)
+            output = joined([network(Observations(some), taken) for network, some, taken in parts])
+        change = output.sample(generator)
+        return Predicted(obs + change[:, :-1], change[:, -1:], output.probability_of_going_on)
 
 
 def make_dynamics_model(

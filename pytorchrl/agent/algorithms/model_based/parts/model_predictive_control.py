@@ -39,6 +39,7 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
+    keeps_acting_state = True
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True)}
     unchangeable = OffPolicyAlgorithm.unchangeable | {"ensemble_size"}
 
@@ -75,16 +76,16 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
         obs = view.observations.flatten(1).float()
         plan = self.planner.plan(
             lambda actions: self.expected_returns(obs, actions, exploration.generator),
-            self._remaining_plan(exploration),
+            self._remaining_plan(exploration, len(obs)),
             exploration.generator,
         )
         exploration.state[_PLAN] = plan
         return plan[:, 0]
 
-    def _remaining_plan(self, exploration: Exploration) -> Tensor:
+    def _remaining_plan(self, exploration: Exploration, rows: int) -> Tensor:
         """Return the plans (E, H, A) of the previous step without their first action, zeros where an episode begins."""
         plan = exploration.state.get(_PLAN)
-        shape = (exploration.num_envs, self.planner.horizon, self.codec.size)
+        shape = (rows, self.planner.horizon, self.codec.size)
         if plan is None or plan.shape != shape:
             return torch.zeros(shape, device=self.device)
         remaining = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], dim=1)

@@ -97,9 +97,19 @@ class TransitionLayer(OutputLayer):
         return 0.0 if self.bounds is None else (self.bounds[1] - self.bounds[0]).sum()
 
 
+def joined(predictions: Sequence[PredictedChange]) -> PredictedChange:
+    """Return the rows of several predictions as one."""
+    deviations = [each.log_std for each in predictions if each.log_std is not None]
+    return PredictedChange(
+        torch.cat([each.mean for each in predictions]),
+        torch.cat(deviations) if deviations else None,
+        torch.cat([each.logit for each in predictions]),
+    )
+
+
 def converted_by(heads: Sequence[TransitionLayer], numbers: Tensor) -> PredictedChange:
     """Convert the numbers (M, N, numbers) of the layers of M heads to a prediction of M * N rows."""
-    each = [head.bounds for head in heads if head.bounds is not None]
+    each: list[Tensor] = [head.bounds for head in heads if head.bounds is not None]
     predicted = _converted(numbers, torch.stack(each, dim=1).unsqueeze(2) if each else None)
     log_std = None if predicted.log_std is None else predicted.log_std.flatten(0, 1)
     return PredictedChange(predicted.mean.flatten(0, 1), log_std, predicted.logit.flatten(0, 1))
