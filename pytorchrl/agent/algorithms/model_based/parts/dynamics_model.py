@@ -1,6 +1,7 @@
 """A model of the environment: an ensemble of networks that predict the next observation, reward and end of episodes."""
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
@@ -57,6 +59,7 @@ class DynamicsModel:
         self.networks = networks
         self._shape = shape
         self._generator = generator
+        self._hooks = hooks_of(networks)
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -84,7 +87,7 @@ class DynamicsModel:
     @torch.no_grad()
     def rollouts(self) -> "ModelRollouts":
         """Return the model for several steps with the present weights."""
-        return ModelRollouts(self.networks, self._shape)
+        return ModelRollouts(self.networks, self._shape, can_be_stacked=not any(self._hooks))
 
 
 class ModelRollouts:
@@ -93,12 +96,16 @@ class ModelRollouts:
     Args:
         networks: of the model.
         shape: of an observation.
+        can_be_stacked: whether the networks have no hooks, which batched products would not call.
     """
 
-    def __init__(self, networks: Ensemble, shape: tuple[int, ...]) -> None:
-        self._networks, self._shape = networks, shape
-        self._stacked = StackedNetworks.of(networks)
+    def __init__(self, networks: Ensemble, shape: tuple[int, ...], *, can_be_stacked: bool) -> None:
+        self._networks, self._shape, self._can_be_stacked = networks, shape, can_be_stacked
         self._heads: list[Any] = [network.head for network in networks]
+
+    @cached_property
+    def _stacked(self) -> StackedNetworks | None:
+        return StackedNetworks.of(self._networks) if self._can_be_stacked else None
 
     @torch.no_grad()
     def step(self, obs: Tensor, action: Tensor, generator: torch.Generator) -> Predicted:
@@ -112,7 +119,7 @@ class ModelRollouts:
             generator: of the samples.
         """
         shaped, count = obs.view(-1, *self._shape), len(self._networks)
-        if self._stacked is not None and len(obs) % count == 0:
+        if len(obs) % count == 0 and self._stacked is not None:
             output = converted_by(self._heads, self._stacked.numbers(shaped, action))
         else:
             parts = zip(self._networks, shaped.tensor_split(count), action.tensor_split(count), strict=True)

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import Observations, View
-from pytorchrl.agent.algorithms.model_based.parts.dynamics_model import DynamicsModel, make_dynamics_model
+from pytorchrl.agent.algorithms.model_based.parts.dynamics_model import (
+    DynamicsModel,
+    ModelRollouts,
+    make_dynamics_model,
+)
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -73,9 +77,9 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
     def policy(self, view: View, exploration: Exploration) -> Tensor:
         """Return the first actions (E, A) of new plans, which start from those of the previous step."""
         assert isinstance(view, Observations)
-        obs = view.observations.flatten(1).float()
+        obs, rollouts = view.observations.flatten(1).float(), self.model.rollouts()
         plan = self.planner.plan(
-            lambda actions: self.expected_returns(obs, actions, exploration.generator),
+            lambda actions: self.expected_returns(rollouts, obs, actions, exploration.generator),
             self._remaining_plan(exploration, len(obs)),
             exploration.generator,
         )
@@ -92,14 +96,16 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
         return remaining if exploration.starts is None else remaining * (1 - exploration.starts.unsqueeze(2))
 
     @torch.no_grad()
-    def expected_returns(self, obs: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
+    def expected_returns(
+        self, rollouts: ModelRollouts, obs: Tensor, actions: Tensor, generator: torch.Generator
+    ) -> Tensor:
         """Return the mean returns (E, N) of action sequences (E, N, H, A) from observations (E, D).
 
         Each network predicts ``num_particles`` rollouts of each sequence, without changing to another network
         (trajectory sampling "TS infinity" of Chua et al., arXiv 1805.12114, section 5.2).
         """
         num_states, number, horizon, _ = actions.shape
-        copies, rollouts = len(self.model) * self.num_particles, self.model.rollouts()
+        copies = len(self.model) * self.num_particles
         obs = obs.repeat_interleave(number, 0).repeat(copies, 1)
         total, weight = obs.new_zeros((len(obs), 1)), obs.new_ones((len(obs), 1))
         for step in range(horizon):

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 
 
@@ -32,7 +31,7 @@ class StackedNetworks:
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> Self | None:
-        """Stack the networks of an ensemble; None if they have other layers, or hooks."""
+        """Stack the networks of an ensemble; None if they have other layers."""
         layers, activation = [], ""
         for network in ensemble:
             body, joint, head = network.body, network.joint, network.head
@@ -45,8 +44,6 @@ class StackedNetworks:
             assert joint is not None
             activation = joint.activation
             layers.append([*hidden, head.layer])
-        if any(hooks_of(ensemble)):
-            return None
         encoder = ensemble[0].body
         assert isinstance(encoder, Body)
         return cls(encoder, layers, activation)

@@ -124,7 +124,7 @@ def test_returns_are_means_over_rollouts_each_of_one_network(cls: Any, particles
     actions = torch.empty(states, number, horizon, 2).uniform_(-1, 1, generator=generator)
     rows = 2 * particles * states * number
     noise = drawn(generator, [lambda g: torch.empty(rows, SIZE + 1).normal_(generator=g)] * horizon)
-    returns = algorithm.expected_returns(obs, actions, generator)
+    returns = algorithm.expected_returns(algorithm.model.rollouts(), obs, actions, generator)
     assert returns.shape == (states, number)
     for state in range(states):
         for sequence in range(number):
@@ -157,9 +157,9 @@ def test_batched_products_give_the_returns_of_one_network_at_a_time(
         algorithm.actor.normalization.use_newest()
     assert StackedNetworks.of(algorithm.model.networks) is not None
     obs, actions = torch.randn(2, SIZE), torch.rand(2, 5, 4, 2) * 2 - 1
-    batched = algorithm.expected_returns(obs, actions, torch.Generator().manual_seed(0))
+    batched = algorithm.expected_returns(algorithm.model.rollouts(), obs, actions, torch.Generator().manual_seed(0))
     monkeypatch.setattr(StackedNetworks, "of", lambda ensemble: None)
-    one_by_one = algorithm.expected_returns(obs, actions, torch.Generator().manual_seed(0))
+    one_by_one = algorithm.expected_returns(algorithm.model.rollouts(), obs, actions, torch.Generator().manual_seed(0))
     torch.testing.assert_close(batched, one_by_one, rtol=1e-4, atol=1e-4)
 
 
