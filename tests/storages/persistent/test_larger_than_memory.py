@@ -77,7 +77,7 @@ def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
     two.close()
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.6)
 @pytest.mark.parametrize(
     "given",
     [

@@ -135,7 +135,7 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
     return batch | {MASK: batch[REW], WINDOW: window, WEIGHTS: batch[WEIGHTS][0]}
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.12, long=0.5)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize(
     "layers",
@@ -158,6 +158,7 @@ def test_an_update_of_transitions_does_not_wait_for_the_device(name: str, layers
     algorithm.apply_gradients({} if isinstance(algorithm, prl.TRPO) else algorithm.compute_gradients(batch)[0])
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in WITHOUT_MEMORY])
@@ -185,6 +186,7 @@ def test_an_update_of_packed_episodes_does_not_wait_for_the_device(name: str) ->
     algorithm.update(batch)
 
 
+@pytest.mark.quick_share(0.4, long=0.5)
 @pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
