@@ -138,6 +138,7 @@ def test_networks_of_other_shapes_and_schemes_that_have_begun_are_refused(data: 
         prl.start_from(scheme, offline_run)
 
 
+@pytest.mark.long
 def test_a_run_stopped_in_either_half_resumes_exactly(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,6 +271,7 @@ def test_a_component_without_an_allowed_choice_allows_all() -> None:
     assert allowed.flags.tolist() == [[False, True, False, True, True], [True, True, True, False, True]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param("DQN", marks=pytest.mark.long), "IQN", pytest.param("PPO", marks=pytest.mark.long)]
 )

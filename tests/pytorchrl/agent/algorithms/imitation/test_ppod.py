@@ -293,7 +293,7 @@ def test_a_resumed_run_equals_an_uninterrupted_run(
     assert state["algorithm"]["repetition"]["episodes"]["valued"]
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
     memory: Any, data: Path
