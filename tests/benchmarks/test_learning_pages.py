@@ -161,7 +161,7 @@ def test_algorithms_of_other_libraries_are_trained_and_evaluated(benchmark: Any,
     assert run.result.training_return is not None
 
 
-@pytest.mark.quick_share(0.3, long=0.7)
+@pytest.mark.quick_share(0.3)
 @pytest.mark.parametrize(
     ("task_name", "name"),
     [("hopper", name) for name in ("SAC", "TD3", "DDPG", "PPO", "TRPO")]

@@ -124,7 +124,7 @@ def test_without_a_lag_a_run_equals_that_of_one_process(make: Make) -> None:
     other.close()
 
 
-@pytest.mark.quick_share(0.1, long=0.6)
+@pytest.mark.quick_share(0.1, long=0.8)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, hindsight_dqn, dqn_with_skipped_steps])
 def test_saved_and_resumed_runs_equal_the_uninterrupted_run(make: Make, processes: int) -> None:
