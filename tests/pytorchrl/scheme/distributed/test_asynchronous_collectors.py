@@ -86,16 +86,16 @@ def test_a_slow_collector_does_not_stall_the_others(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_keeps_slices_that_have_arrived_but_are_not_inserted() -> None:
-    scheme = dqn(2)
+    scheme = dqn(3)
     train(scheme, 60)
     state = saved_and_loaded(scheme.state_dict())
     coming = state["collector"]["ready"]
-    assert len(coming) == 2, "each collector had a slice in progress"
+    assert len(coming) == 3, "each collector had a slice in progress"
     train(scheme, 90)
     inserted = scheme.storage.get_all_buffer_data()
     scheme.close()
 
-    resumed = dqn(2)
+    resumed = dqn(3)
     resumed.load_state_dict(state)
     assert resumed.steps == 60
     train(resumed, 90)
