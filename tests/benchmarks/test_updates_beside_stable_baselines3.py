@@ -147,7 +147,7 @@ def update_peer(peer: Any, batch: Mapping[str, Tensor]) -> None:
 
     samples = ReplayBufferSamples(batch[OBS], batch[ACT], batch[OBS2], batch[DONE2], batch[REW])
     peer.replay_buffer = SimpleNamespace(sample=lambda *_, **__: samples)
-    peer.train(1, ROWS)
+    peer.train(1, len(batch[REW]))
 
 
 @pytest.mark.parametrize("name", OURS)
