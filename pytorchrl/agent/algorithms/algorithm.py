@@ -58,6 +58,8 @@ class Algorithm(FieldComponent, ABC):
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
     """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
+    acts_by_history: ClassVar[bool] = False
+    """Whether the policy's actions depend on earlier steps by more than an actor's memory."""
     called_in_training: ClassVar[frozenset[str]] = frozenset()
     """Names of hyper-parameters that are functions which the greedy policy does not call."""
 

@@ -57,7 +57,7 @@ class TrainedPolicy:
         self.reset()
 
     def reset(self) -> None:
-        """Begin new episodes: reset the recurrent state. Only recurrent policies need it."""
+        """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
         self._rhs: Any = None
         self._has_begun = False
         self._exploration: Exploration | None = None
@@ -119,7 +119,7 @@ class TrainedPolicy:
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.
             ImportError: ".onnx" needs the packages onnx and onnxscript.
-            ValueError: the path has another suffix, or the policy uses rewards.
+            ValueError: the path has another suffix, or the policy keeps a history of its own.
             OSError: the path is a folder, or cannot be written.
         """
         return export_policy(self.algorithm, Path(path))

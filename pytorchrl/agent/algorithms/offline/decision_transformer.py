@@ -52,7 +52,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, whole_episodes=True)}
-    reads_rewards = True
+    reads_rewards = acts_by_history = True
     unchangeable = OffPolicyAlgorithm.unchangeable | {
         "gamma", "distribution", "context_length", "embedding_size", "num_layers", "num_heads", "max_timestep",
     }  # fmt: skip
