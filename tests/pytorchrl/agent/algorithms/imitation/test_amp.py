@@ -229,6 +229,7 @@ def always(action: int) -> Callable[[Any], Any]:
     return lambda seen: np.full((len(seen), 1), action)
 
 
+@pytest.mark.long
 def test_a_policy_moves_as_demonstrations_by_another_body_do(tmp_path: Path) -> None:
     # The demonstrator's action 1 moves on, which is the learner's action 2.
     envs = prl.VecEnv.create_factory(Ring)
