@@ -42,6 +42,7 @@ FAMILIES = {
     "value_based": "value-based",
     "actor_critic": "actor-critic",
     "policy_gradient": "policy gradient",
+    "model_based": "model-based",
     "offline": "offline",
     "imitation": "imitation",
 }

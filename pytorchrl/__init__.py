@@ -6,7 +6,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
     prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
 """
 
-from pytorchrl.agent import risk_measures
+from pytorchrl.agent import planners, risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
     A2C,
@@ -27,11 +27,15 @@ from pytorchrl.agent.algorithms import (
     IMPALA,
     IQL,
     IQN,
+    MBMPC,
+    MBPO,
     MMESAC,
     MPO,
     NAF,
     PAL,
     PCL,
+    PDDM,
+    PETS,
     PGT,
     PPO,
     PPOD,
@@ -240,11 +244,15 @@ __all__ = [
     "IQL",
     "IQN",
     "LBFGS",
+    "MBMPC",
+    "MBPO",
     "MMESAC",
     "MPO",
     "NAF",
     "PAL",
     "PCL",
+    "PDDM",
+    "PETS",
     "PGT",
     "PPO",
     "PPOD",
@@ -432,6 +440,7 @@ __all__ = [
     "make_dataset",
     "most_surprising",
     "outputs",
+    "planners",
     "plot_runs",
     "read_evaluations",
     "read_metrics",

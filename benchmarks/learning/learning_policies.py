@@ -1,4 +1,4 @@
-"""Returns of policy gradients and actor-critics: tables and curves in ``docs/policy-learning.md``.
+"""Returns of policy gradients, actor-critics and models: tables and curves in ``docs/policy-learning.md``.
 
 A run that was stopped, by Ctrl-C or in any other way, is continued by the same command with the same ``--runs``; one
 that has finished is taken as it is. The page holds what has finished, whichever command did it.
@@ -21,7 +21,12 @@ from benchmarks.learning.learning_table import Arguments, make_page
 class PoliciesArguments(Arguments):
     """What to run."""
 
-    only: tuple[Literal["cartpole", "mountaincar", "pendulum"], ...] = ("cartpole", "mountaincar", "pendulum")
+    only: tuple[Literal["cartpole", "mountaincar", "pendulum", "pendulum-few"], ...] = (
+        "cartpole",
+        "mountaincar",
+        "pendulum",
+        "pendulum-few",
+    )
     """Tasks to run."""
 
 

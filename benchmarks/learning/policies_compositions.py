@@ -10,6 +10,7 @@ from storages.component.factory import Factory
 from storages.storage import Storage
 
 _WITHOUT_TARGETS: dict[str, Any] = {"gamma": 0.98, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
+_FEW_STEPS: dict[str, Any] = {"start_steps": 200, "test_every": 0}
 _WITH_TEMPERATURE = ("lr_pi", "lr_q", "lr_alpha")
 _SEVERAL_UPDATES: dict[str, Any] = {"num_mini_batch": 4, "policy_delay": 4}
 
@@ -55,6 +56,19 @@ def _pendulum(
 
     wrappers = (("ScaleReward", {"factor": 0.1}),) if scaled else ()
     return Composition(compose, threshold=threshold, wrappers=wrappers)
+
+
+def _planning(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
+    """Return a composition for few steps, of networks that take normalised observations."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(**_FEW_STEPS | settings),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128), normalize_observations=True),
+            storage_factory=prl.ReplayBuffer.create_factory(size=3_000),
+        )
+
+    return Composition(compose)
 
 
 def _segments() -> Factory[Storage]:
@@ -134,8 +148,18 @@ _PENDULUM: Mapping[str, Composition] = {
     ),
 }
 
+_SOFT: dict[str, Any] = {"lr_pi": 1e-3, "lr_q": 1e-3, "lr_alpha": 1e-3, "gamma": 0.98, "polyak": 0.99}
+_FEW: Mapping[str, Composition] = {
+    "PETS": _planning(prl.PETS),
+    "PDDM": _planning(prl.PDDM),
+    "MBMPC": _planning(prl.MBMPC),
+    "MBPO": _planning(prl.MBPO, **_SOFT),
+    "SAC": _planning(prl.SAC, **_SOFT),
+    "SAC, 10 updates": _planning(prl.SAC, num_mini_batch=10, **_SOFT),
+}
+
 POLICIES = Page(
-    title="Results of policy gradients and actor-critics",
+    title="Results of policy gradients, actor-critics and model-based algorithms",
     script="learning_policies.py",
     target="learning-policies",
     compositions="policies_compositions.py",
@@ -184,6 +208,22 @@ POLICIES = Page(
                 "of rewards times 0.1, with its default targets. The runs of `QRSAC` and `MMESAC` shared their "
                 "processor with other programs; beside each other, updates of `QRSAC` take about a tenth more time "
                 "than those of `TQC`."
+            ),
+        ),
+        "pendulum-few": Task(
+            env="Pendulum-v1",
+            about="3,000 steps",
+            target_steps=3_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_FEW,
+            threshold=-200.0,
+            settings=(
+                "All have two layers of 128 units, observations normalised by the actor, 200 random steps at the "
+                "beginning, and learn from 256 transitions after every step. `MBPO` and the second `SAC` do so from "
+                "10 batches; with `SAC`, they have learning rates of 0.001, a discount factor of 0.98 and targets that "
+                "keep 99%. The runs shared their processor with other programs."
             ),
         ),
     },

@@ -251,6 +251,39 @@ def option_critic(memory: Any = None) -> prl.Scheme:
     )
 
 
+def model_based(algorithm: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algorithm,
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.PERBuffer.create_factory(size=60),
+        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
+    )
+
+
+def pets() -> prl.Scheme:
+    planner = prl.planners.CrossEntropy(3, num_iterations=2, num_samples=6, num_elites=2)
+    settings: dict[str, Any] = {"start_steps": 24, "update_every": 6, "mini_batch_size": 8}
+    return model_based(
+        prl.PETS.create_factory(
+            planner=planner, ensemble_size=2, test_every=90, num_test_episodes=1, max_grad_norm=1.0, **settings
+        )
+    )
+
+
+def mbpo() -> prl.Scheme:
+    return model_based(
+        prl.MBPO.create_factory(
+            ensemble_size=2,
+            rollout_length=prl.LinearSchedule(1, 3),
+            num_mini_batch=2,
+            start_steps=24,
+            update_every=6,
+            mini_batch_size=8,
+            test_every=0,
+        )
+    )
+
+
 replay = prl.ReplayBuffer.create_factory(size=60)
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "DQN": lambda: dqn(replay),
@@ -291,6 +324,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "NAF with a memory": lambda: naf("gru"),
     "SACDiscrete with priorities and n steps": sac_discrete,
     "SACDiscrete with a memory": lambda: sac_discrete("lstm"),
+    "PETS with priorities": pets,
+    "MBPO with priorities": mbpo,
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),

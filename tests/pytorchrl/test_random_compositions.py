@@ -61,6 +61,14 @@ OFF_POLICY: dict[str, Any] = {
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
     "NAF": (prl.NAF, {}, ["bounded"]),
     "QtOpt": (prl.QtOpt, {"num_samples": 5, "num_elites": 2, "lag": 3}, ["bounded"]),
+    "PETS": (
+        prl.PETS,
+        {"planner": prl.planners.CrossEntropy(3, 2, 5, 2), "ensemble_size": 2, "num_particles": 2},
+        ["bounded"],
+    ),
+    "PDDM": (prl.PDDM, {"planner": prl.planners.PathIntegral(3, num_samples=5, smoothing=0.3)}, ["bounded"]),
+    "MBMPC": (prl.MBMPC, {"planner": prl.planners.RandomShooting(3, 5)}, ["bounded"]),
+    "MBPO": (prl.MBPO, {"ensemble_size": 2, "rollout_length": 2, "num_mini_batch": 2}, ["bounded"]),
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
@@ -160,7 +168,14 @@ WITHOUT_SHARED_BODY = (
     "XQL",
 )
 """Algorithms that train several networks of observations separately."""
-MEMORIES = {"DecisionTransformer": [None], "R2D2": ["gru", "lstm"], "CrossQ": [None]}
+WITH_MODELS = ("PETS", "PDDM", "MBMPC", "MBPO")
+"""Algorithms that learn models of observations."""
+MEMORIES = {
+    "DecisionTransformer": [None],
+    "R2D2": ["gru", "lstm"],
+    "CrossQ": [None],
+    **{name: [None] for name in WITH_MODELS},
+}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
     "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
@@ -224,7 +239,8 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     ended = ["discrete", "dict"]
     # A line search compares outputs of the policy, which must not be random.
     compares = issubclass(cls, prl.TRPO | prl.TRPOSinglePath)
-    observations = draw(st.sampled_from(["vector", *ended] if cls.sources["main"].values else ended))
+    observed = ["vector"] if name in WITH_MODELS else ["vector", *ended] if cls.sources["main"].values else ended
+    observations = draw(st.sampled_from(observed))
     return Composition(
         algorithm=name,
         storage=draw(st.sampled_from(list(REPLAY) if name in OFF_POLICY else _rollouts_for(name))),
@@ -272,7 +288,7 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
             common |= {"expert": Constant(space)}
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
         storage_class, given_ = REPLAY[one.storage]
-        if (in_segments or in_episodes) and "n_step" in given_:
+        if (in_segments or in_episodes or cls.sources["main"].single_steps) and "n_step" in given_:
             windows |= {"n_step": 1}
         storage = storage_class.create_factory(size=40, **(given_ | windows))
         if not cls.sources["main"].collected:

@@ -28,6 +28,10 @@ from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
 from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
 from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD
+from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC
+from pytorchrl.agent.algorithms.model_based.mbpo import MBPO
+from pytorchrl.agent.algorithms.model_based.pddm import PDDM
+from pytorchrl.agent.algorithms.model_based.pets import PETS
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC
@@ -91,11 +95,15 @@ __all__ = [
     "IMPALA",
     "IQL",
     "IQN",
+    "MBMPC",
+    "MBPO",
     "MMESAC",
     "MPO",
     "NAF",
     "PAL",
     "PCL",
+    "PDDM",
+    "PETS",
     "PGT",
     "PPO",
     "PPOD",

@@ -58,8 +58,8 @@ class Algorithm(FieldComponent, ABC):
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
     """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
-    acts_by_history: ClassVar[bool] = False
-    """Whether the policy's actions depend on earlier steps by more than an actor's memory."""
+    keeps_acting_state: ClassVar[bool] = False
+    """Whether greedy actions depend on what is kept of earlier steps in `Exploration.state`."""
     called_in_training: ClassVar[frozenset[str]] = frozenset()
     """Names of hyper-parameters that are functions which the greedy policy does not call."""
 

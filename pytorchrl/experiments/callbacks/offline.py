@@ -135,7 +135,7 @@ class FittedQEvaluation(EvaluateOnData):
         """Return the mean value and the loss.
 
         Raises:
-            ValueError: the actor is recurrent, or actions depend on earlier steps.
+            ValueError: the actor is recurrent, or the policy uses rewards.
         """
         seed = self.seed(scheme)
         q = FittedQ(scheme.algorithm, scheme.factories[1], spaces_of(scheme), seed, self.lr, self.polyak)
@@ -186,7 +186,7 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
     codec, device = algorithm.codec, algorithm.device
     memory = algorithm.actor.initial_memory(1)
     # Steps that depend on no earlier one are one batch.
-    rows = 1 if memory is not None or algorithm.acts_by_history else len(episode)
+    rows = 1 if memory is not None or algorithm.keeps_acting_state else len(episode)
     exploration = Exploration(codec, rows, device, seed, deterministic=True)
     chosen = []
     for start in range(0, len(episode), rows):

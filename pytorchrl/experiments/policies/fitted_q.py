@@ -32,7 +32,7 @@ class FittedQ:
         polyak: share of the target network that is kept at each update.
 
     Raises:
-        ValueError: the actor is recurrent, or actions depend on earlier steps.
+        ValueError: the actor is recurrent, or the policy uses rewards.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FittedQ:
                 "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
                 "InitialValue and TDError, which support memories"
             )
-        if algorithm.acts_by_history:
+        if algorithm.keeps_acting_state:
             raise ValueError(
                 f"fitted Q evaluation learns from single transitions, and actions of {type(algorithm).__name__} depend "
                 f"on earlier ones; leave it out, or take ActionDifference"

@@ -80,10 +80,10 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
         for package in ("onnx", "onnxscript"):
             if find_spec(package) is None:
                 raise ImportError(f"writing {path} needs the package {package}: pip install onnx onnxscript")
-    if algorithm.acts_by_history:
+    if algorithm.keeps_acting_state:
         raise ValueError(
-            f"{type(algorithm).__name__} conditions actions on earlier steps, which an exported network does not "
-            f"receive; use the policy of load_policy"
+            f"{type(algorithm).__name__} chooses actions by what it keeps of earlier steps, which an exported network "
+            f"does not; use the policy of load_policy"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -37,7 +37,7 @@ class DAgger(BehaviourCloning):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Check that there is an expert, and that it has no memory, whose state would not be saved."""
+        """Check that there is an expert, and that it keeps nothing of earlier steps, which would not be saved."""
         super().check_hyper_parameters(hyper_parameters)
         expert = hyper_parameters["expert"]
         if expert is None:
@@ -50,6 +50,11 @@ class DAgger(BehaviourCloning):
             raise ValueError(
                 f"{cls.__name__}: the expert has a memory, which would not be restored when a run is resumed; take one "
                 f"whose actor has memory=None"
+            )
+        if isinstance(algorithm, Algorithm) and algorithm.keeps_acting_state:
+            raise ValueError(
+                f"{cls.__name__}: actions of the expert's {type(algorithm).__name__} depend on earlier steps, which "
+                f"would not be restored when a run is resumed; take an expert of another algorithm"
             )
 
     def default_explorer(self) -> Explorer:

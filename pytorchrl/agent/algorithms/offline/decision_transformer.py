@@ -52,7 +52,8 @@ class DecisionTransformer(OffPolicyAlgorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, whole_episodes=True)}
-    reads_rewards = acts_by_history = True
+    reads_rewards = True
+    keeps_acting_state = True
     unchangeable = OffPolicyAlgorithm.unchangeable | {
         "gamma", "distribution", "context_length", "embedding_size", "num_layers", "num_heads", "max_timestep",
     }  # fmt: skip

@@ -47,7 +47,7 @@ class OptionCritic(A2C):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", log_probs=False)}
-    acts_by_history = True
+    keeps_acting_state = True
     unchangeable = A2C.unchangeable | {"num_options"}
 
     num_options: Count = 4

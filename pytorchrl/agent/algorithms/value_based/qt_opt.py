@@ -13,10 +13,11 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.parts.cross_entropy_method import CrossEntropyMethod, SearchedValues
 from pytorchrl.agent.algorithms.value_based.parts.epsilon_greedy_q_learning import EpsilonGreedyQLearning
 from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
+from pytorchrl.agent.algorithms.value_based.parts.searched_values import SearchedValues
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.agent.planners.cross_entropy import CrossEntropyMethod
 from storages.component.hyper_parameters import Count, CountOrZero
 
 

@@ -80,6 +80,8 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "MunchausenIQN": (prl.MunchausenIQN, DISCRETE, {"num_quantiles": 5}),
     "SAC": (prl.SAC, BOX, {}),
     "QtOpt": (prl.QtOpt, BOX, {"num_samples": 8, "num_elites": 2, "lag": 3}),
+    "PETS": (prl.PETS, BOX, {"planner": prl.planners.CrossEntropy(2, 2, 4, 2)}),
+    "MBPO": (prl.MBPO, BOX, {"rollout_length": 2, "policy_delay": 2}),
     "QRSAC": (prl.QRSAC, BOX, {"num_quantiles": 5}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),

@@ -52,6 +52,10 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "QRDQN": (prl.QRDQN.create_factory(num_quantiles=5), DISCRETE),
     "NAF": (prl.NAF.create_factory(squash=False), BOX),
     "QtOpt": (prl.QtOpt.create_factory(num_samples=8), BOX),
+    "PETS": (prl.PETS.create_factory(planner=prl.planners.CrossEntropy(2, 2, 4, 2)), BOX),
+    "PDDM": (prl.PDDM.create_factory(planner=prl.planners.PathIntegral(2)), BOX),
+    "MBMPC": (prl.MBMPC.create_factory(planner=prl.planners.RandomShooting(2, 4)), BOX),
+    "MBPO": (prl.MBPO.create_factory(rollout_length=2), BOX),
     "IQN": (prl.IQN.create_factory(risk=prl.risk_measures.Wang(-0.75)), DISCRETE),
     "MunchausenDQN": (prl.MunchausenDQN.create_factory(), DISCRETE),
     "MunchausenIQN": (prl.MunchausenIQN.create_factory(quantile_layers=(5,)), DISCRETE),
@@ -105,7 +109,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "OptionCritic": (prl.OptionCritic.create_factory(), BOX),
     "OptionCritic, discrete": (prl.OptionCritic.create_factory(), DISCRETE),
 }
-WITHOUT_MEMORY = ["CrossQ", "DecisionTransformer", "DecisionTransformer, discrete"]
+WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DecisionTransformer", "DecisionTransformer, discrete"]
 ROWS, STEPS = 6, 4
 
 

@@ -238,7 +238,7 @@ def test_a_policy_called_without_the_past_rewards_it_needs_raises_an_error(tmp_p
     policy(observation, rewards=1.0)
     policy.reset()
     policy(observation)
-    with pytest.raises(ValueError, match="DecisionTransformer conditions actions on earlier steps"):
+    with pytest.raises(ValueError, match="DecisionTransformer chooses actions by what it keeps of earlier steps"):
         policy.export(tmp_path / "policy.pt2")
 
 

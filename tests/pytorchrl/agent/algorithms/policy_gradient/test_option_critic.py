@@ -300,7 +300,9 @@ def test_one_option_of_a_single_policy_learns_as_a2c_does() -> None:
 
 def test_a_policy_of_options_is_not_exported_as_a_function_of_observations(tmp_path: Any) -> None:
     policy = prl.TrainedPolicy(linear_option_critic())
-    with pytest.raises(ValueError, match="OptionCritic conditions actions on earlier steps, which an exported"):
+    with pytest.raises(
+        ValueError, match="OptionCritic chooses actions by what it keeps of earlier steps, which an exported"
+    ):
         policy.export(tmp_path / "policy.pt2")
 
 

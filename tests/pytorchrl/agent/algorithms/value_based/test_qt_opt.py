@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.value_based.parts.cross_entropy_method import CrossEntropyMethod
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, exploring, layer_of, linear, numeric_gradient, numpy, replayed
 from tests.support.comparison import assert_equal
@@ -119,41 +118,6 @@ def test_the_greedy_action_of_each_environment_is_near_the_best_corner_of_a_line
     torch.testing.assert_close(chosen.env_action, best.expand(6, 2), atol=0.2, rtol=0)
     again = algorithm.acting_step(obs, None, done, exploring(algorithm, 6, deterministic=True))
     assert torch.equal(again.env_action, chosen.env_action)
-
-
-@pytest.mark.parametrize("peak", [(0.3, -0.6), (0.95, 0.0), (2.0, -5.0)])
-def test_the_search_approaches_the_maximum_within_the_bounds(peak: tuple[float, float]) -> None:
-    wanted, like, distances = torch.tensor(peak), torch.empty(50, 2), []
-    for iterations in (1, 2, 5):
-        search = CrossEntropyMethod(iterations, 64, 6)
-        generator = torch.Generator().manual_seed(0)
-        found = search(lambda action: -(action - wanted).square().sum(2), like, generator)
-        assert found.abs().max() <= 1
-        distances.append((found - wanted.clamp(-1, 1)).norm(dim=1).mean().item())
-    assert distances[0] >= distances[1] >= distances[2]
-    assert distances[2] < 0.02
-
-
-def test_rows_are_searched_separately_and_the_best_sample_of_all_iterations_is_returned() -> None:
-    peaks, seen = torch.tensor([[-0.5], [0.5]]), []
-
-    def values(action: torch.Tensor) -> torch.Tensor:
-        value = -(action - peaks.unsqueeze(1)).abs().sum(2)
-        seen.append(value)
-        return value
-
-    found = CrossEntropyMethod(4, 5, 2)(values, torch.empty(2, 1), torch.Generator().manual_seed(1))
-    assert len(seen) == 4
-    best = torch.cat(seen, dim=1).amax(1)
-    torch.testing.assert_close(-(found - peaks).abs()[:, 0], best)
-
-
-@pytest.mark.parametrize("value", [0.0, -1e30, torch.inf, -torch.inf, torch.nan])
-def test_equal_and_undefined_values_give_actions_within_the_bounds(value: float) -> None:
-    search = CrossEntropyMethod(3, 4, 4)
-    found = search(lambda action: torch.full(action.shape[:2], value), torch.empty(2, 3), torch.Generator())
-    assert found.shape == (2, 3)
-    assert found.abs().max() <= 1
 
 
 def test_one_of_two_distant_good_actions_is_found_where_a_quadratic_has_its_maximum_elsewhere() -> None:

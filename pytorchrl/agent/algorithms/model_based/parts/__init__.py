@@ -1,0 +1,1 @@
+"""Base classes and components of the algorithms of this family."""

@@ -1,0 +1,162 @@
+"""A model of the environment: an ensemble of networks that predict the next observation, reward and end of episodes."""
+
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
+from pytorchrl.agent.actors.network import Ensemble
+from pytorchrl.agent.actors.view import Observations
+from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
+from pytorchrl.agent.algorithms.model_based.parts.transition_head import (
+    PredictedChange,
+    TransitionHead,
+    TransitionLayer,
+    converted_by,
+    joined,
+)
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import OBS, OBS2
+
+
+class Predicted(NamedTuple):
+    """A step of the model."""
+
+    obs: Tensor
+    """(N, D), next observations."""
+    reward: Tensor
+    """(N, 1)."""
+    goes_on: Tensor
+    """(N, 1), probability that the episode goes on."""
+
+
+class ModelLoss(NamedTuple):
+    """Losses of a batch."""
+
+    loss: Tensor
+    """Sum of the networks' losses, () with gradients."""
+    errors: Tensor
+    """(N, 1), root of the mean squared error of changes and rewards over all networks."""
+
+
+class DynamicsModel:
+    """An ensemble of networks, each from observation and action to a prediction.
+
+    Args:
+        networks: made by :func:`make_dynamics_model`.
+        shape: of an observation.
+        generator: of the rows that each network learns from.
+    """
+
+    def __init__(self, networks: Ensemble, shape: tuple[int, ...], generator: torch.Generator) -> None:
+        self.networks = networks
+        self._shape = shape
+        self._generator = generator
+        self._hooks = hooks_of(networks)
+
+    def __len__(self) -> int:
+        return len(self.networks)
+
+    def losses(self, rows: Rows) -> ModelLoss:
+        """Return the loss of transitions: each network learns from as many of them, drawn with replacement.
+
+        Of networks with a variance, the loss has 0.01 times the distance between its bounds, too.
+        """
+        obs, number = rows[OBS].flatten(1), len(rows)
+        observed = torch.cat([rows[OBS2].flatten(1) - obs, rows.reward], dim=1)
+        goes_on = (rows.discount != 0).float()
+        times = torch.zeros((len(self), number), device=obs.device)
+        drawn = torch.randint(number, times.shape, device=obs.device, generator=self._generator)
+        times.scatter_add_(1, drawn, torch.ones_like(times))
+        loss, squares = obs.new_zeros(()), torch.zeros_like(rows.reward)
+        for network, count in zip(self.networks, times.unsqueeze(2), strict=True):
+            predicted: PredictedChange = network(rows.now, rows.action)
+            loss = loss + rows.weighted_mean(count * predicted.loss(observed, goes_on))
+            assert isinstance(network.head, TransitionLayer)
+            loss = loss + _WEIGHT_OF_BOUNDS * network.head.distance_of_bounds
+            squares += (predicted.mean.detach() - observed).square().mean(1, keepdim=True)
+        return ModelLoss(loss, (squares / len(self)).sqrt())
+
+    @torch.no_grad()
+    def rollouts(self) -> "ModelRollouts":
+        """Return the model for several steps with the present weights."""
+        return ModelRollouts(self.networks, self._shape, can_be_stacked=not any(self._hooks))
+
+
+class ModelRollouts:
+    """Steps of a model, without gradients; outdated after the next update of its networks.
+
+    Args:
+        networks: of the model.
+        shape: of an observation.
+        can_be_stacked: whether the networks have no hooks, which batched products would not call.
+    """
+
+    def __init__(self, networks: Ensemble, shape: tuple[int, ...], *, can_be_stacked: bool) -> None:
+        self._networks, self._shape, self._can_be_stacked = networks, shape, can_be_stacked
+        self._heads: list[Any] = [network.head for network in networks]
+
+    @cached_property
+    def _stacked(self) -> StackedNetworks | None:
+        return StackedNetworks.of(self._networks) if self._can_be_stacked else None
+
+    @torch.no_grad()
+    def step(self, obs: Tensor, action: Tensor, generator: torch.Generator) -> Predicted:
+        """Predict the step after observations (N, D) and actions (N, A) in [-1, 1].
+
+        Rows are divided among the networks in order, as evenly as possible; with a variance, a sample is taken.
+
+        Args:
+            obs: (N, D), flattened observations.
+            action: (N, A), in the representation of networks.
+            generator: of the samples.
+        """
+        shaped, count = obs.view(-1, *self._shape), len(self._networks)
+        if len(obs) % count == 0 and self._stacked is not None:
+            output = converted_by(self._heads, self._stacked.numbers(shaped, action))
+        else:
+            parts = zip(self._networks, shaped.tensor_split(count), action.tensor_split(count), strict=True)
+            output = joined([network(Observations(some), taken) for network, some, taken in parts])
+        change = output.sample(generator)
+        return Predicted(obs + change[:, :-1], change[:, -1:], output.probability_of_going_on)
+
+
+def make_dynamics_model(
+    actor: Actor, codec: ActionCodec, size: int, generator: torch.Generator, algorithm: str, *, probabilistic: bool
+) -> DynamicsModel:
+    """Make the networks of a model, and register them with the actor as "model".
+
+    Args:
+        actor: makes the networks.
+        codec: of the actions.
+        size: number of networks.
+        generator: of the updates.
+        algorithm: its name, for errors.
+        probabilistic: whether the networks predict a variance.
+
+    Raises:
+        ValueError: observations are not a Box of floating-point numbers, or the actor has a memory.
+    """
+    space = actor.observation_space
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(
+            f"{algorithm} predicts observations, which must be a Box of floating-point numbers, got {space}; "
+            f"wrappers=['FlattenObservation'] makes one of a Dict"
+        )
+    if actor.memory is not None:
+        raise ValueError(
+            f"{algorithm} predicts the next observation from the present one alone; leave out "
+            f"memory={actor.memory!r}, or stack observations by wrappers"
+        )
+    head = TransitionHead(math.prod(space.shape), probabilistic)
+    return DynamicsModel(actor.make_ensemble("model", head, size, codec=codec), space.shape, generator)
+
+
+_WEIGHT_OF_BOUNDS = 0.01
