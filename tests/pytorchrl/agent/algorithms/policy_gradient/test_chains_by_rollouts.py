@@ -43,7 +43,7 @@ VARIANTS = {
         prl.OptionCritic,
         BY_GRADIENT | {"num_options": 2, "option_epsilon": prl.LinearSchedule(0.2, 0.0)},
         prl.GAEBuffer.create_factory(size=16),
-        times=2,
+        times=3,
     ),
     "IMPALA": Variant(prl.IMPALA, BY_GRADIENT | {"entropy_coef": 0.05}, prl.VTraceBuffer.create_factory(size=16)),
     "PPO": Variant(prl.PPO, BY_PPO, prl.GAEBuffer.create_factory(size=32)),
