@@ -3,8 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.support import shares
+from tests.support.profiles import FULL
 
 TESTS = """
 import time
@@ -76,3 +80,36 @@ def test_a_share_of_the_cases_of_a_test_is_quick_and_varies_in_each_parameter(tm
     assert all(len({name[place] for name in quick}) > 2 for place in (-2, -4))
     assert [name for name in chosen["not long"] if name not in quick] == ["test_two[1]", "test_plain"]
     assert len(quick) + len(chosen["long"]) == 16 + 2
+
+
+class Case:
+    """A case of a test, as far as marking needs it."""
+
+    def __init__(self, number: int, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid, self.marks = f"test_some[{number}]", [mark.mark for mark in marks]
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self.marks if mark.name == name), None)
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append(mark.mark)
+
+
+def test_a_share_of_the_long_cases_is_left_to_full_runs() -> None:
+    share = pytest.mark.quick_share(0.2, long=0.5)
+    cases: Any = [Case(number, share) for number in range(50)]
+    long: Any = [Case(number, share, pytest.mark.long) for number in range(50)]
+    shares.mark_long(cases + long)
+    quick = [case for case in cases if case.get_closest_marker("long") is None]
+    left = [[case for case in each if FULL.mark in case.marks] for each in (cases, long)]
+    assert 8 <= len(quick) <= 12
+    assert all(22 <= len(each) <= 28 for each in left)
+    assert not set(quick) & set(left[0])
+    assert FULL.mark not in long[0].marks
+
+
+@pytest.mark.parametrize("given", [(0.2,), ()])
+def test_without_a_share_of_the_long_cases_none_is_left_to_full_runs(given: tuple[float, ...]) -> None:
+    cases: Any = [Case(number, *(pytest.mark.quick_share(share) for share in given)) for number in range(20)]
+    shares.mark_long(cases)
+    assert not any(FULL.mark in case.marks for case in cases)

@@ -94,8 +94,11 @@ class Rounds:
 def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Return the figures of some rounds, in each of which every row is measured once."""
     rows: dict[str, list[float]] = {name: [] for name in work}
+    # Each collection would visit all objects of the imported libraries, which takes longer than many measurements.
+    gc.freeze()
     for _ in range(rounds):
         for name, measure in work.items():
             gc.collect()
             rows[name].append(measure())
+    gc.unfreeze()
     return rows

@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
-from typing import Any
+from typing import Any, NamedTuple
 
 Parameters = dict[str, Parameter]
 _NOT_NAMED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -15,23 +15,55 @@ _NOT_NAMED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 def hyper_parameters_of(cls: type[Any]) -> Parameters:
     """Return a class's hyper-parameters by name, annotations resolved, those of ``__init__`` before its fields."""
-    return _hyper_parameters_of(cls, _component_classes(cls))
+    return dict(_declarations_of(cls).hyper_parameters)
 
 
 def fields_of(cls: type[Any]) -> Parameters:
     """Return the hyper-parameters that are annotated attributes and not parameters of an ``__init__``."""
-    return _fields_of(cls, _component_classes(cls))
+    return dict(_declarations_of(cls).fields)
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:
     """Return the defaults of all hyper-parameters of a class and its base classes."""
+    return dict(_declarations_of(cls).defaults)
+
+
+class _Declarations(NamedTuple):
+    """Results of inspecting a class."""
+
+    hyper_parameters: Parameters
+    fields: Parameters
+    defaults: dict[str, Any]
+
+
+def _declarations_of(cls: type[Any]) -> _Declarations:
+    # Inspecting a class takes longer than making most parts. Decorators replace `__init__` after a class was inspected.
+    kept = _kept_declarations(cls, cls.__init__)
+    if any(getattr(cls, name, Parameter.empty) is not field.default for name, field in kept.fields.items()):
+        # A default was assigned to the class later.
+        return _inspected(cls)
+    return kept
+
+
+def _inspected(cls: type[Any]) -> _Declarations:
     classes = _component_classes(cls)
-    return {
+    defaults = {
         name: parameter.default
         for position in reversed(range(len(classes)))
         for name, parameter in _hyper_parameters_of(cls, classes[position:]).items()
         if parameter.default is not Parameter.empty
     }
+    return _Declarations(_hyper_parameters_of(cls, classes), _fields_of(cls, classes), defaults)
+
+
+def _inspect(cls: type[Any], init: object) -> _Declarations:
+    return _inspected(cls)
+
+
+# The cast is for mypy, which considers classes unhashable.
+_kept_declarations = typing.cast(
+    "Callable[[type[Any], object], _Declarations]", functools.lru_cache(maxsize=1024)(_inspect)
+)
 
 
 def _hyper_parameters_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:

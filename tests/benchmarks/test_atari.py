@@ -2,11 +2,11 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_interpreter
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "atari.py"
 
@@ -17,8 +17,8 @@ def test_the_speed_of_every_library_is_measured_in_every_task(tmp_path: Path) ->
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")
     options = ["--repetitions", "1", "--env-steps", "10", "--training-steps", "8", "--stacks", "3000"]
-    command = [sys.executable, str(SCRIPT), *options, "--json", str(tmp_path / "figures.json")]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = [SCRIPT, *options, "--json", str(tmp_path / "figures.json")]
+    finished = warm_interpreter.run(command, tmp_path, timeout=300)
     assert finished.returncode == 0, finished.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert 6_000 < figures["bytes"] < 9_000

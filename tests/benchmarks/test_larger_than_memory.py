@@ -1,11 +1,12 @@
 """The benchmark of data larger than memory measures every kind of batch within the memory limit."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_interpreter
 
 pytestmark = pytest.mark.long
 
@@ -15,11 +16,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "persistence" / "l
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
 def test_a_quick_run_measures_every_kind_of_batch(tmp_path: Path) -> None:
     measured = tmp_path / "figures.json"
-    finished = subprocess.run(
-        [sys.executable, str(SCRIPT), "--quick", "--folder", str(tmp_path), "--json", str(measured)],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    finished = warm_interpreter.run(
+        [SCRIPT, "--quick", "--folder", str(tmp_path), "--json", str(measured)], tmp_path, timeout=300
     )
     assert finished.returncode == 0, finished.stderr
     figures = json.loads(measured.read_text())

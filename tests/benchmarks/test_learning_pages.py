@@ -4,8 +4,6 @@ import importlib
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 
 import pytorchrl as prl
 from benchmarks.learning import learning_runs, learning_table
+from tests.support import warm_interpreter
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "learning" / "learning_values.py"
 
@@ -124,15 +123,15 @@ def test_an_interrupted_run_continues_from_its_checkpoint(
 
 @pytest.mark.long
 def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
+    command = [str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
     command += ["--target-steps", "1300", "--docs", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
     command += ["--kept", str(tmp_path / "kept")]
-    first = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    first = warm_interpreter.run(command, tmp_path, timeout=250)
     assert first.returncode == 0, first.stderr
     assert "2 runs, 0 of them finished\n" in first.stdout
     page = (tmp_path / "docs" / "values.md").read_text()
     assert row_of("DQN", tmp_path / "docs" / "values.md")[3] == "missing"
-    again = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    again = warm_interpreter.run(command, tmp_path, timeout=100)
     assert "2 runs, 2 of them finished\n" in again.stdout
     assert (tmp_path / "docs" / "values.md").read_text() == page
 
@@ -162,6 +161,7 @@ def test_algorithms_of_other_libraries_are_trained_and_evaluated(benchmark: Any,
     assert run.result.training_return is not None
 
 
+@pytest.mark.quick_share(0.3)
 @pytest.mark.parametrize(
     ("task_name", "name"),
     [("hopper", name) for name in ("SAC", "TD3", "DDPG", "PPO", "TRPO")]

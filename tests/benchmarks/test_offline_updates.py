@@ -2,11 +2,11 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_interpreter
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "offline_updates.py"
 
@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "of
 def test_update_rates_and_the_share_of_sampling_are_measured_for_every_algorithm(tmp_path: Path) -> None:
     if importlib.util.find_spec("mujoco") is None:
         pytest.skip("the package mujoco is not installed")
-    command = [sys.executable, str(SCRIPT), "--quick", "--json", str(tmp_path / "figures.json")]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    command = [SCRIPT, "--quick", "--json", str(tmp_path / "figures.json")]
+    finished = warm_interpreter.run(command, tmp_path, timeout=600)
     assert finished.returncode == 0, finished.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     for name in ("TD3BC", "IQL", "CQL", "BCQ"):
@@ -29,8 +29,8 @@ def test_update_rates_and_the_share_of_sampling_are_measured_for_every_algorithm
 
 
 @pytest.mark.long
-def test_an_algorithm_that_is_not_compared_is_refused() -> None:
-    command = [sys.executable, str(SCRIPT), "--only", "DQN"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_an_algorithm_that_is_not_compared_is_refused(tmp_path: Path) -> None:
+    command = [SCRIPT, "--only", "DQN"]
+    finished = warm_interpreter.run(command, tmp_path, timeout=120)
     assert finished.returncode == 1
     assert "--only must be one of TD3BC, IQL, CQL, BCQ, got 'DQN'" in finished.stderr

@@ -2,11 +2,11 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_interpreter
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "vector_envs.py"
 
@@ -17,8 +17,8 @@ def test_the_step_time_of_every_library_is_measured(tmp_path: Path) -> None:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")
     options = ["--repetitions", "1", "--rollouts", "1", "--atari-rollouts", "1"]
-    command = [sys.executable, str(SCRIPT), *options, "--json", str(tmp_path / "figures.json")]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    command = [SCRIPT, *options, "--json", str(tmp_path / "figures.json")]
+    finished = warm_interpreter.run(command, tmp_path, timeout=600)
     assert finished.returncode == 0, finished.stderr
     about, cartpole, breakout = json.loads((tmp_path / "figures.json").read_text()).values()
     assert about["torch threads"] == "1"

@@ -14,6 +14,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.continuation import how_to_continue
+from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
 from tests.support.processes import wait_for
 from tests.support.toys import Counter
@@ -113,14 +114,7 @@ OWN_PARTS = [
 def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(named: str, tmp_path: Path) -> None:
     def run_script(script: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(script)
-        return subprocess.run(
-            [sys.executable, "script.py", named],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=ENVIRONMENT,
-        )
+        return warm_interpreter.run(["script.py", named], tmp_path, timeout=60)
 
     started = run_script(SCRIPT + START)
     assert started.returncode == 0, started.stderr
@@ -128,14 +122,7 @@ def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(named: st
     assert first == (
         f"Stopped at 33 of 60 steps; continue in the script that defines {named}, with the scheme made as before:"
     )
-    refused = subprocess.run(
-        [sys.executable, "-m", "pytorchrl", "resume", "my run"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=ENVIRONMENT,
-    )
+    refused = warm_interpreter.run(["-m", "pytorchrl", "resume", "my run"], tmp_path, timeout=60)
     assert refused.returncode == 1
     assert "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -44,7 +44,7 @@ def evaluated_at(learner: prl.Learner) -> list[float]:
     return [record["steps"] for record in records if "test/return" in record]
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("make", [ppo_scheme, dqn_scheme])
 @pytest.mark.parametrize("method", ["on_step_begin", "on_episodes", "on_step", "on_evaluation"])
 def test_a_run_that_a_callback_ended_equals_one_without_an_error_when_it_is_resumed(

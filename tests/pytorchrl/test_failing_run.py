@@ -93,7 +93,7 @@ def saved_steps(folder: Path) -> int:
 
 
 # During random actions, and later; in the first and in the second of two environments.
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("fails", [13, 150])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_run_resumed_after_a_failed_step_equals_the_run_without_the_failure(

@@ -69,7 +69,7 @@ def by_a_linked_folder(mine: Path, stranger: Path) -> Any:
     return {"in_run_folder": "linked/replay"}
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("position", [NO_COMMIT, None], ids=["rewound to no commit", "rewound to its own commit"])
 @pytest.mark.parametrize(
     "naming", [by_a_relative_path, by_an_absolute_path, by_an_absolute_path_as_if_inside, by_a_link, by_a_linked_folder]

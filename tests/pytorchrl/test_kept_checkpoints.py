@@ -60,6 +60,7 @@ def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
         assert len(checkpoints(folder)) == keep
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("damage", [change_a_byte, lambda file: file.write_bytes(b""), lambda file: file.unlink()])
 def test_a_run_resumes_from_the_newest_checkpoint_that_is_not_damaged(
     damage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -18,9 +18,10 @@ from storages.persistent import read_state
 from storages.transition import OBS
 from tests.support import training_to_kill
 from tests.support.comparison import assert_equal
+from tests.support.profiles import by_profile
 from tests.support.training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
-KILLS = int(os.environ.get("RUN_KILLS", "3"))
+KILLS = int(os.environ.get("RUN_KILLS", by_profile(2, 3, 30)))
 """Number of kills; a few by default, so that the tests stay quick."""
 KILLED_WHILE_STARTING = 0.3
 """Share of the kills that happen while the run starts or resumes."""

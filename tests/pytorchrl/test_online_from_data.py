@@ -20,6 +20,7 @@ from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments import RunFolder, collect_demonstrations
 from pytorchrl.experiments.runs import checkpoint
 from storages.transition import OBS, REW, SOURCE_SIZES
+from tests.support import warm_interpreter
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.training import stopped
@@ -137,6 +138,7 @@ def test_networks_of_other_shapes_and_schemes_that_have_begun_are_refused(data: 
         prl.start_from(scheme, offline_run)
 
 
+@pytest.mark.long
 def test_a_run_stopped_in_either_half_resumes_exactly(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_run_stopped_in_either_half_resumes_exactly(
     assert_equal(parts[1], whole[1])
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", ["IQL", "XQL", "CQL", "AWAC", "TD3"])
 def test_algorithms_that_have_learnt_from_data_continue_with_collected_experience(
     name: str, data: Path, tmp_path: Path
@@ -342,10 +345,12 @@ def test_a_run_killed_in_offline_and_online_training_equals_the_run_without_kill
     }
 
     def command(half: str) -> list[str]:
-        return [sys.executable, "-m", "pytorchrl", "train", *halves[half]]
+        return ["-m", "pytorchrl", "train", *halves[half]]
 
     def killed(half: str, folder: Path, at: int) -> None:
-        process = subprocess.Popen(command(half), cwd=folder, stdout=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, *command(half)], cwd=folder, stdout=subprocess.DEVNULL, env=environment
+        )
         file = folder / "runs" / half / "seed-1" / "checkpoint.pt"
         deadline = time.monotonic() + 120
         while not file.exists() or checkpoint.load(file)["scheme"]["collector"]["steps"] < at:
@@ -362,7 +367,8 @@ def test_a_run_killed_in_offline_and_online_training_equals_the_run_without_kill
         for half in halves:
             for at in kills:
                 killed(half, folder, at)
-            subprocess.run(command(half), cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
+            finished = warm_interpreter.run(command(half), folder)
+            assert finished.returncode == 0, finished.stderr
         states[name] = [
             checkpoint.load(folder / "runs" / half / "seed-1" / "checkpoint.pt")["scheme"] for half in halves
         ]

@@ -391,7 +391,7 @@ def check(composition: Composition, callbacks: Callable[[], list[prl.Callback]] 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.12)
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY][::3])
 def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
     @settings(max_examples=1, **SETTINGS)
@@ -447,7 +447,7 @@ def _untrained(scheme: prl.Scheme) -> Any:
     return saved_and_loaded([algorithm, counters, moments, state["storage"], state["collector"]])
 
 
-@pytest.mark.quick_share(0.15)
+@pytest.mark.quick_share(0.06)
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_networks_of_a_random_composition_are_as_if_never_trained_after_a_reset_and_the_run_resumes(name: str) -> None:
     @settings(max_examples=1, **SETTINGS)

@@ -239,7 +239,7 @@ def test_shaped_returns_are_logged_if_rewards_may_differ_from_those_of_the_envir
         assert metrics["train/shaped_return"] == pytest.approx(0.01 * metrics["train/return"], rel=1e-5)
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("saved_at", [45, 51, 98])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_a_resumed_run_logs_the_shaped_returns_of_the_uninterrupted_run(

@@ -52,7 +52,7 @@ def truncated_at(sample: Any, envs: list[int]) -> Any:
     return sample
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("way", REPLAYS)

@@ -57,7 +57,7 @@ def learn(storages: list[Any]) -> None:
             storage.after_gradients(batch, {ERRORS: batch[REW].double().abs()})
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", WAYS)
@@ -79,7 +79,7 @@ def test_inserting_a_slice_equals_inserting_its_steps_one_by_one(way: str, kind:
     assert contents(one_by_one) == contents(at_once)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4, long=0.6)
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize(
     "episodes",

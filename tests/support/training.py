@@ -1,6 +1,7 @@
 """Training without a run folder, for tests of the learnt state."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ def saved_and_loaded(state: Any) -> Any:
     torch.save(state, file)
     file.seek(0)
     return torch.load(file, weights_only=True)
+
+
+def copied_at(learner: prl.Learner, at: int, folder: Path) -> Path:
+    """Run to the target; return a copy of the run folder as a checkpoint after a number of steps left it."""
+    while learner.scheme.steps < at:
+        learner.step()
+    learner.save_checkpoint()
+    shutil.copytree(learner.log_dir, folder)
+    assert learner.run()
+    return folder
 
 
 def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,8 +1,10 @@
 """The process that `warm_interpreter` starts: it imports the toolkit, and forks for every command that it reads.
 
-A fork leaves the loop of this script, so that its interpreter ends like one started for the command.
+A fork leaves the loop of this script and executes the command. It ends like an interpreter that was started for the
+command, except that modules are not torn down: this takes 0.4 s of processor time, much more than most commands.
 """
 
+import atexit
 import gc
 import io
 import json
@@ -16,7 +18,7 @@ import threading
 import types
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch._dynamo
@@ -107,8 +109,33 @@ def execute(arguments: list[str]) -> None:
     exec(code, main.__dict__)  # the code of a test
 
 
+def end(status: object = None) -> NoReturn:
+    """End this process as an interpreter does after ``sys.exit(status)``."""
+    if not (status is None or isinstance(status, int)):
+        print(status, file=sys.stderr)  # noqa: T201
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if sys.modules["__main__"].__dict__ is not globals():
+        # Finalisers of its objects are called.
+        sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((status or 0) & 0xFF)
+
+
 if __name__ == "__main__":
     warm_up()
     command = next_command()
     become(command)
-    execute(command["arguments"])
+    try:
+        execute(command["arguments"])
+    except SystemExit as exited:
+        end(exited.code)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        end(1)
+    end()

@@ -1,5 +1,6 @@
 """Provenance of a run: code, command, machine, packages."""
 
+import functools
 import hashlib
 import json
 import os
@@ -93,6 +94,8 @@ def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
     }
 
 
+# Cached, because it parses the metadata of a package, and each run records more than ten packages.
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -57,6 +57,7 @@ def test_two_algorithms_are_trained_by_commands_with_three_seeds_and_compared(
     assert comparison.results[0].iqm.value == pytest.approx(sum(finals) / 3)
 
 
+@pytest.mark.long
 def test_six_runs_are_plotted_and_compared_without_being_modified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ def directory_of(arguments: list[str], seed: int = 1, source: str = "main") -> s
     return str(storage.directory)
 
 
+@pytest.mark.long
 def test_runs_of_several_seeds_learn_from_their_own_storages_and_the_same_command_continues_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -203,6 +203,7 @@ STORAGES: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_share(0.15)
 @pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_every_storage_can_be_inspected_without_modifying_the_run(

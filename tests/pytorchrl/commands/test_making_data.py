@@ -15,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.commands.data.making.agent import Agent, Policy, agent_of
 from storages.datasets import Dataset, open_dataset, references_of, return_of
 from storages.transition import ACT, OBS
+from tests.support import warm_interpreter
 from tests.support.comparison import assert_equal
 
 
@@ -86,13 +87,13 @@ def test_the_medium_policy_is_nearest_a_third_of_the_experts_normalised_return(
 @pytest.mark.long
 def test_a_killed_data_make_resumes_and_makes_the_same_data(tmp_path: Path) -> None:
     arguments = ["--env", "CartPole-v1", "--kind", "expert", "--train-steps", "3000", "--transitions", "25000"]
-    command = [sys.executable, "-m", "pytorchrl", "data", "make", *arguments, "-o", "expert.npz"]
+    command = ["-m", "pytorchrl", "data", "make", *arguments, "-o", "expert.npz"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     for folder in (killed, whole):
         folder.mkdir()
 
     def kill_when(pattern: str) -> None:
-        process = subprocess.Popen(command, cwd=killed, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, *command], cwd=killed, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 200
         while not list(killed.glob(pattern)):
             assert process.poll() is None
@@ -105,7 +106,8 @@ def test_a_killed_data_make_resumes_and_makes_the_same_data(tmp_path: Path) -> N
     kill_when("runs/data/*/policies/steps-*12*.pt")
     kill_when("runs/data/*-expert-*/part-00000-*.npz")
     for folder in (killed, whole):
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        made = warm_interpreter.run(command, folder)
+        assert made.returncode == 0, made.stderr
     one, two = (open_dataset(folder / "expert.npz") for folder in (killed, whole))
     assert one.steps >= 25_000
     assert_equal(contents(one), contents(two))

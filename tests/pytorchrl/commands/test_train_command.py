@@ -173,7 +173,7 @@ def data_sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 EXPERT = "def left(observations):\n    return observations[:, :1].astype(int) * 0\n"
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", sorted(name for name in prl.__all__ if _is_algorithm(getattr(prl, name))))
 def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it(
     name: str, data_sets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -64,7 +64,7 @@ def write_random_episodes(
     return path
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.long
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_the_fitted_value_of_constant_rewards_of_one_is_their_discounted_sum(batch_norm: bool, tmp_path: Path) -> None:
     scheme = dqn(write_random_episodes(tmp_path / "ones.npz"), batch_norm=batch_norm)

@@ -161,6 +161,7 @@ def test_a_run_that_is_stopped_before_or_after_a_reset_resumes_bit_for_bit(
         each.close()
 
 
+@pytest.mark.long
 def test_collectors_in_other_processes_act_with_the_new_weights(tmp_path: Path) -> None:
     states = []
     for name, collection in (("alone", None), ("overlapped", prl.Overlapped(0))):
@@ -172,7 +173,7 @@ def test_collectors_in_other_processes_act_with_the_new_weights(tmp_path: Path) 
     assert_equal(*states)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("at", [64, 65, pytest.param(66, marks=pytest.mark.long)])
 def test_a_run_whose_collectors_are_ahead_resumes_bit_for_bit_around_a_reset(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,7 +108,7 @@ def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) 
     return returns
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> None:
     learner = trained(name, tmp_path / "run")
@@ -312,16 +312,20 @@ _HAS_OLDER_TORCH = torch.__version__ < (2, 13)
 
 @pytest.mark.long
 @pytest.mark.skipif(_HAS_OLDER_TORCH, reason=f"torch {torch.__version__} imports them by itself")
-@pytest.mark.parametrize("name", ["dqn", "sac", "iqn", "naf", "c51"])
-def test_a_policy_is_loaded_without_the_modules_that_take_torch_seconds_to_import(
-    name: str, finished: Callable[[str], Path]
+def test_policies_are_loaded_without_the_modules_that_take_torch_seconds_to_import(
+    finished: Callable[[str], Path],
 ) -> None:
     code = (
         "import sys, pytorchrl as prl\n"
-        f"before = set(sys.modules); prl.load_policy({str(finished(name))!r})\n"
-        f"sys.exit(any(each in set(sys.modules) - before for each in {_MODULES_OF_META_COMPUTATIONS}))"
+        "before = set(sys.modules)\n"
+        "for run in sys.argv[1:]:\n"
+        "    prl.load_policy(run)\n"
+        f"    if imported := (set(sys.modules) - before).intersection({_MODULES_OF_META_COMPUTATIONS}):\n"
+        "        sys.exit(f'{run}: {imported}')\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    runs = [str(finished(name)) for name in ("dqn", "sac", "iqn", "naf", "c51")]
+    loaded = subprocess.run([sys.executable, "-c", code, *runs], capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr
 
 
 def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Path) -> None:
@@ -385,6 +389,7 @@ def exported_file(policy: TrainedPolicy, path: Path) -> Path:
         raise
 
 
+@pytest.mark.quick_share(0, long=0.6)
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize(
     "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]

@@ -199,6 +199,7 @@ def test_a_resumed_run_keeps_its_id_and_its_chosen_name(log_dir: Path) -> None:
     assert start(second).display_name == "my run"
 
 
+@pytest.mark.long
 def test_a_run_resumed_while_its_first_writer_is_open_keeps_the_records_of_both(log_dir: Path) -> None:
     first = WandbWriter(log_dir, {})
     first.write(100, {"train/return": 1.0})

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import pytorchrl as prl
 
 
@@ -18,6 +20,7 @@ def trained(storage: prl.Factory[Any], folder: Path) -> prl.Scheme:
     return scheme
 
 
+@pytest.mark.long
 def test_dqn_trains_with_priorities_by_rank(tmp_path: Path) -> None:
     storage = prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.7, prioritization="rank", uniform_share=0.1)
     scheme = trained(storage, tmp_path)

@@ -99,7 +99,7 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
     return scheme
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.2, long=0.6)
 @pytest.mark.parametrize(
     "make",
     [
@@ -124,7 +124,7 @@ def test_without_a_lag_a_run_equals_that_of_one_process(make: Make) -> None:
     other.close()
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.8)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, hindsight_dqn, dqn_with_skipped_steps])
 def test_saved_and_resumed_runs_equal_the_uninterrupted_run(make: Make, processes: int) -> None:
@@ -344,6 +344,7 @@ def test_a_run_resumes_from_its_folder_alone_but_not_without_overlapped_collecti
     again.close()
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_no_process_remains_after_a_scheme_is_closed_or_garbage_collected(is_closed: bool) -> None:
     scheme = train(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60)
@@ -379,6 +380,7 @@ learner.close()
 SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
+@pytest.mark.quick_share(0, long=0.65)
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("ending", [*SIGNALS, "exited"])

@@ -23,7 +23,7 @@ def trained(**hyper_parameters: Any) -> tuple[int, dict[str, Any]]:
     return updates, state
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "hyper_parameters", [{"prefetch": 2}, {"keep_on_device": True}, {"prefetch": 1, "keep_on_device": True}]
 )

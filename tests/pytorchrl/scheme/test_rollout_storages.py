@@ -23,7 +23,7 @@ COMPOSITIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_a_resumed_run_equals_the_uninterrupted_run(name: str, memory: Any) -> None:

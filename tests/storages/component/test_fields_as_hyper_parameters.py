@@ -288,3 +288,15 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert "device" not in text.split("Bind")[0]
     assert "gamma: discount factor." in pydoc.plain(pydoc.render_doc(Learner.create_factory))
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
+
+
+def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
+    class Later(FieldComponent):
+        rate: float = 0.5
+
+    class Last(Later):
+        size: int = 3
+
+    assert Last.create_factory().hyper_parameters == {"rate": 0.5, "size": 3}
+    Later.rate = 0.25
+    assert Last.create_factory().hyper_parameters == {"rate": 0.25, "size": 3}

@@ -174,7 +174,7 @@ def assert_equal(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("continuous", [True, False])

@@ -68,7 +68,7 @@ def learnt(storage: Storage) -> dict[int, Any]:
     return drawn
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.1, long=0.4)
 @pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("way", WAYS)
@@ -247,7 +247,7 @@ def endless(num_envs: int, kind: str) -> Stream:
     return stream
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.1, long=0.5)
 @pytest.mark.parametrize("max_bytes", [30_000, 123_456])
 @pytest.mark.parametrize("kind", ["vector", "image", "dict of frames"])
 @pytest.mark.parametrize("way", WAYS)
@@ -269,7 +269,7 @@ def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes
     assert_slice_is(storage.get_all_buffer_data(), model.live())
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.1, long=0.5)
 @pytest.mark.parametrize("at_once", [1, 3, 1_000])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("length", [1, 7])

@@ -17,7 +17,7 @@ def relabelled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, l
     return obs, rhs, obs2, rhs2, rew + 1
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("kind", ["vector", "frames", "dict"])
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_uniform_draws_are_uniform() -> None:
     assert_drawn_by(drawn.counts(), np.ones(SIZE * ENVS))
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("stratified", [True, False])
 def test_draws_by_priority_are_in_proportion_to_the_priorities(stratified: bool) -> None:
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, stratified=stratified, **PRIORITIES))
@@ -101,7 +101,7 @@ def test_draws_by_recency_come_from_fewer_of_the_newest_rows_in_later_updates(by
         assert_drawn_by(drawn.counts(update, updates), masses)
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.long
 @pytest.mark.parametrize("overlap", [None, 2])
 @pytest.mark.parametrize("by_priority", [False, True])
 def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bool, overlap: int | None) -> None:
@@ -114,7 +114,7 @@ def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bo
     assert_drawn_by(drawn.counts(), masses)
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.long
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])
 def test_importance_weights_make_the_weighted_mean_equal_that_of_uniform_draws(weights_over: Any) -> None:
     drawn = Drawn(PERBuffer.create_factory(size=SIZE, weights_over=weights_over, **PRIORITIES))

@@ -161,7 +161,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.06, long=0.4)
 @pytest.mark.parametrize("num_envs", [1, 4])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("strategy", STRATEGIES)

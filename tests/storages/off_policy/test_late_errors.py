@@ -243,6 +243,7 @@ def test_a_restored_storage_draws_the_same_batches_as_the_saved_one() -> None:
             storage.after_gradients(batch, {ERRORS: errors_of(batch)})
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("size", [20, 200])
 @pytest.mark.parametrize("sequences", [None, Episodes()])
 def test_an_episodic_buffer_on_disk_applies_late_errors(size: int, sequences: Any, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ KINDS = ("vector", "frames", "dict")
 OTHER_KINDS = ("image", "dict of frames")
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.05, long=0.3)
 @pytest.mark.parametrize("num_envs", [pytest.param(1, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize(
     ("window", "kind"),

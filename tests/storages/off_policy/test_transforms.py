@@ -52,6 +52,7 @@ def drawn(storage: Storage, count: int = 4) -> dict[int, Any]:
     return dict(enumerate(storage.generate_batches(count, 6)))
 
 
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("keep_on_device", [False, True])
 @pytest.mark.parametrize("kind", ["vector", "frames", "dict of frames"])
 @pytest.mark.parametrize("window", WINDOWS)

@@ -102,7 +102,7 @@ def test_epochs_are_passes_over_all_rows() -> None:
     assert Counter(torch.cat(drawn)[:, 0].tolist()) == dict.fromkeys(range(80, 140), 3)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("draws", ["passes", "without replacement"])
 def test_all_orders_of_rows_are_equally_likely(draws: str) -> None:
     storage = made(draws, size=2)

@@ -10,7 +10,7 @@ from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import Stream
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["vector", "frames"])
 def test_after_closing_the_log_has_only_the_steps_of_unfinished_episodes(kind: str, tmp_path: Path) -> None:
     model, stream = EpisodesModel(5_000), Stream(2, kind, False, np.random.default_rng(0))

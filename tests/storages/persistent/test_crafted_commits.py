@@ -124,7 +124,7 @@ def assert_named_and_dropped(path: Path, kind: str, samples: list[Any]) -> None:
     storage.close()
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.3)
 @pytest.mark.parametrize("defect", STEPS)
 def test_a_crafted_commit_is_refused_without_changes_and_dropped_by_a_repair(defect: str, tmp_path: Path) -> None:
     kind = "frames" if defect in OF_FRAMES else "vector"

@@ -70,7 +70,7 @@ CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 }
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("defect", CRAFTED)
 def test_a_crafted_record_is_refused_before_memory_is_allocated(defect: str, tmp_path: Path) -> None:
     kind, change = CRAFTED[defect]

@@ -75,7 +75,7 @@ def test_a_buffer_has_the_content_of_a_list_of_episodes(
         shutil.rmtree(directory)
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.6)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_reopened_buffer_draws_the_same_batches(way: str, tmp_path: Path) -> None:
     twins = Twins(tmp_path, "dict of frames", commit_every=5, **WAYS[way])
@@ -88,7 +88,7 @@ def test_a_reopened_buffer_draws_the_same_batches(way: str, tmp_path: Path) -> N
     twins.close()
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.1, long=0.6)
 @pytest.mark.parametrize("way", WAYS)
 def test_after_loading_a_state_the_same_batches_are_drawn(way: str, tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", commit_every=4, **WAYS[way])

@@ -105,7 +105,7 @@ def _damaged(path: Path, harm: Callable[[Path], Any]) -> Path:
     return path
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.3)
 @pytest.mark.parametrize("defect", DAMAGE)
 def test_damage_is_reported_and_repaired_and_other_episodes_remain(defect: str, tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, alpha=0.5)

@@ -158,7 +158,7 @@ def test_a_file_truncated_by_another_program_is_reported(tmp_path: Path) -> None
         pair.kept.close()
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", ["close", "fsync", "fdatasync", "fstat", "open", "write", "listdir"])
 @pytest.mark.parametrize("durable", [False, True])
 def test_after_any_call_fails_once_a_retry_loses_no_steps(name: str, durable: bool, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
     two.close()
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.6)
 @pytest.mark.parametrize(
     "given",
     [
@@ -183,6 +183,7 @@ def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
     storage.close()
 
 
+@pytest.mark.long
 def test_an_error_of_a_transition_that_left_memory_changes_no_other_priority(tmp_path: Path) -> None:
     storage = filled(tmp_path, **{**PRIORITIES, "default_error": 1.0})
     old = next(iter(storage.generate_batches(1, 32)))

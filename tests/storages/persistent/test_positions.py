@@ -12,7 +12,7 @@ from tests.support.directories import WAYS, Pair, made, small_segments
 from tests.support.model import contents, through_a_file
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("way", WAYS)
 def test_loading_a_state_rolls_the_directory_back_to_its_commit(way: str, tmp_path: Path) -> None:
     with small_segments():

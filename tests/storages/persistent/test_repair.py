@@ -53,7 +53,7 @@ def rows_of(storage: Any) -> Any:
     return map_leaves(storage.get_all_buffer_data(), torch.Tensor.numpy)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("place", [20, -50])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["plain", "priority"])

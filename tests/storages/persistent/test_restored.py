@@ -76,7 +76,7 @@ def test_a_reopened_storage_equals_the_storage_before_after_any_actions(
         shutil.rmtree(directory)
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.2, long=0.6)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_next_batches_are_the_same_after_the_ring_was_overwritten_many_times(way: str, tmp_path: Path) -> None:
     with small_segments():

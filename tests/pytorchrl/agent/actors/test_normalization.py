@@ -91,7 +91,7 @@ def vectors(observations: Any) -> Any:
     return np.asarray(values, np.float64).reshape(-1, 3)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, "lstm"])
 @pytest.mark.parametrize("kind", ["vector", "dict"])
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
@@ -175,7 +175,7 @@ def test_best_weights_include_the_statistics(tmp_path: Path) -> None:
     assert 900 < part.shift[0] < 1100
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
 def test_a_resumed_run_continues_with_the_saved_statistics(algorithm: str, memory: Any) -> None:

@@ -100,7 +100,7 @@ def stored(scheme: prl.Scheme) -> Any:
     return scheme.storage.get_all_buffer_data()
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", [*REPLAYED, *COLLECTED])
 def test_a_run_takes_only_allowed_actions_and_learns(name: str) -> None:
     # The environment raises an error where an action is not allowed.
@@ -140,6 +140,7 @@ def change_outputs_never_used(scheme: prl.Scheme) -> dict[int, Tensor]:
     return changed
 
 
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name in IN_QUICK_RUNS else [pytest.mark.long]) for name in (*REPLAYED, *COLLECTED)],
@@ -271,6 +272,7 @@ def test_a_component_without_an_allowed_choice_allows_all() -> None:
     assert allowed.flags.tolist() == [[False, True, False, True, True], [True, True, True, False, True]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param("DQN", marks=pytest.mark.long), "IQN", pytest.param("PPO", marks=pytest.mark.long)]
 )

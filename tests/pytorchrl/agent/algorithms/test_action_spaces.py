@@ -62,14 +62,14 @@ def ppo_scheme(name: str, memory: Any = None) -> prl.Scheme:
     )
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMPOSITE)
 def test_ppo_learns_every_component_of_multidiscrete_and_multibinary_actions(name: str) -> None:
     scheme = train(ppo_scheme(name), 5_000)
     assert scheme.evaluate(5).mean_return == 10
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["multi-discrete", "multi-binary in two dimensions"])
 def test_multidiscrete_actions_work_with_recurrent_actors(name: str) -> None:
     train(ppo_scheme(name, "gru"), 600)

@@ -13,7 +13,7 @@ import pytest
 
 import pytorchrl as prl
 from tests.support.chains import GAMMA, Chain, Ends, Seen, mistakes
-from tests.support.profiles import is_nightly
+from tests.support.profiles import FULL, is_nightly
 from tests.support.training import train
 
 SEEDS = (0, 1, 2) if is_nightly() else (0,)
@@ -110,6 +110,9 @@ VARIANTS = {
     ),
 }
 
+RESEMBLING = ("DQN", "dueling DQN", "noisy DQN", "dueling NAF", "SACWithValue", "DroQ", "MunchausenIQN", "AL", "PAL")
+"""Variants that quick runs leave out, since the others contain what they do."""
+
 IN_SEGMENTS: dict[str, Any] = {
     "ACER": (prl.ACER, {}),
     "ACERContinuous": (prl.ACERContinuous, {}),
@@ -171,7 +174,11 @@ def test_double_dqn_solves_an_endless_chain() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "combination"),
-    [(name, combination) for name, variant in VARIANTS.items() for combination in combinations_of(variant)],
+    [
+        pytest.param(name, combination, marks=FULL if name in RESEMBLING else ())
+        for name, variant in VARIANTS.items()
+        for combination in combinations_of(variant)
+    ],
 )
 def test_every_seed_solves_every_chain(name: str, combination: Combination) -> None:
     seen, ends, n_step, prioritised = combination
@@ -181,6 +188,7 @@ def test_every_seed_solves_every_chain(name: str, combination: Combination) -> N
         check(scheme, seen, ends, variant.times * STEPS[seen])
 
 
+@pytest.mark.quick_share(0, long=0.7)
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 # Recurrent actors do not learn from segments of one step, since no gradient flows back to earlier steps.
@@ -213,6 +221,7 @@ def test_every_seed_solves_every_chain_from_rollouts(
         check(scheme, seen, ends, 4 * STEPS[seen])
 
 
+@pytest.mark.quick_share(0, long=0.6)
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 @pytest.mark.parametrize("seen", get_args(Seen))

@@ -102,7 +102,7 @@ FITS: list[tuple[Any, Explorer]] = [
 ]
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, "lstm"])
 @pytest.mark.parametrize(("cls", "explorer"), FITS)
 def test_a_resumed_run_explores_like_an_uninterrupted_run(cls: Any, explorer: Explorer, memory: Any) -> None:

@@ -85,7 +85,7 @@ def padded_again(values: Tensor, packed: Any) -> Tensor:
     return padded
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("episodes", EPISODES)
 @pytest.mark.parametrize("name", ALGORITHMS)

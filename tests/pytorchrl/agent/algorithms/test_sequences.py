@@ -29,7 +29,7 @@ from tests.support.comparison import assert_equal
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
@@ -148,6 +148,7 @@ def test_masked_steps_do_not_affect_gradients(algorithm: Any) -> None:
     scheme.close()
 
 
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("shared_body", [False, True])
 @pytest.mark.parametrize("sequence_length", [None, 8])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

@@ -65,7 +65,7 @@ def test_td3s_update_equals_that_of_a_step_by_step_reference(sequences: str, kin
     scheme.close()
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("sequences", SEQUENCES)

@@ -99,7 +99,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_loaded_algorithm_continues_like_the_saved_one(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
@@ -115,6 +115,7 @@ def test_a_loaded_algorithm_continues_like_the_saved_one(name: str) -> None:
     assert_equal(loaded.state_dict(), saved.state_dict())
 
 
+@pytest.mark.quick_share(0.3)
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_copy_learns_like_the_original_and_independently_of_it(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
@@ -139,6 +140,7 @@ IN_ONE_STEP = [name for name in OFF_POLICY if not learns_in_two_steps(name)]
 IN_TWO_STEPS = [name for name in OFF_POLICY if learns_in_two_steps(name)]
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("name", IN_TWO_STEPS)
 def test_policies_learn_from_the_critics_after_the_critics_step(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]

@@ -38,6 +38,7 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
+from tests.support.profiles import FULL
 
 DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2,))
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
@@ -144,7 +145,7 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
     return batch | {MASK: batch[REW], WINDOW: window, WEIGHTS: batch[WEIGHTS][0]}
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.12)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize(
     "layers",
@@ -168,8 +169,15 @@ def test_an_update_of_transitions_does_not_wait_for_the_device(name: str, layers
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("memory", ["gru", "lstm"])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in WITHOUT_MEMORY])
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    # Quick runs try one kind of memory with each algorithm.
+    [
+        pytest.param(name, memory, marks=FULL if (number + is_lstm) % 2 else ())
+        for number, name in enumerate(name for name in ALGORITHMS if name not in WITHOUT_MEMORY)
+        for is_lstm, memory in enumerate(("gru", "lstm"))
+    ],
+)
 def test_an_update_of_sequences_does_not_wait_for_the_device(name: str, memory: Any) -> None:
     algorithm = made(name, memory)
     algorithm.update(sequences_of(algorithm) | {RHS: algorithm.actor.initial_memory(ROWS)})
@@ -194,6 +202,7 @@ def test_an_update_of_packed_episodes_does_not_wait_for_the_device(name: str) ->
     algorithm.update(batch)
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -72,6 +72,7 @@ def test_equal_seeds_give_equal_games_and_different_seeds_different_starts() -> 
     assert len(begins) > 3
 
 
+@pytest.mark.long
 def test_a_sticky_action_is_repeated_at_probability_one_but_not_at_zero() -> None:
     played = []
     for probability in (0.0, 1.0):
@@ -83,6 +84,7 @@ def test_a_sticky_action_is_repeated_at_probability_one_but_not_at_zero() -> Non
     assert not np.array_equal(played[0], expected)
 
 
+@pytest.mark.long
 def test_fire_is_pressed_at_the_start_of_each_life_so_that_games_continue() -> None:
     lives = {}
     for fire in (True, False):

@@ -198,7 +198,7 @@ def test_a_reset_drops_running_episodes() -> None:
     assert finished(envs, 3) == [[], [], [EpisodeRecord(0, 6.0, 3)]]
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("wrappers", [[], ["NormalizeReward"], [Endless]])
 @pytest.mark.parametrize("steps", [1, 37, 600])

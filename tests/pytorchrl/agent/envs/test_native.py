@@ -346,6 +346,7 @@ def trained_weights(learner: prl.Learner) -> Any:
     return weights
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("mode", MODES)
 def test_environments_with_a_state_dict_resume_exactly(tmp_path: Path, mode: AutoresetMode) -> None:
     envs = prl.VecEnv.create_factory(RememberedClocks, 3, env_kwargs={"mode": mode})

@@ -40,7 +40,7 @@ class Follow(gym.Env[Any, Any]):
         return self.observation(), reward, False, self.steps >= 8, {}
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("as_dict", [False, True])

@@ -59,7 +59,7 @@ SAME: list[tuple[Optimizer, Make]] = [
 ]
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("most_copied", [0, 1_000], ids=["in place", "copied"])
 @pytest.mark.parametrize(("ours", "theirs"), SAME, ids=[repr(setting) for setting, _ in SAME])
 @settings(max_examples=examples(40), deadline=None)

@@ -146,7 +146,7 @@ STORAGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_described_transitions_equal_those_in_every_kind_of_storage(make: Any, tmp_path: Path) -> None:
     # Not a multiple of the length of a rollout, after which the storage is empty.

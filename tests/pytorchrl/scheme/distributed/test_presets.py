@@ -13,6 +13,7 @@ from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from storages.component.factory import make_factory
 from storages.transition import DISCOUNT, OBS, OBS2
 from tests.support.clocks import Clocks
+from tests.support.profiles import FULL
 from tests.support.training import train
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
@@ -59,6 +60,8 @@ PRESETS: dict[str, tuple[Callable[[], dict[str, Any]], Any, int]] = {
         300,
     ),
 }
+RESEMBLING = ("nsq", "ape_x")
+"""Composed of the parts of other presets, or trained by another test; quick runs leave them out."""
 
 
 @contextlib.contextmanager
@@ -78,7 +81,7 @@ def trained(name: str, envs: Any | None = None) -> Iterator[prl.RayScheme]:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL if name in RESEMBLING else ()) for name in PRESETS])
 def test_a_preset_collects_and_updates_its_weights(name: str) -> None:
     with trained(name):
         pass

@@ -14,6 +14,7 @@ from storages import PERBuffer, SampleError, Sequences
 from storages.sharded import LocalShards, ShardedReplay, SliceWriter, factory_of_shard
 from storages.transition import ERRORS, INDICES, MASK, OBS, REW
 from tests.support.model import GAMMA, equal, through_a_file
+from tests.support.profiles import FULL
 from tests.support.shards import maker, slice_of
 
 pytestmark = pytest.mark.ray
@@ -49,7 +50,7 @@ def fill(group: Any, slices: int = 4) -> None:
     writer.flush()
 
 
-@pytest.mark.parametrize("factory", [WHOLE, SEQUENCES])
+@pytest.mark.parametrize("factory", [pytest.param(WHOLE, marks=FULL), SEQUENCES])
 def test_shards_in_other_processes_draw_the_batches_of_local_shards(factory: Any) -> None:
     there = started(factory)
     here = LocalShards([maker(factory_of_shard(factory, number, 2)) for number in range(2)])

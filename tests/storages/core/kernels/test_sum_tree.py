@@ -171,7 +171,7 @@ def test_thousands_of_operations_agree_with_a_plain_array() -> None:
     assert TreeAndArray.operations > 400 * examples(250)
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("size", SIZES)
 def test_no_dead_leaf_is_drawn_for_any_random_number(size: int) -> None:
     generator = np.random.default_rng(size)

@@ -63,7 +63,7 @@ def filled(
     return storage, storage.ring.columns.writer
 
 
-@pytest.mark.quick_share(0.05)
+@pytest.mark.quick_share(0.05, long=0.5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STORAGES)
 def test_the_fast_path_and_python_give_equal_storages(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,7 @@ def test_code_compiled_for_one_storage_is_used_by_the_next_from_its_first_steps(
     assert storage.ring.columns.writer._compiled is not None
 
 
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("before", ARRAY_KINDS)
 @pytest.mark.parametrize("after", ARRAY_KINDS)
 def test_samples_may_change_their_kind_of_arrays(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:

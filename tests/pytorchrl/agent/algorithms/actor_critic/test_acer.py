@@ -141,6 +141,7 @@ def one_step_gradients(
     return np.array(found), probs * (rewards - probs @ rewards)
 
 
+@pytest.mark.long
 def test_truncation_lowers_the_variance_and_the_correction_removes_its_bias() -> None:
     batches = 40
     bias, variance, corrected_bias, noise = {}, {}, {}, {}

@@ -31,7 +31,7 @@ def scheme_of(name: str, directory: Path | None, memory: Any = None, **changes: 
     )
 
 
-@pytest.mark.quick_share(0.25)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_on_policy_batches_are_those_of_a_buffer_in_memory(name: str, memory: Any, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_steps_of_an_on_policy_batch_are_kept_from_the_beginning(tmp_path: P
     scheme.close()
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_stopped_run_with_episodes_on_disk_continues_as_if_it_had_not_been_stopped(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,7 @@ def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
     return algorithm
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.12, long=0.5)
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize(

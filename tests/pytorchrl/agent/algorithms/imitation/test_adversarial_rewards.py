@@ -32,6 +32,7 @@ def rollout_for(learner: type[prl.Algorithm]) -> Any:
     return prl.GAEBuffer.create_factory(size=8)
 
 
+@pytest.mark.quick_share(0.25)
 @pytest.mark.parametrize(("reward", "learner"), COMBINED, ids=lambda cls: cls.__name__)
 def test_every_on_policy_algorithm_learns_from_the_learnt_reward(
     reward: type[Any], learner: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -208,6 +208,7 @@ def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any,
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
 def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -253,7 +253,7 @@ MEMORIES = {
 }
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEMORIES)
 def test_a_recurrent_actor_learns_actions_that_depend_on_past_observations(name: str, tmp_path: Path) -> None:
     data = write_data_of_previous_observations(tmp_path / "data.npz")

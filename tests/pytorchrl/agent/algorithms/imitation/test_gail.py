@@ -211,6 +211,7 @@ def test_training_does_not_change_the_experts_storage(data: Path) -> None:
     assert len(scheme.sources["expert"]) == 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
     weights = [train(gail_scheme(data, seed, memory=memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]

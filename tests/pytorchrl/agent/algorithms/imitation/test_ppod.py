@@ -230,6 +230,7 @@ def test_valued_episodes_are_drawn_in_proportion_to_a_power_of_their_value() -> 
     np.testing.assert_allclose(drawn[3:], [valued / 2, valued / 2], atol=0.03)
 
 
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("mode", [None, "vector_entry_point"])
 def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
     scheme = prl.Scheme(
@@ -276,7 +277,7 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 # Runs
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -292,7 +293,7 @@ def test_a_resumed_run_equals_an_uninterrupted_run(
     assert state["algorithm"]["repetition"]["episodes"]["valued"]
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
     memory: Any, data: Path

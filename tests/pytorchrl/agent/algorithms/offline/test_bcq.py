@@ -155,6 +155,7 @@ def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(tmp_path: Pa
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
+@pytest.mark.long
 def test_a_resumed_run_equals_an_uninterrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = recorded(tmp_path / "data.npz", "Pendulum-v1")
     whole = prl.Learner(bcq_scheme(data), 20, tmp_path / "whole")

@@ -28,7 +28,8 @@ PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
     "EDAC": (prl.EDAC, {"num_critics": 4, "lr_alpha": 1e-3}),
 }
 
-VARIANTS = ("CQL, Lagrange multiplier", "CalQL", "CRR, binary")
+RESEMBLING = ("CQL, Lagrange multiplier", "CalQL", "CRR, binary", "XQL", "AWAC", "EDAC")
+"""Variants of others, or with another weighting of the same data; quick runs leave them out."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def behaviour_return(data: Path) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL) if name in VARIANTS else name for name in PENDULUM])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL) if name in RESEMBLING else name for name in PENDULUM])
 def test_returns_on_the_pendulum_are_higher_than_those_of_the_data(name: str, pendulum: Path) -> None:
     cls, settings = PENDULUM[name]
     common = {"lr_pi": 1e-3, "lr_q": 1e-3, "mini_batch_size": 128, "test_every": 0}

@@ -239,6 +239,7 @@ def test_distributions_of_unscaled_actions_are_refused(cls: Any) -> None:
         cls.create_factory(distribution=prl.heads.GaussianPolicy())
 
 
+@pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize(
     "distribution", [prl.heads.SquashedGaussianPolicy(), prl.heads.BetaPolicy(), prl.heads.GSDEPolicy(3, squash=True)]
 )

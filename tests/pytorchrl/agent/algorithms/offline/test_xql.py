@@ -38,6 +38,7 @@ def test_the_minimum_of_the_gumbel_loss_is_the_scaled_logarithm_of_the_mean_expo
     assert values.mean() < expected < values.max()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [0.5, 10.0])
 def test_state_values_converge_to_the_soft_maximum_over_the_datas_actions(temperature: float) -> None:
     rewards = [-1.0, -0.5, 0.0, 0.5, 1.0]  # linear in the actions, as the critics are

@@ -92,7 +92,7 @@ def test_an_update_is_a_step_of_trpo_on_these_advantages_and_a_fit_to_these_targ
         each.close()
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize(("storage", "best"), [(prl.AverageRewardBuffer, 1), (prl.GAEBuffer, 0)])
 def test_a_larger_average_reward_is_learnt_where_a_discounted_return_prefers_a_smaller_one(
     storage: Any, best: int

@@ -173,7 +173,7 @@ DISTRIBUTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("shape", [(2,), (2, 3), ()], ids=str)
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.05])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

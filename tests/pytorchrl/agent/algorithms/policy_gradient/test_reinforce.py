@@ -134,7 +134,7 @@ VALUE_IF_ENDLESS = 1 / (1 - GAMMA)
 VALUE_IF_TERMINATED = np.mean([(1 - GAMMA**left) / (1 - GAMMA) for left in range(1, LENGTH + 1)])
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("length", "end", "expected"),
     [

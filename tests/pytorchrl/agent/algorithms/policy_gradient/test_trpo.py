@@ -490,7 +490,7 @@ def test_a_policy_with_a_memory_takes_steps_within_its_trust_region(memory: str,
     assert max(fractions) > 0
 
 
-@pytest.mark.quick_share(0.5)
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
     one, again, other = (train(noise_scheme(memory, seed), 64).algorithm.get_weights() for seed in (3, 3, 4))
