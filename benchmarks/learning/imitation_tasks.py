@@ -116,10 +116,10 @@ _SWINGING: Mapping[str, Any] = {
 _ON_PENDULUM = 160_000
 
 
-def _pendulum(algorithm: Any) -> Callable[[Path, int], prl.Scheme]:
+def _pendulum(algorithm: Any, **settings: Any) -> Callable[[Path, int], prl.Scheme]:
     def compose(folder: Path, seed: int) -> prl.Scheme:
         return prl.Scheme(
-            algorithm.create_factory(**_SWINGING),
+            algorithm.create_factory(**_SWINGING, **settings),
             prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
             prl.GAEBuffer.create_factory(size=256),
             prl.VecEnv.create_factory("Pendulum-v1", num_envs=8),
@@ -239,6 +239,18 @@ _TASKS: Mapping[str, StagedTask] = {
             Stage("SAC on AIRL's reward", 8_000, _SAC_ANEW, "none"),
             Stage("PPO on AIRL's reward", _ON_PENDULUM, _PPO_ANEW, "none"),
         ),
+        random_return=_RANDOM,
+        expert_return=_CONTROLLED,
+        episodes=50,
+    ),
+    "style": StagedTask(
+        title="Style on Pendulum-v1",
+        env="Pendulum-v1",
+        question=(
+            "Does `AMP` come to 80% of the expert by the style reward alone, of successive observations? It has the "
+            "demonstrations and settings of `GAIL on PPO` above, and does not use the demonstrations' actions."
+        ),
+        stages=(Stage("AMP", _ON_PENDULUM, _pendulum(prl.AMP, task_coef=0.0, style_coef=1.0), "10 episodes of 200"),),
         random_return=_RANDOM,
         expert_return=_CONTROLLED,
         episodes=50,

@@ -22,7 +22,7 @@ from benchmarks.learning.staged_runs import Arguments, make_page
 class ImitationArguments(Arguments):
     """What to run."""
 
-    only: tuple[Literal["maze", "pendulum", "reward", "hopper"], ...] = ("maze", "pendulum", "reward")
+    only: tuple[Literal["maze", "pendulum", "reward", "style", "hopper"], ...] = ("maze", "pendulum", "reward", "style")
     """Tasks to run; "hopper" takes hours."""
 
 

@@ -92,6 +92,10 @@ _CARTPOLE: Mapping[str, Composition] = {
         prl.A2C.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
         prl.GAEBuffer.create_factory(size=8, gae_lambda=0.95),
     ),
+    "OptionCritic": _cartpole(
+        prl.OptionCritic.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
+        prl.GAEBuffer.create_factory(size=8, gae_lambda=0.95),
+    ),
     "IMPALA": _cartpole(
         prl.IMPALA.create_factory(lr=_falling(3e-3), entropy_coef=0.0, test_every=0),
         prl.VTraceBuffer.create_factory(size=5),
@@ -170,7 +174,7 @@ POLICIES = Page(
             threshold=475.0,
             settings=(
                 "All have two layers of 64 units, and learning rates that fall to 0, but for those of ACER and PCL, "
-                "which do not change."
+                "which do not change. The runs of `OptionCritic` shared their processor with other programs."
             ),
         ),
         "mountaincar": Task(

@@ -242,6 +242,15 @@ def pqn(memory: Any = None) -> prl.Scheme:
     )
 
 
+def option_critic(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.OptionCritic.create_factory(lr=prl.LinearSchedule(1e-3, 0.0), test_every=90, num_test_episodes=1),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.GAEBuffer.create_factory(size=5),
+        prl.VecEnv.create_factory("CartPole-v1", 3),
+    )
+
+
 def model_based(algorithm: Any) -> prl.Scheme:
     return prl.Scheme(
         algorithm,
@@ -305,6 +314,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SARSA with actions chosen anew and a memory": lambda: sarsa("policy", "gru"),
     "PQN": pqn,
     "PQN with a memory": lambda: pqn("lstm"),
+    "OptionCritic": option_critic,
+    "OptionCritic with a memory": lambda: option_critic("gru"),
     "n-step Q-learning": nstep_q_learning,
     "n-step Q-learning with a memory": lambda: nstep_q_learning("lstm"),
     "TD3 with priorities and n steps": lambda: td3(2),

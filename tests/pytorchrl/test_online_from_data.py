@@ -284,7 +284,9 @@ ROWS = 200
 SMALL = ["--env", "Pendulum-v1", "--actor.hidden-sizes", "8", "--algorithm.test-every", "0", "--log-dir", "runs/shown"]
 
 
-@pytest.mark.parametrize(("algorithm", "source"), [("gail", "expert"), ("airl", "expert"), ("ppod", "demonstrations")])
+@pytest.mark.parametrize(
+    ("algorithm", "source"), [("gail", "expert"), ("airl", "expert"), ("amp", "expert"), ("ppod", "demonstrations")]
+)
 def test_the_command_line_gives_demonstrations_to_algorithms_that_learn_from_rollouts_beside_them(
     algorithm: str,
     source: str,

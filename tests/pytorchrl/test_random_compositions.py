@@ -132,6 +132,12 @@ ON_POLICY: dict[str, Any] = {
         list(ACTIONS),
     ),
     "A2C": (prl.A2C, {}, list(ACTIONS)),
+    "OptionCritic": (prl.OptionCritic, {"num_options": 3, "deliberation_cost": 0.1}, list(ACTIONS)),
+    "OptionCritic, Beta": (
+        prl.OptionCritic,
+        {"num_options": 2, "distribution": prl.heads.BetaPolicy(), "num_mini_batch": 2},
+        ["bounded"],
+    ),
     "IMPALA": (prl.IMPALA, {}, list(ACTIONS)),
     "PPO, gSDE": (prl.PPO, {"num_mini_batch": 2, "distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
     "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
@@ -145,6 +151,7 @@ ON_POLICY: dict[str, Any] = {
     "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, list(ACTIONS)),
     "PPOD, as if it had acted": (prl.PPOD, {"num_mini_batch": 2, "repeated_as": "policy"}, list(ACTIONS)),
     "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, list(ACTIONS)),
+    "AMP": (prl.AMP, {"num_mini_batch": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
 }

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration
 from tests.support.by_hand import exploring
 
 Seen: TypeAlias = Literal["fully", "partly"]
@@ -124,7 +125,9 @@ def mistakes(algorithm: Algorithm, seen: Seen, ends: Ends) -> int:
     """Number of states with a wrong greedy action; under partial observation, number of cues with a wrong action."""
     best = best_actions(ends)
     if seen == "fully":
-        actions = _greedy(algorithm, np.stack([observation(state, seen) for state in STATES]), None, first=True)[0]
+        exploration = exploring(algorithm, len(STATES), deterministic=True)
+        seen_at_once = np.stack([observation(state, seen) for state in STATES])
+        actions = _greedy(algorithm, seen_at_once, None, exploration, first=True)[0]
         return sum(action != best[state] for action, state in zip(actions, STATES, strict=True))
     return sum(_has_mistake(algorithm, cues, best, seen) for cues in _cues(ends))
 
@@ -136,18 +139,21 @@ def _cues(ends: Ends) -> Iterator[tuple[int, ...]]:
 
 def _has_mistake(algorithm: Algorithm, cues: tuple[int, ...], best: dict[State, int], seen: Seen) -> int:
     memory, first = algorithm.actor.initial_memory(1), True
+    # Kept for the episode, for algorithms whose actions depend on what it holds.
+    exploration = exploring(algorithm, 1, deterministic=True)
     for cue in cues:
         for position in range(LAST + 1):
-            actions, memory = _greedy(algorithm, observation((position, cue), seen)[None], memory, first)
+            actions, memory = _greedy(algorithm, observation((position, cue), seen)[None], memory, exploration, first)
             if actions[0] != best[position, cue]:
                 return 1
             first = False
     return 0
 
 
-def _greedy(algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, first: bool) -> tuple[list[int], Any]:
-    done = torch.full((len(obs), 1), float(first))
-    exploration = exploring(algorithm, len(obs), deterministic=True)
+def _greedy(
+    algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, exploration: Exploration, first: bool
+) -> tuple[list[int], Any]:
+    exploration.starts = done = torch.full((len(obs), 1), float(first))
     step = algorithm.acting_step(torch.from_numpy(obs), memory, done, exploration)
     return _choices(step.env_action.numpy()), step.rhs
 

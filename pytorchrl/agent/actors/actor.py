@@ -184,6 +184,24 @@ class Actor(FieldComponent, nn.Module):
         networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
+    def make_of_pairs(self, name: str, head: Head) -> Network:
+        """Make and register a network of two observations, whose features are concatenated before its hidden layers.
+
+        It takes a view of the first observations, and the features of the second by its body:
+        ``network(rows.now, rows.next.features(network.body))``. With a memory, features are the memory's output.
+
+        Args:
+            name: of the network, in the actor's state dict.
+            head: specification of the output layers.
+
+        Raises:
+            ValueError: a network of this name exists already.
+        """
+        body = self._body(()) if self.memory is None else self._recurrent_body(None)
+        sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
+        joint = self.hidden_layers(2 * body.output_size, sizes)
+        return self._named(name, Network(body, head.build(joint.output_size, self), joint))
+
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
         """Make and register a network with a body of its own, without memory, noise, dropout or normalising layers.
 

@@ -21,10 +21,12 @@ from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
 from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
+from pytorchrl.agent.algorithms.imitation.amp import AMP, AMPReward
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.dagger import DAgger
 from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
 from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD
 from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO
@@ -47,6 +49,7 @@ from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
 from pytorchrl.agent.algorithms.offline.xql import XQL
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
+from pytorchrl.agent.algorithms.policy_gradient.option_critic import OptionCritic
 from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
@@ -78,6 +81,7 @@ __all__ = [
     "ACER",
     "AIRL",
     "AL",
+    "AMP",
     "AWAC",
     "BCQ",
     "BEAR",
@@ -120,7 +124,9 @@ __all__ = [
     "XQL",
     "ACERContinuous",
     "AIRLReward",
+    "AMPReward",
     "ActingStep",
+    "AdversarialClassifier",
     "AdversarialReward",
     "Algorithm",
     "BehaviourCloning",
@@ -144,6 +150,7 @@ __all__ = [
     "NStepQLearning",
     "Needs",
     "OffPolicyAlgorithm",
+    "OptionCritic",
     "PolicyGradient",
     "QtOpt",
     "Rainbow",

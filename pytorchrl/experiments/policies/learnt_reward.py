@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.experiments.policies.trained_policy import load_policy
 from storages.component.setting import Setting
 
@@ -47,8 +47,11 @@ class RewardFunction:
     def __init__(self, path: str) -> None:
         self._policy = load_policy(path)
         algorithm = self._policy.algorithm
-        if not isinstance(algorithm, AdversarialReward):
-            raise ValueError(f"{path} is of {type(algorithm).__name__}, which learns no reward; AIRL and GAIL do")
+        if not isinstance(algorithm, AdversarialClassifier):
+            raise ValueError(
+                f"{path} is of {type(algorithm).__name__}, which learns no reward of observations and actions; AIRL "
+                f"and GAIL do"
+            )
         if algorithm.actor.memory is not None:
             raise ValueError(
                 f"{path} is of an actor with a memory, whose reward depends on the history of the episode; learn the "

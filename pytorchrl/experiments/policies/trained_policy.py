@@ -57,7 +57,7 @@ class TrainedPolicy:
         self.reset()
 
     def reset(self) -> None:
-        """Begin new episodes: reset the recurrent state. Only recurrent policies need it."""
+        """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
         self._rhs: Any = None
         self._has_begun = False
         self._exploration: Exploration | None = None

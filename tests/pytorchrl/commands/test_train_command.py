@@ -107,7 +107,7 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
 
 NEEDED = {
     **dict.fromkeys(("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "UnifiedPCL"), "give it sequences="),
-    **dict.fromkeys(("AIRL", "GAIL", "PPOD"), "give it sources="),
+    **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
     "R2D2": 'give it memory="lstm"',

@@ -132,7 +132,7 @@ def test_a_run_that_learns_no_reward_is_refused(tmp_path: Path) -> None:
     learner = prl.Learner(ppo_scheme(), 32, tmp_path / "ppo")
     learner.run()
     learner.close()
-    with pytest.raises(ValueError, match="is of PPO, which learns no reward; AIRL and GAIL do"):
+    with pytest.raises(ValueError, match="is of PPO, which learns no reward of observations and actions; AIRL and"):
         prl.LearntReward(str(tmp_path / "ppo"))(gym.make("CartPole-v1"))
 
 

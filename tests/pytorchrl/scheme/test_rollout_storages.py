@@ -18,6 +18,7 @@ COMPOSITIONS: dict[str, Any] = {
     ),
     "ppo with lambda returns": (prl.PPO, FEW_BATCHES, prl.LambdaReturnBuffer, {}),
     "ppo without a discount": (prl.PPO, FEW_BATCHES, prl.AverageRewardBuffer, {"average_step_size": 0.2}),
+    "options with lambda returns": (prl.OptionCritic, FEW_BATCHES, prl.LambdaReturnBuffer, {}),
     "a2c without a discount": (prl.A2C, {}, prl.AverageRewardBuffer, {}),
 }
 

@@ -25,17 +25,19 @@ from pytorchrl.agent.device import make_constants
 
 @dataclass(frozen=True)
 class StateValue:
-    """V(s), (N, 1).
+    """V(s), (N, 1), or several numbers of a state, (N, count).
 
     Args:
         gain: of an orthogonal initialisation; None keeps torch's uniform one.
+        count: how many numbers.
     """
 
     gain: float | None = 1.0
+    count: int = 1
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """Return the module from (N, features) to (N, 1)."""
-        module = OutputLayer(actor.linear(features, 1))
+        """Return the module from (N, features) to (N, count)."""
+        module = OutputLayer(actor.linear(features, self.count))
         if self.gain is not None:
             orthogonal(module.layer, self.gain)
         return module

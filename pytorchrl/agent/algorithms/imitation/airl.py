@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import Metrics
@@ -18,7 +18,7 @@ from storages.storage import Storage
 from storages.transition import DONE2
 
 
-class AIRLReward(AdversarialReward):
+class AIRLReward(AdversarialClassifier):
     """AIRL's discriminator and reward, to combine with any on-policy algorithm.
 
     Args:
@@ -27,7 +27,7 @@ class AIRLReward(AdversarialReward):
     """
 
     expert: ClassVar[Needs] = Needs("replay", collected=False, single_steps=True)
-    unchangeable = AdversarialReward.unchangeable | {"reward_of"}
+    unchangeable = AdversarialClassifier.unchangeable | {"reward_of"}
 
     reward_of: Literal["state", "state-action"] = "state"
 

@@ -8,14 +8,14 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.storage import Storage
 
 
-class GAILReward(AdversarialReward):
+class GAILReward(AdversarialClassifier):
     """GAIL's discriminator and reward, to combine with any on-policy algorithm."""
 
     def make_discriminator(self) -> tuple[Network, ...]:

@@ -66,7 +66,7 @@ class PPO(PolicyAndValue):
 
     def losses(self, rows: Rows) -> Losses:
         """Return the clipped surrogate (equation 7), value and entropy losses (equation 9)."""
-        taken, clip_param = self.likelihood(rows), self.current(self.clip_param)
+        taken, clip_param = self.taken(rows), self.current(self.clip_param)
         log_ratio = taken.log_prob - rows[LOGP]
         ratio = log_ratio.exp()
         # Schulman's "k3" estimate of the KL divergence: unbiased, non-negative, of low variance.

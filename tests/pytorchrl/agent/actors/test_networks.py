@@ -221,6 +221,23 @@ def test_a_network_may_take_additional_inputs_that_are_not_actions() -> None:
     assert not torch.equal(network(view, one), network(view, other))
 
 
+@pytest.mark.parametrize("late_action", [0, 1])
+def test_all_hidden_layers_of_a_network_of_pairs_see_the_features_of_both_observations(late_action: int) -> None:
+    actor = actor_of(spaces.Discrete(3), normalize_observations=True, late_action=late_action, shared_body=True)
+    assert actor.normalization is not None
+    actor.normalization.add(torch.randn(10, 3) * 5)
+    actor.normalization.use_newest()
+    policy, network = actor.make("policy", Policy()), actor.make_of_pairs("pairs", StateValue())
+    first, second = torch.randn(5, 3), torch.randn(5, 3)
+    inputs = network.inputs(actor.view(first), actor.view(second).features(network.body))
+    torch.testing.assert_close(inputs, torch.cat([actor.normalization(each) for each in (first, second)], dim=1))
+    assert network.joint is not None
+    assert [layer.in_features for layer in network.joint.layers] == [6]
+    assert not {id(one) for one in policy.parameters()} & {id(one) for one in network.parameters()}
+    with pytest.raises(ValueError, match="the actor already has a network named 'pairs'"):
+        actor.make_of_pairs("pairs", StateValue())
+
+
 def test_a_network_gets_discrete_actions_as_one_hot_vectors() -> None:
     space = spaces.Discrete(3, start=4)
     actor = actor_of(space)

@@ -55,6 +55,7 @@ COLLECTED: dict[str, tuple[Any, dict[str, Any]]] = {
         prl.PPO,
         {"distribution": prl.heads.SoftmaxPolicy(0.5, min_probability=0.01)},
     ),
+    "OptionCritic": (prl.OptionCritic, {"num_options": 2}),
     "TRPO": (prl.TRPO, {}),
     "IMPALA": (prl.IMPALA, {}),
     "REINFORCE": (prl.REINFORCE, {}),

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.algorithms.policy_gradient.option_critic import OPTION, OPTION_BEFORE
 from storages.transition import (
     ACT,
     ACT2,
@@ -105,6 +106,9 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "TRPO": (prl.TRPO.create_factory(value_epochs=2), BOX),
     "TRPO, discrete": (prl.TRPO.create_factory(value_epochs=2), DISCRETE),
     "GAIL": (prl.GAIL.create_factory(), BOX),
+    "AMP": (prl.AMP.create_factory(), BOX),
+    "OptionCritic": (prl.OptionCritic.create_factory(), BOX),
+    "OptionCritic, discrete": (prl.OptionCritic.create_factory(), DISCRETE),
 }
 WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DecisionTransformer", "DecisionTransformer, discrete"]
 ROWS, STEPS = 6, 4
@@ -128,6 +132,7 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
     scalars = (RTG, DONE, DONE2, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
     acted = empty(3 if algorithm.action_space is DISCRETE else 4)
     others = {name: empty(1) for name in scalars}
+    others |= {name: empty(1, dtype=torch.int64) for name in (OPTION, OPTION_BEFORE)}
     return {OBS: empty(3), OBS2: empty(3), ACT: action, ACT2: action, ACTPROBS: acted} | others
 
 

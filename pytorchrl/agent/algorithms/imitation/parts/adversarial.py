@@ -5,16 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import DONE, MASK, REW, RHS, SKIPPED, WINDOW, Batch
@@ -30,7 +28,6 @@ class AdversarialReward(Algorithm):
         discriminator_epochs: optimiser steps of the discriminator per update phase.
         discriminator_batch_size: expert transitions, or sequences, per step of the discriminator, next to the whole
             rollout.
-        discriminator_entropy_coef: weight of the entropy bonus on the discriminator's output.
     """
 
     expert: ClassVar[Needs] = Needs("any", collected=False)
@@ -39,7 +36,6 @@ class AdversarialReward(Algorithm):
     lr_discriminator: NonNegativeOrSchedule = 1e-3
     discriminator_epochs: Count = 5
     discriminator_batch_size: Count = 256
-    discriminator_entropy_coef: NonNegative = 0.001
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -68,16 +64,15 @@ class AdversarialReward(Algorithm):
         """Make the networks of discriminator and reward."""
 
     @abstractmethod
-    def logits(self, rows: Rows) -> Tensor:
-        """Return the logits (N, 1) of the probability that a step is the expert's."""
-
-    @abstractmethod
     def reward(self, rows: Rows) -> Tensor:
         """Return the rewards (N, 1) of the policy's steps."""
 
     @abstractmethod
-    def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
-        """Return the reward (N, 1) for training other policies, of actions (N, *action) as networks see them."""
+    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the discriminator's loss (), and its scores (N, 1) of the policy's and of the expert's steps.
+
+        A step with a positive score counts as the expert's.
+        """
 
     @staticmethod
     def all_of(rollout: Storage) -> Batch:
@@ -108,25 +103,11 @@ class AdversarialReward(Algorithm):
         metrics: Metrics = {}
 
         def loss() -> Tensor:
-            total, metrics["discriminator_accuracy"] = self.discriminator_loss(self.read(played), self.read(shown))
+            of_played, of_shown = self.read(played), self.read(shown)
+            total, by_policy, by_expert = self.discriminator_loss(of_played, of_shown)
+            right = of_played.mean((by_policy < 0).float()) + of_shown.mean((by_expert > 0).float())
+            metrics["discriminator_accuracy"] = right / 2
             return total
 
         metrics["discriminator_loss"] = self.train_discriminator.stepper.minimise(loss)
         return metrics
-
-    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor]:
-        """Return the binary cross-entropy with label 1 for expert steps and 0 for policy steps.
-
-        Returns:
-            The loss minus the entropy bonus, and the accuracy.
-        """
-        of_policy, of_expert = self.logits(played), self.logits(shown)
-        surprise = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
-        entropy = played.mean(_entropy(of_policy)) + shown.mean(_entropy(of_expert))
-        right = played.mean((of_policy < 0).float()) + shown.mean((of_expert > 0).float())
-        return surprise - self.discriminator_entropy_coef * entropy, right / 2
-
-
-def _entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of Bernoulli distributions with these logits, in nats."""
-    return F.softplus(-logits) + (1 - logits.sigmoid()) * logits

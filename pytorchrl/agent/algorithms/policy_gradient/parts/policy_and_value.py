@@ -1,5 +1,7 @@
 """Base class of algorithms that train policy and value function on a joint loss."""
 
+from functools import cached_property
+
 from torch import Tensor
 
 from pytorchrl.agent.actors.network import Network
@@ -30,12 +32,24 @@ class PolicyAndValue(PolicyGradient):
     def build(self) -> None:
         """Make policy and value function, trained together."""
         self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
-        self.value_regression = self.regression_of(self.value)
-        self.likelihood = PolicyLikelihood(self.pi, self.trained, with_graph=self.actor.shared_body)
+
+    @cached_property
+    def value_regression(self) -> ValueRegression:
+        """The regression of the value function."""
+        return self.regression_of(self.value)
+
+    @cached_property
+    def likelihood(self) -> PolicyLikelihood:
+        """Evaluates the policy on actions taken."""
+        return PolicyLikelihood(self.pi, self.trained, with_graph=self.actor.shared_body)
 
     def regression_of(self, value: Network) -> ValueRegression:
         """Return the regression of a value function that is trained together with the policy."""
         return ValueRegression(value, self.trained, with_graph=self.actor.shared_body)
+
+    def taken(self, rows: Rows) -> Likelihood:
+        """Return the log-probabilities of the actions taken, and the policy's entropies."""
+        return self.likelihood(rows)
 
     def fit_value(self, rows: Rows) -> ValueFit:
         """Return half the mean squared error of values against returns."""
@@ -43,7 +57,7 @@ class PolicyAndValue(PolicyGradient):
 
     def likelihood_ratio(self, rows: Rows, weight: Tensor) -> Losses:
         """Return the losses with a policy gradient weighted by ``weight`` (N, 1), such as advantages."""
-        taken = self.likelihood(rows)
+        taken = self.taken(rows)
         return self.summed(rows, taken, taken.log_prob * weight, weight)
 
     def summed(self, rows: Rows, taken: Likelihood, objective: Tensor, slope: Tensor, **metrics: Tensor) -> Losses:

@@ -81,7 +81,7 @@ class PolicyLikelihood:
     def __call__(self, rows: Rows) -> Likelihood:
         """Evaluate the actions taken in a batch."""
         if self._network is None or any(self._hooks):
-            return _OfAutograd(self._policy(rows.now), rows.action)
+            return LikelihoodByAutograd(self._policy(rows.now), rows.action)
         self._evaluation += 1
         with torch.no_grad():
             return _OfPlain(self, self._evaluation, self._network.forward(rows), rows.action)
@@ -121,12 +121,20 @@ class _OfPlain(Likelihood):
         return PolicyStep(None, self._policy.gradients(self._evaluation, slopes))
 
 
-class _OfAutograd(Likelihood):
+class LikelihoodByAutograd(Likelihood):
+    """Evaluation of actions under a distribution with gradients.
+
+    Args:
+        distribution: of the policy.
+        action: (N, *action).
+    """
+
     def __init__(self, distribution: Distribution, action: Tensor) -> None:
         self._log_prob, self._entropy = distribution.evaluate(action)
         super().__init__(self._log_prob.detach(), self._entropy.detach())
 
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
+        """Return the gradient as a surrogate loss."""
         surrogate = (by_log_prob * self._log_prob).sum()
         if by_entropy is not None:
             surrogate = surrogate + (by_entropy * self._entropy).sum()

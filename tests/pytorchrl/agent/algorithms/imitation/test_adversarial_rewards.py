@@ -12,7 +12,7 @@ from tests.support.data_sets import recorded
 
 ON_VALUES = (prl.NStepQLearning, prl.PQN)
 ON_POLICY = (prl.A2C, prl.IMPALA, prl.PPO, prl.REINFORCE, prl.RND, prl.TRPO, prl.TRPOSinglePath, *ON_VALUES)
-REWARDS = (prl.GAILReward, prl.AIRLReward)
+REWARDS = (prl.GAILReward, prl.AIRLReward, prl.AMPReward)
 COMBINED = [(reward, learner) for reward in REWARDS for learner in ON_POLICY]
 
 

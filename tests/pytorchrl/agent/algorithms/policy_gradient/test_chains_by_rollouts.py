@@ -32,10 +32,19 @@ class Variant:
     storage: Any
     for_continuous: prl.heads.DistributionHead = field(default_factory=prl.heads.SquashedGaussianPolicy)
     """The distribution of continuous actions."""
+    times: int = 1
+    """Factor on the number of steps of its training."""
 
 
 VARIANTS = {
     "A2C": Variant(prl.A2C, BY_GRADIENT, prl.GAEBuffer.create_factory(size=16)),
+    # Each option learns from its own steps alone.
+    "OptionCritic": Variant(
+        prl.OptionCritic,
+        BY_GRADIENT | {"num_options": 2, "option_epsilon": prl.LinearSchedule(0.2, 0.0)},
+        prl.GAEBuffer.create_factory(size=16),
+        times=3,
+    ),
     "IMPALA": Variant(prl.IMPALA, BY_GRADIENT | {"entropy_coef": 0.05}, prl.VTraceBuffer.create_factory(size=16)),
     "PPO": Variant(prl.PPO, BY_PPO, prl.GAEBuffer.create_factory(size=32)),
     "RND": Variant(prl.RND, BY_PPO | {"num_features": 16}, prl.GAEBuffer.create_factory(size=32)),
@@ -76,6 +85,6 @@ def test_every_seed_solves_every_chain(name: str, seen: Seen, acts: Acts) -> Non
             prl.VecEnv.create_factory(Chain, 4, env_kwargs=arguments),
             seed=seed,
         )
-        train(scheme, STEPS[seen])
+        train(scheme, variant.times * STEPS[seen])
         assert mistakes(scheme.algorithm, seen, ends) == 0
         scheme.close()

@@ -1,0 +1,207 @@
+"""OptionCritic: options with learnt policies and terminations, by advantage actor-critic."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.heads import StateValue, in_units_of_environments
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
+from pytorchrl.agent.algorithms.policy_gradient.parts.option_policies import PolicyPerOption
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import Likelihood, LikelihoodByAutograd
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
+from pytorchrl.agent.algorithms.results import Losses, Metrics
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitIntervalOrSchedule
+from storages.on_policy import VanillaOnPolicyBuffer
+from storages.storage import Storage
+from storages.transition import DONE, DONE2, LOGP, RET, REW, VAL
+
+OPTION = "Option"
+"""(E, 1) int64: the option that acts."""
+OPTION_BEFORE = "OptionBefore"
+"""(E, 1) int64: the option that acted in the step before; meaningless where an episode begins."""
+
+
+class OptionCritic(A2C):
+    """Bacon et al., "The Option-Critic Architecture" (arXiv 1609.05140), on rollouts as A2OC.
+
+    Each option has a policy and a termination probability. The option in use acts until it terminates; then another is
+    chosen, epsilon-greedily by its value. Harb et al., "When Waiting is not an Option: Learning Options with a
+    Deliberation Cost" (arXiv 1709.04571), is the version on rollouts, with a cost of terminations.
+
+    Args:
+        num_options: number of options.
+        option_epsilon: probability of a random option, where one is chosen.
+        deliberation_cost: of a termination (eta), in the unit of returns; the larger, the longer options last.
+        termination_coef: weight of the terminations' loss.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", log_probs=False)}
+    keeps_acting_state = True
+    unchangeable = A2C.unchangeable | {"num_options"}
+
+    num_options: Count = 4
+    option_epsilon: UnitIntervalOrSchedule = 0.1
+    deliberation_cost: NonNegativeOrSchedule = 0.0
+    termination_coef: NonNegative = 1.0
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse noise matrices, which options do not share."""
+        super().check_hyper_parameters(hyper_parameters)
+        distribution = hyper_parameters["distribution"]
+        if distribution.noise_interval is not None:
+            raise ValueError(
+                f"{cls.__name__}: distribution must draw independent actions, which {distribution!r} does not; take "
+                f"heads.Policy()"
+            )
+
+    def make_networks(self) -> tuple[Network, ...]:
+        """Make the options' policies, values and terminations, and the value function that storages ask for."""
+        count, policy = self.num_options, in_units_of_environments(self.distribution)
+        self.pi = self.actor.make("policy", PolicyPerOption(policy, count), acts=True)
+        self.option_values = self.actor.make("option_values", StateValue(count=count), acts=True)
+        # Terminations have a probability of a half at first.
+        self.termination = self.actor.make("termination", StateValue(gain=0.01, count=count), acts=True)
+        self.over_options = _OverOptions(self.option_values)
+        self.actor.add("value", self.over_options)
+        return self.pi, self.option_values, self.termination
+
+    def _follow_schedules(self) -> None:
+        super()._follow_schedules()
+        self.over_options.epsilon = self.current(self.option_epsilon)
+
+    # Acting
+
+    def value_functions(self) -> Mapping[str, Network]:
+        """Return none: the stored values are of the option in use, and :meth:`act` returns them."""
+        return {}
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """Return the distribution of actions of the option in use."""
+        policy: Distribution = self.pi(view).of(self._option_in_use(view, exploration).option)
+        return policy
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return actions of the option in use, with its value, and the option before."""
+        in_use = self._option_in_use(view, exploration)
+        exploration.state[OPTION] = in_use.option
+        policy: Distribution = self.pi(view).of(in_use.option)
+        if exploration.deterministic:
+            return policy.mode(), {}
+        action, log_prob = self._explorer.act_with_log_prob(policy, exploration)
+        value = in_use.values.gather(1, in_use.option)
+        return action, {VAL: value, LOGP: log_prob, OPTION: in_use.option, OPTION_BEFORE: in_use.before}
+
+    def _option_in_use(self, view: View, exploration: Exploration) -> "_InUse":
+        """Keep the option of each environment, or choose another where it terminates or an episode begins.
+
+        Without exploration, an option terminates where that is more likely than not, and the best one is chosen.
+        """
+        values: Tensor = self.option_values(view)
+        chosen, before = values.argmax(1, keepdim=True), exploration.state.get(OPTION)
+        is_first = before is None
+        before = torch.zeros_like(chosen) if before is None else before
+        probability = self.termination(view).sigmoid().gather(1, before)
+        if exploration.deterministic:
+            ends = probability > 0.5
+        else:
+            draws = torch.empty((3, *chosen.shape), device=values.device).uniform_(generator=exploration.generator)
+            ends = draws[0] < probability
+            anyone = (draws[2] * self.num_options).long().clamp(max=self.num_options - 1)
+            chosen = torch.where(draws[1] < exploration.at(self.option_epsilon), anyone, chosen)
+        if is_first:
+            ends = torch.ones_like(ends)
+        elif exploration.starts is not None:
+            ends = ends | (exploration.starts > 0)
+        return _InUse(torch.where(ends, chosen, before), before, values)
+
+    # Learning
+
+    def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
+        """Let returns bootstrap from the option in use, then update."""
+        rollout = sources["main"]
+        assert isinstance(rollout, VanillaOnPolicyBuffer)
+        self._bootstrap_from_options(rollout)
+        return super().update_phase(sources)
+
+    def _bootstrap_from_options(self, rollout: VanillaOnPolicyBuffer) -> None:
+        """Add to rewards by how much ``U(s', w)`` exceeds ``V(s')``, where returns bootstrap from the latter.
+
+        ``U`` is the value of arriving with the option in use (arXiv 1609.05140, equation 3); ``V``, that of choosing
+        anew, is all that storages ask for.
+        """
+        ring = rollout.ring
+        ends, worthless = ring.broken(), ring.rollout(DONE2)[..., 0].astype(np.bool_) | ring.skipped()
+        ends[-1] = True
+        option = torch.from_numpy(ring.rollout(OPTION)[ends & ~worthless]).to(self.device)  # (N, 1)
+
+        def excess(obs: Any, rhs: Any, done: Tensor) -> Tensor:
+            with self.actor.acting(noisy=True):
+                view = self.actor.view(obs, rhs, done)
+                values: Tensor = self.option_values(view)
+                goes_on: Tensor = 1 - self.termination(view).sigmoid().gather(1, option)
+                return goes_on * (values.gather(1, option) - self.over_options.of(values))
+
+        missing = rollout.evaluation.next_values(np.zeros(ends.shape, np.float32), ends, worthless, excess)
+        rewards = ring.rollout(REW)[..., 0] + self.gamma * missing
+        rollout.insert_single_tensor_slice(REW, torch.from_numpy(rewards[..., None]))
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the losses of A2C for the options' policies and values, and of the terminations (theorem 2).
+
+        An option is more likely to terminate where its value, plus the deliberation cost, is below that of choosing
+        anew (arXiv 1709.04571).
+        """
+        losses = super().losses(rows)
+        values = self.option_values(rows.now).detach()
+        before, arrives = rows[OPTION_BEFORE], 1 - rows[DONE]
+        probability = arrives * self.termination(rows.now).sigmoid().gather(1, before)
+        advantage = values.gather(1, before) - self.over_options.of(values) + self.current(self.deliberation_cost)
+        loss = losses.of[self.trained] + self.termination_coef * rows.mean(probability * advantage)
+        return replace(
+            losses, of={self.trained: loss}, metrics=losses.metrics | {"terminations": rows.mean(probability.detach())}
+        )
+
+    def taken(self, rows: Rows) -> Likelihood:
+        """Return the log-probabilities of the actions taken, and entropies, under the options in use."""
+        return LikelihoodByAutograd(self.pi(rows.now).of(rows[OPTION]), rows.action)
+
+    def fit_value(self, rows: Rows) -> ValueFit:
+        """Return half the mean squared error of the values of the options in use."""
+        error = self.option_values(rows.now).gather(1, rows[OPTION]) - rows[RET]
+        return ValueFit(0.5 * rows.mean(error.square()), {})
+
+
+class _InUse(NamedTuple):
+    """Options (E, 1) of environments, and the values (E, options) of all options."""
+
+    option: Tensor
+    before: Tensor
+    values: Tensor
+
+
+class _OverOptions(QuickModule):
+    """V(s), (N, 1): the expected value of an epsilon-greedy choice of an option."""
+
+    def __init__(self, option_values: Network) -> None:
+        super().__init__()
+        self.option_values = option_values
+        self.epsilon = 0.0
+
+    def forward(self, view: View) -> Tensor:
+        return self.of(self.option_values(view))
+
+    def of(self, values: Tensor) -> Tensor:
+        """(N, options) to (N, 1)."""
+        return values.max(1, keepdim=True).values.lerp(values.mean(1, keepdim=True), self.epsilon)
