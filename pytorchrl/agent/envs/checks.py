@@ -102,9 +102,9 @@ class ShapeCheck:
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         self._env = env
         space = env.observation_space
-        is_of_parts = isinstance(space, spaces.Dict)
-        self._shape = None if is_of_parts else space.shape
-        self._parts = [(name, part.shape) for name, part in space.spaces.items()] if is_of_parts else []
+        parts = space.spaces if isinstance(space, spaces.Dict) else {}
+        self._shape = None if parts else space.shape
+        self._parts = [(name, part.shape) for name, part in parts.items()]
 
     def __call__(self, observation: Any, step: int) -> None:
         """Check the observation after a step of an episode; 0 for that of the reset.
