@@ -203,6 +203,20 @@ def test_random_actions_are_uniform_among_those_allowed() -> None:
     np.testing.assert_allclose(counts[[0, 2, 3]], rows / 3, rtol=0.1)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_a_step_reads_the_mask_once(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm: Any = train(composed("DQN"), 32).algorithm
+    algorithm.update_algorithm_parameter("epsilon", epsilon)
+    read: list[Any] = []
+    of = algorithm.actor.mask.of
+    monkeypatch.setattr(algorithm.actor.mask, "of", lambda view: (read.append(view), of(view))[1])
+    obs = {"observation": torch.zeros(2, 3), "action_mask": torch.ones(2, 4, dtype=torch.int8)}
+    exploration = Exploration(algorithm.codec, 2, "cpu", seed=0)
+    exploration.steps = 100
+    algorithm.acting_step(obs, None, torch.zeros(2, 1), exploration)
+    assert len(read) == 1
+
+
 def test_a_resumed_run_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     whole = train(composed("DQN"), STEPS)
     first = train(composed("DQN"), 40)
