@@ -12,7 +12,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
-from benchmarks.learning.peer_records import Records
+from benchmarks.learning.peer_records import Records, without_log_folder
 from benchmarks.learning.values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES
 
 _PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
@@ -63,7 +63,7 @@ def train_peer(
         seed=seed,
         device="cpu",
     )
-    model.learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
+    without_log_folder(model).learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
     return lambda observation: model.predict(observation, deterministic=True)[0][:, None]
 
 

@@ -25,7 +25,7 @@ from benchmarks.learning.mujoco_compositions import (
     TRPO_VALUE_BATCH,
     TRPO_VALUE_EPOCHS,
 )
-from benchmarks.learning.peer_records import Records
+from benchmarks.learning.peer_records import Records, without_log_folder
 
 
 def train_peer(
@@ -45,7 +45,7 @@ def train_peer(
         The greedy policy, from observations (E, *obs) to actions (E, n).
     """
     model = _MAKE[name](env, {"seed": seed, "device": "cpu"})
-    model.learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
+    without_log_folder(model).learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
     return lambda observation: model.predict(observation, deterministic=True)[0]
 
 

@@ -134,7 +134,7 @@ def _train_theirs(algorithm: str, seed: int, target_steps: int, folder: Path) ->
     import stable_baselines3 as sb3
     from stable_baselines3.common.noise import NormalActionNoise
 
-    from benchmarks.learning.peer_records import Records
+    from benchmarks.learning.peer_records import Records, without_log_folder
 
     noise = {} if algorithm == "SAC" else {"action_noise": NormalActionNoise(np.zeros(1), np.full(1, NOISE))}
     model = getattr(sb3, algorithm)(
@@ -153,7 +153,7 @@ def _train_theirs(algorithm: str, seed: int, target_steps: int, folder: Path) ->
         device="cpu",
         **noise,
     )
-    model.learn(target_steps, callback=Records(folder / "metrics.jsonl", target_steps // 20))
+    without_log_folder(model).learn(target_steps, callback=Records(folder / "metrics.jsonl", target_steps // 20))
 
 
 _TRAIN = {"pytorchrl": _train_ours, "stable-baselines3": _train_theirs}

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.envs.spaces import have_other_bounds
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
 from storages.off_policy.her_buffer import HERBuffer
@@ -111,15 +112,17 @@ def check_rewards(storage: Factory[Storage], normalize_rewards: str | None, *, c
 def check_test_spaces(actor: Actor, envs: VecEnv) -> None:
     """Check that test environments have the observations and actions of the training environments.
 
+    Bounds of observations may differ; those of actions are what the policy's outputs are scaled or clipped to.
+
     Raises:
-        CompositionError: their shapes, dtypes or numbers differ; the environments are closed.
+        CompositionError: their shapes, dtypes or numbers differ, or the bounds of actions; the environments are closed.
     """
     pairs = (
         ("observation", actor.observation_space, envs.observation_space),
         ("action", actor.action_space, envs.action_space),
     )
     for name, trained, tested in pairs:
-        if _layout(trained) != _layout(tested):
+        if _layout(trained) != _layout(tested) or (name == "action" and have_other_bounds(trained, tested)):
             envs.close()
             raise CompositionError(
                 f"Scheme: the policy has the {name} space {trained}, but the environments of test_envs_factory have "

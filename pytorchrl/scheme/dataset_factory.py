@@ -11,7 +11,10 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
+from pytorchrl.agent.actors.action_mask import ActionMask
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.envs.spaces import space_from_data
 from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
@@ -19,7 +22,7 @@ from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, op
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.storage import Storage
-from storages.transition import RHS, RHS2
+from storages.transition import ACT, RHS, RHS2
 
 _STEPS_AT_ONCE = 1_000
 """Number of steps that are read at a time to compute the checksum."""
@@ -88,6 +91,9 @@ class DatasetFactory(Factory[Storage]):
                 f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"
             )
         episodes: Iterable[Episode] = dataset
+        mask = getattr(actor, "mask", None)
+        if mask is not None:
+            episodes = _obeying(mask, episodes, self.path)
         if self.returns_to_go is not None:
             episodes = with_returns_to_go(episodes, self.returns_to_go)
         memory = actor.initial_memory(1)
@@ -236,6 +242,27 @@ def _checksum(storage: Storage) -> str:
             digest.update(f"{text(path)} {array.dtype} {array.shape}".encode())
             digest.update(array.data)
     return digest.hexdigest()
+
+
+def _obeying(mask: ActionMask, episodes: Iterable[Episode], path: str) -> Iterator[Episode]:
+    """Yield the episodes, whose actions the mask of their observations must allow.
+
+    No policy that obeys the mask can be trained to take another action: its log-probability is minus infinity.
+    """
+    for number, episode in enumerate(episodes):
+        seen = episode.observations
+        if isinstance(seen, Mapping) and mask.name in seen:
+            rows = torch.from_numpy(np.ascontiguousarray(seen[mask.name][:-1]))
+            actions = np.asarray(episode.fields[ACT])
+            allowed = mask.of(Observations({mask.name: rows}))
+            obeyed = allowed.include(torch.from_numpy(actions.reshape(len(actions), -1).astype(np.int64)))
+            if not obeyed.all():
+                step = int(obeyed.int().argmin())
+                raise DatasetError(
+                    f"{path}: action_mask={mask.name!r} rules out the action {actions[step].tolist()} in step {step} "
+                    f"of episode {number}; correct the data, or make the actor without the mask"
+                )
+        yield episode
 
 
 def _without_memory(episodes: Iterable[Episode], size: int) -> Iterator[Episode]:

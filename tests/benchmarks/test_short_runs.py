@@ -60,3 +60,16 @@ def test_runs_that_have_finished_are_not_repeated(tmp_path: Path, capsys: pytest
     assert given.results.read_text() == first
     assert "2 runs, 2 of them finished" in capsys.readouterr().out
     assert rows_of(tmp_path)[0][:2] == ["`TD3`", "1"]
+
+
+@pytest.mark.long
+def test_runs_of_stable_baselines3_leave_no_folder_among_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, run = tmp_path / "temporary", tmp_path / "run"
+    for folder in (temporary, run):
+        folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    short_runs._train_theirs("TD3", 1, 20, run)
+    assert (run / "metrics.jsonl").exists()
+    assert not list(temporary.glob("SB3*"))

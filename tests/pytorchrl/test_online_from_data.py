@@ -138,6 +138,19 @@ def test_networks_of_other_shapes_and_schemes_that_have_begun_are_refused(data: 
         prl.start_from(scheme, offline_run)
 
 
+def test_a_run_whose_actions_had_other_bounds_is_refused_and_both_are_named(offline_run: Path) -> None:
+    smaller = ("RescaleAction", {"min_action": np.float32(-1), "max_action": np.float32(1)})
+    envs = prl.VecEnv.create_factory("Pendulum-v1", wrappers=[smaller])
+    scheme = prl.Scheme(sac(), actor(), prl.ReplayBuffer.create_factory(size=50), envs)
+    message = r"learnt actions of Box\(-2.0, 2.0, .*, but these environments have Box\(-1.0, 1.0, "
+    before = scheme.algorithm.get_weights()
+    with pytest.raises(prl.CheckpointError, match=message):
+        prl.start_from(scheme, offline_run)
+    assert_equal(scheme.algorithm.get_weights(), before)
+    with pytest.raises(prl.CheckpointError, match=message):
+        collect_demonstrations(offline_run, envs, path=offline_run / "unwritten.npz", steps=1)
+
+
 @pytest.mark.long
 def test_a_run_stopped_in_either_half_resumes_exactly(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

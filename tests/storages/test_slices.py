@@ -28,6 +28,10 @@ from tests.support.episodic import buffer as episodic_buffer
 from tests.support.model import ALGORITHM, KINDS, Sample, Stream, all_leaves, contents, environments, equal, map_leaves
 from tests.support.rollouts import SummingActor, summed
 
+# Their rewards are random numbers, not those of a reward function.
+pytestmark = pytest.mark.filterwarnings("ignore:.*but compute_reward gives:UserWarning")
+
+
 SIZE = 12
 
 

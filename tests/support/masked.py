@@ -5,7 +5,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from gymnasium import spaces
+from torch import Tensor, nn
+
+import pytorchrl as prl
 
 NEVER = 1
 """A choice that is never allowed, of the first component."""
@@ -55,3 +59,27 @@ class Masked(gym.Env[Any, Any]):
         parts[0][NEVER] = 0
         self._mask = np.concatenate(parts) * np.int8(not is_terminal)
         return {"observation": self._observation, "action_mask": self._mask.astype(self._dtype)}
+
+
+@torch.no_grad()
+def change_outputs_never_used(scheme: prl.Scheme) -> dict[int, Tensor]:
+    """Change what the networks return for the choice that is never allowed; return which numbers, by parameter."""
+    networks = [scheme.actor, *(target.network for target in scheme.algorithm.training.targets.values())]
+    changed: dict[int, Tensor] = {}
+    for network in networks:
+        for layer in network.modules():
+            if isinstance(layer, nn.Linear) and layer.out_features in (4, 20):
+                for parameter in (layer.weight, layer.bias):
+                    rows = torch.arange(len(parameter)).view(4, -1)[NEVER]
+                    parameter[rows] += 3 * torch.arange(1, len(rows) + 1).view(-1, *[1] * (parameter.ndim - 1))
+                    changed[id(parameter)] = rows
+    return changed
+
+
+def assert_learnt_alike(plain: prl.Scheme, other: prl.Scheme, changed: dict[int, Tensor]) -> None:
+    """Two actors have the same parameters, but for those changed in the other."""
+    for expected, found in zip(plain.actor.parameters(), other.actor.parameters(), strict=True):
+        kept = torch.ones(len(expected), dtype=torch.bool)
+        if id(found) in changed:
+            kept[changed[id(found)]] = False
+        torch.testing.assert_close(found[kept], expected[kept], rtol=1e-4, atol=1e-5)

@@ -54,6 +54,11 @@ class AllowedActions:
         drawn = np.stack([part.argmax(axis=1) for part in parts], axis=1)
         return torch.from_numpy(drawn.reshape(len(flags), *self._shape))
 
+    def include(self, action: Tensor) -> Tensor:
+        """Return whether each row's action (N, *action) int64 is allowed, (N,) bool."""
+        offsets = torch.tensor([0, *self._choices[:-1]], device=action.device).cumsum(0)
+        return self.flags.gather(1, action.flatten(1) + offsets).all(1)
+
 
 class ActionMask:
     """Reads which actions are allowed from a part of dict observations.

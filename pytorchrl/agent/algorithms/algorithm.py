@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,12 +225,16 @@ class Algorithm(FieldComponent, ABC):
         """Return actions in the representation of networks, and further fields for the storage."""
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
-        exploration.allowed = self.allowed_actions(view)
+        exploration.allowed = self.reader_of_allowed_actions(view)
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
 
     def allowed_actions(self, view: View) -> AllowedActions | None:
         """Return the actions allowed in each row of a view; None where all are."""
         return None if self.actor.mask is None else self.actor.mask.of(view)
+
+    def reader_of_allowed_actions(self, view: View) -> Callable[[], AllowedActions] | None:
+        """Return a function that reads the actions allowed in each row of a view; None where all are."""
+        return None if self.actor.mask is None else partial(self.actor.mask.of, view)
 
     def _try_policy(self) -> Any:
         """Return the output of the policy for sample observations."""

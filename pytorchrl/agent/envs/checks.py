@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.wrappers.flat_observation import SEPARATOR
 
@@ -89,11 +90,59 @@ def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
     _check_observation(observation, env, "step()")
 
 
+class ShapeCheck:
+    """Check that the observations of an environment keep the shapes of its space, after :data:`CHECKED_STEPS`, too.
+
+    Copies into the memory of a batch would repeat numbers of a smaller shape without an error.
+
+    Args:
+        env: the environment.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._env = env
+        space = env.observation_space
+        parts = space.spaces if isinstance(space, spaces.Dict) else {}
+        self._shape = None if parts else space.shape
+        self._parts = [(name, part.shape) for name, part in parts.items()]
+
+    def __call__(self, observation: Any, step: int) -> None:
+        """Check the observation after a step of an episode; 0 for that of the reset.
+
+        Raises:
+            InvalidEnvironmentError: its shape, or that of a part, differs.
+        """
+        # Before the slow check, for what nearly all observations are.
+        if type(observation) is np.ndarray:
+            if observation.shape == self._shape:
+                return
+        elif type(observation) is dict and self._parts:
+            for name, shape in self._parts:
+                part = observation.get(name)
+                if type(part) is not np.ndarray or part.shape != shape:
+                    break
+            else:
+                return
+        elif self._shape == () and isinstance(observation, int | np.generic):
+            return
+        try:
+            self._check(observation, "")
+        except InvalidEnvironmentError:
+            # Names of environments take longer to make than a check.
+            method = f"step {step} of an episode" if step else "reset()"
+            self._check(observation, f"VecEnv: {method} of {self._env} returned an observation")
+
+    def _check(self, observation: Any, text: str) -> None:
+        _check_value(observation, self._env.observation_space, text, (), check_part=_check_shape)
+
+
 def _check_observation(observation: Any, env: gym.Env[Any, Any], method: str) -> None:
     _check_value(observation, env.observation_space, f"VecEnv: {method} of {env} returned an observation", ())
 
 
-def _check_value(value: Any, space: gym.Space[Any], text: str, path: tuple[Any, ...]) -> None:
+def _check_value(
+    value: Any, space: gym.Space[Any], text: str, path: tuple[Any, ...], check_part: Callable[..., None] | None = None
+) -> None:
     """Check an observation, or the part of it at a path of keys and positions."""
     where = f"{text}, {SEPARATOR.join(map(str, path))!r} of it," if path else text
     if isinstance(space, spaces.Dict):
@@ -101,26 +150,37 @@ def _check_value(value: Any, space: gym.Space[Any], text: str, path: tuple[Any, 
             keys = sorted(map(str, value)) if isinstance(value, Mapping) else _shown(value)
             raise InvalidEnvironmentError(f"{where} of {keys}; its space has {sorted(space.spaces)}")
         for name, part in space.spaces.items():
-            _check_value(value[name], part, text, (*path, name))
+            _check_value(value[name], part, text, (*path, name), check_part)
     elif isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             raise InvalidEnvironmentError(f"{where} of {_shown(value)}; its space is a tuple of {len(space.spaces)}")
         for position, part in enumerate(space.spaces):
-            _check_value(value[position], part, text, (*path, position))
+            _check_value(value[position], part, text, (*path, position), check_part)
     else:
-        _check_part(value, space, where.removesuffix(","))
+        (check_part or _check_part)(value, space, where.removesuffix(","))
+
+
+def _check_shape(value: Any, space: gym.Space[Any], text: str) -> None:
+    if space.shape is None or space.dtype is None:
+        return
+    array = _as_array(value)
+    if array.dtype == object or array.shape != space.shape:
+        got = f"of shape {array.shape}" if array.dtype != object else f"that is no array, {_shown(value)}"
+        raise InvalidEnvironmentError(f"{text} {got}; its space {space} has shape {space.shape}")
+
+
+def _as_array(value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return np.empty((), object)
 
 
 def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
     if space.shape is None or space.dtype is None:
         return
-    try:
-        array = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        array = np.empty((), object)
-    if array.dtype == object or array.shape != space.shape:
-        got = f"of shape {array.shape}" if array.dtype != object else f"that is no array, {_shown(value)}"
-        raise InvalidEnvironmentError(f"{text} {got}; its space {space} has shape {space.shape}")
+    _check_shape(value, space, text)
+    array = _as_array(value)
     if not np.can_cast(array.dtype, space.dtype, "same_kind") and not isinstance(value, int | bool):
         raise InvalidEnvironmentError(
             f"{text} of dtype {array.dtype}, which its space {space} would cut to {space.dtype}; declare the space of "

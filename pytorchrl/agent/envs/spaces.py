@@ -172,6 +172,14 @@ def _integers(name: str) -> type[np.integer[Any]]:
     return scalar
 
 
+def have_other_bounds(first: gym.Space[Any], second: gym.Space[Any]) -> bool:
+    """Return whether two spaces are Boxes of the same shape with different bounds, beyond float32's precision."""
+    if not (isinstance(first, spaces.Box) and isinstance(second, spaces.Box)) or first.shape != second.shape:
+        return False
+    pairs = (first.low, second.low), (first.high, second.high)
+    return not all(np.array_equal(one.astype(np.float32), other.astype(np.float32)) for one, other in pairs)
+
+
 class EnvActions:
     """Convert actions of actors to those of gymnasium's environments.
 

@@ -1,5 +1,6 @@
 """Vector environments: copies of Python environments, or native vector environments."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -28,6 +29,9 @@ from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from storages.component.closing import Closing
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.hyper_parameters import Count
+
+USUAL_INFOS = "is_success", "success", "score"
+"""Infos of an episode's last step that are logged where an environment reports them."""
 
 
 class VecEnv(Component, Closing):
@@ -73,7 +77,8 @@ class VecEnv(Component, Closing):
         replay_on_resume: False begins new episodes in a resumed run, as for robots, which must not repeat their
             actions.
         episode_infos: keys of numbers in the ``info`` of an episode's last step, as the environment reports them below
-            all wrappers, that are logged with the return where they are present: "train/is_success".
+            all wrappers, that are logged with the return where they are present: "train/is_success". A warning names
+            those, other than the default ones, that the first episode to end does not report.
 
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
@@ -94,7 +99,7 @@ class VecEnv(Component, Closing):
         env_kwargs: Mapping[str, Any] | None = None,
         stacked_frames: int | Mapping[str, int] | None = None,
         replay_on_resume: bool = True,
-        episode_infos: Sequence[str] = ("is_success", "success", "score"),
+        episode_infos: Sequence[str] = USUAL_INFOS,
     ) -> None:
         name, kwargs = type(self).__name__, dict(env_kwargs or {})
         self.is_native = is_native(env, vectorization_mode, backend)
@@ -129,6 +134,7 @@ class VecEnv(Component, Closing):
             raise
         self._action_shape = num_envs, *(self.action_space.shape or (1,))
         self._takes_reals = isinstance(self.action_space, gym.spaces.Box)
+        self._expected_infos = _asked_for(episode_infos)
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
@@ -185,7 +191,23 @@ class VecEnv(Component, Closing):
             self._takes_reals or actions.dtype in _INTEGERS
         ):
             raise ValueError(self._unlike_actions(actions))
-        return self._vector.step(actions)
+        step = self._vector.step(actions)
+        if self._expected_infos and self._vector.finished_episodes:
+            self._warn_of_absent_infos(step.infos)
+        return step
+
+    def _warn_of_absent_infos(self, infos: Mapping[str, Any]) -> None:
+        """Name the expected infos that the first episodes to end did not report, and all that they did."""
+        reported = {name for record in self._vector.finished_episodes for name in record.reported}
+        absent, self._expected_infos = sorted(self._expected_infos - reported), frozenset()
+        if absent:
+            last = infos.get("final_info", infos)
+            present = [repr(name) for name in sorted(last) if not name.startswith("_")]
+            warnings.warn(
+                f"{type(self).__name__}: episode_infos names {', '.join(map(repr, absent))}, which the last info of "
+                f"{self.env_name}'s first episode does not have as a number; it has {', '.join(present) or 'nothing'}",
+                stacklevel=3,
+            )
 
     def _unlike_actions(self, actions: Any) -> str:
         """Return what is wrong with actions of another shape or dtype."""
@@ -266,6 +288,12 @@ _INTEGERS = frozenset(
     ]
 )
 """Dtypes of actions that are not real numbers."""
+
+
+def _asked_for(episode_infos: Sequence[str]) -> frozenset[str]:
+    """Return the infos that a user has asked for, rather than left in the default or added to it."""
+    names, usual = frozenset(episode_infos), frozenset(USUAL_INFOS)
+    return names - usual if names >= usual else names
 
 
 def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:

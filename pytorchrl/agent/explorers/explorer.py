@@ -60,8 +60,9 @@ class Exploration:
         self.rewards: Tensor | None = None
         """(E, 1) float32, the rewards of the last actions; set before each choice in evaluation and recording, but not
         while experience is collected; not part of the state."""
-        self.allowed: AllowedActions | None = None
-        """The actions allowed in each environment; set before each choice, and not part of the state. None for all."""
+        self.allowed: Callable[[], AllowedActions] | None = None
+        """Reads the actions allowed in each environment, which only random choices need; set before each choice, and
+        not part of the state. None where all are allowed."""
         self.position, self.among = 0, num_envs
         """Index of the first environment among those of all collectors of the run, and the number of these."""
         self.state: dict[str, Tensor] = {}
@@ -99,7 +100,7 @@ class Exploration:
     def uniform_actions(self) -> Tensor:
         """Draw a uniformly random action for each environment, of those allowed, (E, *action)."""
         allowed = self.allowed
-        drawn = self.codec.uniform(self.random, self.num_envs) if allowed is None else allowed.uniform(self.random)
+        drawn = self.codec.uniform(self.random, self.num_envs) if allowed is None else allowed().uniform(self.random)
         return drawn.to(self.device)
 
     def clip(self, action: Tensor) -> Tensor:

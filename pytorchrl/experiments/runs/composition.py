@@ -14,6 +14,7 @@ import gymnasium as gym
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
+from pytorchrl.agent.envs.spaces import have_other_bounds, space_from_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
@@ -147,7 +148,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         envs_factory: of the environments; None makes one copy of the run's test environment.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
+        CheckpointError: there is no checkpoint, it is damaged, or the environments have other bounds of actions.
         CompositionError: the algorithm cannot be built from ``config.json`` alone.
     """
     folder = RunFolder(run)
@@ -162,6 +163,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     envs = envs_factory()
     try:
         with as_checkpoint_error(folder.checkpoint_file):
+            check_action_bounds(config, envs.action_space, folder.path)
             algorithm: Algorithm = algo_factory("cpu", actor_factory("cpu", envs), envs)
             algorithm.load_state_dict(state["scheme"]["algorithm"])
             algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
@@ -169,6 +171,25 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         envs.close()
         raise
     return algorithm, envs
+
+
+def check_action_bounds(config: Mapping[str, Any], action_space: gym.Space[Any], run: Path) -> None:
+    """Check that a run's actions had the bounds of these, to which its policy's outputs were scaled or clipped.
+
+    Args:
+        config: of the run.
+        action_space: of one environment.
+        run: its folder or file, for the error.
+
+    Raises:
+        CheckpointError: they had others.
+    """
+    trained = space_from_data(config["spaces"]["action"])
+    if have_other_bounds(trained, action_space):
+        raise CheckpointError(
+            f"{run} learnt actions of {trained}, but these environments have {action_space}, for which its policy's "
+            f"actions would mean others; take environments of the same bounds, for example by the wrapper RescaleAction"
+        )
 
 
 def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:

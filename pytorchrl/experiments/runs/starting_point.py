@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import as_checkpoint_error
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, check_action_bounds
 from pytorchrl.experiments.runs.run_folder import file_of
 from pytorchrl.scheme.scheme import Scheme
 
@@ -34,7 +34,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
         The names of the networks that were loaded.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or none of its networks fits.
+        CheckpointError: there is no checkpoint, it is damaged, none of its networks fits, or actions had other bounds.
         RuntimeError: the scheme has already made steps or updates.
     """
     if scheme.steps or scheme.algorithm.updates:
@@ -46,6 +46,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     state = checkpoint.load(file, checkpoint.READING)
     with as_checkpoint_error(file):
         config = state["config"]
+        check_action_bounds(config, scheme.actor.action_space, file)
         saved = {"actor": state["weights"]} if "weights" in state else state["scheme"]["algorithm"]
         is_same = config["algorithm"]["name"] == type(scheme.algorithm).__name__
         taken = _take_all(scheme, saved) if is_same else []

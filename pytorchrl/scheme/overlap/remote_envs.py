@@ -14,6 +14,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
+from storages.component.closing import close_all
 from storages.component.factory import Factory, make_factory
 
 
@@ -78,12 +79,11 @@ class RemoteEnvs:
 
     def close(self) -> None:
         """End the processes, which close their environments; a second call does nothing."""
-        self._end_processes()
-        atexit.unregister(self._end_processes)
-        for memory in (self.weights_memory, self.steps_memory):
-            memory.close()
-        if self._one is not None:
-            self._one.close()
+        try:
+            self._end_processes()
+        finally:
+            atexit.unregister(self._end_processes)
+            close_all([self.weights_memory, self.steps_memory, *filter(None, [self._one])])
 
     def envs_of(self, process: int, envs: Sequence[int]) -> list[int]:
         """Return the indices, among all environments, of some environments of a process."""
@@ -93,8 +93,7 @@ class RemoteEnvs:
 def _end(processes: Sequence[CollectorProcess], owner: int) -> None:
     """End the processes, unless called in a process that was forked from their owner."""
     if os.getpid() == owner:
-        for process in processes:
-            process.close()
+        close_all(processes)
 
 
 def _with_num_envs(factory: Factory[VecEnv], num_envs: int) -> Factory[VecEnv]:

@@ -23,10 +23,14 @@ from storages.core.windows.relabeling import (
     relabel_by_function,
     relabel_goals,
     steps_of,
+    warn_of_other_rewards,
 )
 from storages.transition import INFO, OBS, WINDOW, Sample
 
 Strategy: TypeAlias = Literal["future", "final", "episode", "random"]
+
+_COMPARED_BATCHES = 10
+"""Number of batches in which the rewards of the original goals are compared with those that were paid."""
 
 
 class Hindsight(Relabeler):
@@ -54,6 +58,7 @@ class Hindsight(Relabeler):
         """Termination function of goals; None keeps the recorded terminations."""
         self._tracker, self._her_function, self._reward = tracker, her_function, reward
         self._info_keys = sorted(info_keys)
+        self._uncompared = _COMPARED_BATCHES
         self.changed = frozenset({(OBS, DESIRED)})
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
@@ -119,6 +124,10 @@ class Hindsight(Relabeler):
             ends = relabel_by_function(batch, self._her_function, self._tracker.index.first_of(relabelled))
         else:
             assert self._reward is not None
+            if self._uncompared:
+                self._uncompared -= 1
+                if warn_of_other_rewards(batch, self._reward):
+                    self._uncompared = 0
             ends = relabel_goals(batch, self._reward, self.termination)
         if ends is not steps.ends and window.selects_steps and (ends < steps.ends).any():
             lengths = window.spans(ring, transitions, gamma).lengths

@@ -1,5 +1,6 @@
 """Relabelling of a batch's rows with other goals: observations, rewards and terminations."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -193,6 +194,31 @@ def relabel_by_function(
         if value is not None and key in fields:
             _write(fields[key], rows, value, where)
     return ends
+
+
+def warn_of_other_rewards(batch: RelabeledRows, reward: GoalFunction) -> bool:
+    """Warn if the reward function gives other rewards for the original goals than are stored; return whether it does.
+
+    A goal may change with the next observation, so that either observation's goal may be the original one.
+    """
+    columns, steps = batch.ring.columns, batch.steps.transitions
+    stored = columns.gather_leaf((REW,), steps)[:, 0].astype(np.float64)
+    achieved, differ = columns.gather_leaf((OBS2, ACHIEVED), steps), np.ones(len(steps), np.bool_)
+    for key in (OBS2, OBS):
+        arguments = achieved, columns.gather_leaf((key, DESIRED), steps), batch.info()
+        given = _asked("compute_reward", reward, arguments, batch.ring.owner).astype(np.float64)
+        differ &= ~np.isclose(given, stored, rtol=1e-3, atol=1e-4)
+        if not differ.any():
+            return False
+    first = int(differ.argmax())
+    warnings.warn(
+        f"{batch.ring.owner}: the environments paid {stored[first]:g} for a step, but compute_reward gives "
+        f"{given[first]:g} for its own goals, and other rewards than were paid for {differ.sum()} of {len(steps)} "
+        f"steps: what is learnt of other goals contradicts the stored rewards. If a wrapper changes rewards or goals, "
+        f"let it define compute_reward, too, or give a her_function",
+        stacklevel=2,
+    )
+    return True
 
 
 def check_goals(ring: Ring) -> None:

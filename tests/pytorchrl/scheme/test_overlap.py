@@ -380,6 +380,31 @@ learner.close()
 SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
+def test_the_other_processes_and_the_memory_are_released_if_waiting_for_one_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheme = dqn_scheme(2, collection=prl.Overlapped(4, processes=2))
+    envs: Any = scheme.envs
+    first, second = (process._process for process in envs.processes)
+    memory = envs.steps_memory
+    scheme.collect(8)
+    released: list[Any] = []
+    close = type(memory).close
+    monkeypatch.setattr(type(memory), "close", lambda self: (released.append(self), close(self)))
+
+    def interrupted(timeout: Any = None) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scheme.close()
+    with pytest.raises(ValueError, match="process object is closed"):
+        second.is_alive()
+    assert released == [envs.weights_memory, memory]
+    first.join()
+
+
 @pytest.mark.quick_share(0, long=0.65)
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])

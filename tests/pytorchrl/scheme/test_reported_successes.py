@@ -37,6 +37,10 @@ def envs(mode: Literal["sync", "async"] = "sync") -> prl.Factory[prl.VecEnv]:
     )
 
 
+not_all_are_reported = pytest.mark.filterwarnings("ignore:.*episode_infos names:UserWarning")
+
+
+@not_all_are_reported
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_finished_episode_has_the_values_that_its_last_step_reported(mode: Literal["sync", "async"]) -> None:
     vector, random, seen = envs(mode)(), np.random.default_rng(1), []
@@ -51,6 +55,7 @@ def test_a_finished_episode_has_the_values_that_its_last_step_reported(mode: Lit
         assert record.reported == expected | ({"rare": 7.0} if record.length == 12 else {})
 
 
+@not_all_are_reported
 def test_means_are_logged_for_training_and_evaluation_also_by_a_resumed_run(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(envs=envs()), 200, tmp_path / "run", log_every=100)
     while learner.scheme.steps < 130:
@@ -71,6 +76,7 @@ def test_means_are_logged_for_training_and_evaluation_also_by_a_resumed_run(tmp_
         assert record["test/score"] == pytest.approx(2 * record["test/episode_length"])
 
 
+@not_all_are_reported
 def test_a_run_stops_once_an_evaluation_reaches_a_share_of_successes(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(2, envs=envs()), 400, tmp_path / "run", callbacks=[prl.StopAtSuccess(0.5)])
     assert not learner.run()
@@ -81,7 +87,38 @@ def test_a_run_stops_once_an_evaluation_reaches_a_share_of_successes(tmp_path: P
     assert learner.scheme.steps == 100 * (len(before) + 1)
 
 
+@not_all_are_reported
 def test_a_success_that_is_not_reported_is_refused_by_name(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", callbacks=[prl.StopAtSuccess(0.5)])
     with pytest.raises(ValueError, match="the environments report no 'is_success' at the ends of episodes"):
         learner.run()
+
+
+def steps_until_an_episode_ends(vector: prl.VecEnv) -> None:
+    vector.reset(1)
+    while not vector.finished_episodes:
+        vector.step(np.zeros((vector.num_envs, 1), np.int64))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_name_that_the_first_episode_does_not_report_is_named_once_with_those_it_reports(mode: Any) -> None:
+    factory = prl.VecEnv.create_factory(Reporting, 2, mode=mode, episode_infos=("is_succes", "score", "words"))
+    with factory() as vector:
+        expected = r"names 'is_succes', 'words', which .*Reporting.* it has 'is_success', 'score', 'words'"
+        with pytest.warns(UserWarning, match=expected):
+            steps_until_an_episode_ends(vector)
+        steps_until_an_episode_ends(vector)
+
+
+@pytest.mark.parametrize("vectorization_mode", [None, "vector_entry_point"])
+def test_a_name_that_no_episode_reports_is_named_by_native_environments_too(vectorization_mode: Any) -> None:
+    names = prl.VecEnv.create_factory(
+        "CartPole-v1", 2, vectorization_mode=vectorization_mode, episode_infos=("success",)
+    )
+    with names() as vector, pytest.warns(UserWarning, match="names 'success', .* it has nothing"):
+        steps_until_an_episode_ends(vector)
+
+
+def test_usual_names_may_be_absent_beside_a_name_that_is_reported() -> None:
+    with prl.VecEnv.create_factory(Reporting, episode_infos=("is_success", "success", "score"))() as vector:
+        steps_until_an_episode_ends(vector)

@@ -24,6 +24,10 @@ from storages.transition import (
 )
 from tests.support.model import ALGORITHM, GAMMA, contents, equal, through_a_file
 
+# Their rewards are random numbers, not those of a reward function.
+pytestmark = pytest.mark.filterwarnings("ignore:.*but compute_reward gives:UserWarning")
+
+
 STRATEGIES = ("future", "final", "episode", "random")
 
 

@@ -32,6 +32,10 @@ from tests.support.comparison import assert_equal
 from tests.support.model import through_a_file
 from tests.support.profiles import examples
 
+# Their rewards are random numbers, not those of a reward function.
+pytestmark = pytest.mark.filterwarnings("ignore:.*but compute_reward gives:UserWarning")
+
+
 GAMMA = 0.9
 ALGORITHM = SimpleNamespace(gamma=GAMMA)
 BIG = 1_000

@@ -20,6 +20,10 @@ from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 from tests.support.profiles import examples
 
+# Their rewards are random numbers, not those of a reward function.
+pytestmark = pytest.mark.filterwarnings("ignore:.*but compute_reward gives:UserWarning")
+
+
 SIZE = 14
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY: dict[str, Any] = {"eta": 0.999, "cmin": 6}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.values import make_action_layers
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, OneSample
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
@@ -65,6 +65,7 @@ class _Quantiles(UsesGenerator):
         self.num_quantiles, self.num_action_quantiles = head.num_quantiles, head.num_action_quantiles
         self.kappa, self.risk = head.kappa, head.risk
         self.embedding, self.hidden, self.numbers = nn.Linear(head.num_cosines, features), hidden, numbers
+        self._is_noisy = any(isinstance(each, NoisyLinear) for each in self.modules())
         self.register_buffer("midpoints", quantile_midpoints(head.num_action_quantiles), persistent=False)
         # The paper's equation 4 counts from 0, whose cosine is 1 and no more than the layer's bias; its authors' own
         # networks count from 1.
@@ -72,7 +73,8 @@ class _Quantiles(UsesGenerator):
         self.register_buffer("_frequencies", frequencies, persistent=False)
 
     def forward(self, features: Tensor) -> ImplicitQuantileValues:
-        return ImplicitQuantileValues(self, features, self.generator)
+        function = _NoisyQuantiles(self) if self.training and self._is_noisy else self
+        return ImplicitQuantileValues(function, features, self.generator)
 
     def quantiles(self, features: Tensor, fractions: Tensor) -> Tensor:
         joined = (features.unsqueeze(1) * self._embedded(fractions)).flatten(0, 1)  # (B * N, F)
@@ -88,6 +90,32 @@ class _Quantiles(UsesGenerator):
     def _embedded(self, fractions: Tensor) -> Tensor:
         """Embed fractions (N,) as (N, F)."""
         return torch.relu_(linear(self.embedding, torch.cos(fractions.unsqueeze(1) * self._frequencies)))
+
+
+class _NoisyQuantiles:
+    """The quantile function of one sample of the noise in its layers, by which actions are chosen and evaluated alike.
+
+    Fortunato et al., "Noisy Networks for Exploration" (arXiv 1706.10295), equation 17, take the largest value of the
+    next state by the same sample as that value.
+    """
+
+    def __init__(self, function: _Quantiles) -> None:
+        self.num_actions, self.kappa, self.risk = function.num_actions, function.kappa, function.risk
+        self.num_quantiles, self.num_action_quantiles = function.num_quantiles, function.num_action_quantiles
+        self.midpoints = function.midpoints
+        self._function, self._sample = function, OneSample(function)
+
+    def quantiles(self, features: Tensor, fractions: Tensor) -> Tensor:
+        with self._sample.used():
+            return self._function.quantiles(features, fractions)
+
+    def mixed(self, features: Tensor, fractions: Tensor, weights: Tensor) -> Tensor:
+        with self._sample.used():
+            return self._function.mixed(features, fractions, weights)
+
+    def means(self, features: Tensor, fractions: Tensor) -> Tensor:
+        with self._sample.used():
+            return self._function.means(features, fractions)
 
 
 class _LinearQuantiles(_Quantiles):

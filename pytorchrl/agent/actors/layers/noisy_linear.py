@@ -1,6 +1,8 @@
 """Noisy linear layers: state-dependent exploration of a learnt scale."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +37,7 @@ class NoisyLinear(UsesGenerator):
         """Mean of the bias."""
         self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), deviation))
         self.bias_sigma = nn.Parameter(torch.full((outputs,), deviation))
+        self._kept: dict[NoisyLinear, Tensor] | None = None
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, inputs) to (B, outputs)."""
@@ -64,10 +67,41 @@ class NoisyLinear(UsesGenerator):
 
     def _noise(self) -> Tensor:
         """Draw (inputs + outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
+        if self._kept is None:
+            return self._drawn_noise()
+        noise = self._kept.get(self)
+        if noise is None:
+            noise = self._kept[self] = self._drawn_noise()
+        return noise
+
+    def _drawn_noise(self) -> Tensor:
         weight = self.weight
         size = self.in_features + self.out_features
         drawn = torch.empty(size, dtype=weight.dtype, device=weight.device).normal_(generator=self.generator)
         return torch.copysign(drawn.abs().sqrt_(), drawn)
+
+
+class OneSample:
+    """One sample of the noise in a module's layers, for several passes through it.
+
+    Args:
+        module: whose noisy layers are meant.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._layers = [each for each in module.modules() if isinstance(each, NoisyLinear)]
+        self._noise: dict[NoisyLinear, Tensor] = {}
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Let the layers use this sample; the first pass draws it."""
+        for layer in self._layers:
+            layer._kept = self._noise
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer._kept = None
 
 
 def linear_layer(

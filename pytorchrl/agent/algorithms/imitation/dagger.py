@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.needs import Needs
@@ -69,7 +70,7 @@ class DAgger(BehaviourCloning):
         """Act with policy or expert, and store the expert's action.
 
         Raises:
-            ValueError: the expert's actions are not of the environments' action space.
+            ValueError: the expert's actions are not of the environments' action space, or the mask rules them out.
         """
         step = super().acting_step(obs, rhs, done, exploration)
         if exploration.deterministic:
@@ -96,7 +97,15 @@ class DAgger(BehaviourCloning):
             if not space.contains(action.astype(space.dtype)) or not np.isfinite(action).all():
                 raise ValueError(f"{type(self).__name__}: the expert gave {action}, which is not in {space}")
         counted = actions - np.asarray(getattr(space, "start", 0), actions.dtype)
-        return torch.from_numpy(counted.reshape(like.shape)).to(like)
+        label = torch.from_numpy(counted.reshape(like.shape)).to(like)
+        if self.actor.mask is not None:
+            obeyed = self.actor.mask.of(Observations(obs)).include(label)
+            if not obeyed.all():
+                raise ValueError(
+                    f"{type(self).__name__}: the expert gave {actions[int(obeyed.int().argmin())]}, which "
+                    f"action_mask={self.actor.mask.name!r} rules out"
+                )
+        return label
 
 
 def _as_arrays(obs: Any) -> Any:

@@ -38,7 +38,7 @@ class SARSA(DQN):
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
         """Return the next actions (N, 1): those taken where known, else the explorer's."""
         exploration = self._exploration.of_rows(len(rows), self.steps, self.target_steps)
-        exploration.allowed = self.allowed_actions(rows.next)
+        exploration.allowed = self.reader_of_allowed_actions(rows.next)
         chosen = self.explorer_of_policy.act(lambda: values, exploration)
         if self.next_action == "policy":
             return chosen

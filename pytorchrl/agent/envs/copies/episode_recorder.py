@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import gymnasium as gym
 import numpy as np
 
-from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
+from pytorchrl.agent.envs.checks import CHECKED_STEPS, ShapeCheck, check_reset, check_step
 
 FINISHED = "pytorchrl/finished_episodes"
 """Key of an environment's ``info`` with a list of :data:`Finished`, one for each episode that ended, if any did."""
@@ -56,6 +56,7 @@ class EpisodeRecorder:
         self._info: Mapping[str, Any] = {}
         self._inside = False
         self._unchecked = CHECKED_STEPS
+        self._check_shape = ShapeCheck(env)
         self._step, self._reset = env.step, env.reset
         env.step, env.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
 
@@ -80,6 +81,7 @@ class EpisodeRecorder:
             self._unchecked -= 1
         self.episode_return += float(result[1])
         self.length += 1
+        self._check_shape(result[0], self.length)
         self._info = result[4]
         if result[2] or result[3]:
             self._finish()
@@ -97,6 +99,7 @@ class EpisodeRecorder:
             self._inside = False
         if self._unchecked:
             check_reset(result, self.env)
+        self._check_shape(result[0], 0)
         if self.length:
             self._finish()
         return result

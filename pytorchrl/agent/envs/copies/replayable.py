@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
+from pytorchrl.agent.envs.checks import CHECKED_STEPS, ShapeCheck, check_reset, check_step
 from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecorder
 from pytorchrl.agent.envs.copies.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
 
@@ -34,6 +34,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         if env is recorder.env:
             # Each of its episodes ends in a reset, which reports it; this saves a call in every step.
             self.step = env.step  # type: ignore[method-assign]
+        self._check_shape = ShapeCheck(env)
         self._unchecked = 0 if env is recorder.env else CHECKED_STEPS
         self.seed_due = False
         """Whether the next reset that begins an episode of the environment itself is given a new seed."""
@@ -47,6 +48,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         self._lasting: list[Any] = []
         self._seeds = np.random.default_rng()
         self._seed = 0
+        self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; later seeds are drawn from a generator seeded with the given one."""
@@ -59,6 +61,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         if self._unchecked:
             check_reset(result, self.env)
         observation, info = result
+        self._steps = 0
+        self._check_shape(observation, 0)
         return observation, self._with_finished(info | {SEEDED: True} if is_due else info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -68,6 +72,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             check_step(result, self.env)
             self._unchecked -= 1
         observation, reward, terminated, truncated, info = result
+        self._steps += 1
+        self._check_shape(observation, self._steps)
         if terminated or truncated:
             # The reset that follows may write into the memory of this observation.
             return deepcopy(observation), reward, terminated, truncated, info

@@ -18,7 +18,7 @@ from pytorchrl.agent.actors.outputs import TorchDistribution
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
-from tests.support.masked import NEVER, Masked
+from tests.support.masked import NEVER, Masked, assert_learnt_alike, change_outputs_never_used
 from tests.support.training import train
 
 STEPS = 96
@@ -125,21 +125,6 @@ def test_every_component_of_several_choices_is_allowed(name: str) -> None:
     assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
 
 
-@torch.no_grad()
-def change_outputs_never_used(scheme: prl.Scheme) -> dict[int, Tensor]:
-    """Change what the networks return for the choice that is never allowed; return which numbers, by parameter."""
-    networks = [scheme.actor, *(target.network for target in scheme.algorithm.training.targets.values())]
-    changed: dict[int, Tensor] = {}
-    for network in networks:
-        for layer in network.modules():
-            if isinstance(layer, nn.Linear) and layer.out_features in (4, 20):
-                for parameter in (layer.weight, layer.bias):
-                    rows = torch.arange(len(parameter)).view(4, -1)[NEVER]
-                    parameter[rows] += 3 * torch.arange(1, len(rows) + 1).view(-1, *[1] * (parameter.ndim - 1))
-                    changed[id(parameter)] = rows
-    return changed
-
-
 @pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize(
     "name",
@@ -154,12 +139,7 @@ def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_neve
     if name not in COLLECTED:
         assert len(stored(plain)[ACT].unique()) == 3
         assert torch.equal(stored(plain)[ACT], stored(other)[ACT])
-    parameters = zip(plain.actor.parameters(), other.actor.parameters(), strict=True)
-    for expected, found in parameters:
-        kept = torch.ones(len(expected), dtype=torch.bool)
-        if id(found) in changed:
-            kept[changed[id(found)]] = False
-        torch.testing.assert_close(found[kept], expected[kept], rtol=1e-4, atol=1e-5)
+    assert_learnt_alike(plain, other, changed)
 
 
 def test_dqns_target_is_the_largest_value_of_the_actions_that_the_next_observation_allows() -> None:
@@ -223,6 +203,20 @@ def test_random_actions_are_uniform_among_those_allowed() -> None:
     counts = np.bincount(drawn[:, 0], minlength=4)
     assert counts[1] == 0
     np.testing.assert_allclose(counts[[0, 2, 3]], rows / 3, rtol=0.1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_a_step_reads_the_mask_once(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm: Any = train(composed("DQN"), 32).algorithm
+    algorithm.update_algorithm_parameter("epsilon", epsilon)
+    read: list[Any] = []
+    of = algorithm.actor.mask.of
+    monkeypatch.setattr(algorithm.actor.mask, "of", lambda view: (read.append(view), of(view))[1])
+    obs = {"observation": torch.zeros(2, 3), "action_mask": torch.ones(2, 4, dtype=torch.int8)}
+    exploration = Exploration(algorithm.codec, 2, "cpu", seed=0)
+    exploration.steps = 100
+    algorithm.acting_step(obs, None, torch.zeros(2, 1), exploration)
+    assert len(read) == 1
 
 
 def test_a_resumed_run_equals_the_uninterrupted_run(tmp_path: Path) -> None:

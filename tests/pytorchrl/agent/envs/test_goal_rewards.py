@@ -66,3 +66,48 @@ def test_wrappers_that_leave_rewards_alone_are_accepted() -> None:
     assert isinstance(envs.observation_space, spaces.Dict)
     assert envs.compute_reward is not None
     envs.close()
+
+
+class PlainTwice(gym.Wrapper[Any, Any, Any, Any]):
+    """Changes rewards without being a RewardWrapper, or hiding the inner compute_reward."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, 2 * float(reward), *rest
+
+
+class MovedGoals(gym.ObservationWrapper[Any, Any, Any]):
+    """Changes the goals that are achieved, as a wrapper that scales observations does."""
+
+    def observation(self, observation: Any) -> Any:
+        return {**observation, "achieved_goal": 1 - observation["achieved_goal"]}
+
+
+@pytest.mark.parametrize("wrapper", [PlainTwice, MovedGoals])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_rewards_that_differ_from_those_of_the_same_goals_are_named_in_one_warning(wrapper: Any, n_step: int) -> None:
+    scheme = scheme_with([wrapper, ("TimeLimit", {"max_episode_steps": 3})], n_step=n_step)
+    scheme.collect(100)
+    paid = "-2" if wrapper is PlainTwice else r"-?\d"
+    with pytest.warns(UserWarning, match=f"HERBuffer: the environments paid {paid} for a step, but compute_reward gi"):
+        next(scheme.storage.generate_batches(1, 200))
+    next(scheme.storage.generate_batches(1, 200))
+    scheme.close()
+
+
+class NextGoal(gym.Wrapper[Any, Any, Any, Any]):
+    """Sets another goal once one is reached, and shows it in the same observation."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        if reward == 0:
+            observation = {**observation, "desired_goal": 1 - observation["achieved_goal"]}
+        return observation, reward, *rest
+
+
+def test_goals_that_change_within_an_episode_raise_no_warning() -> None:
+    scheme = scheme_with([NextGoal, ("TimeLimit", {"max_episode_steps": 3})])
+    scheme.collect(100)
+    assert (scheme.storage.get_all_buffer_data()[REW] == 0).any()
+    next(scheme.storage.generate_batches(1, 200))
+    scheme.close()

@@ -207,6 +207,43 @@ def test_only_the_first_steps_are_checked() -> None:
         envs.step(np.zeros((1, 1), np.int64))
 
 
+class Changing(Counter):
+    """Episodes of 50 steps, the last observation of which has another shape, wrapped or not."""
+
+    def __init__(self, kind: str, last: Any) -> None:
+        super().__init__(kind, length=50)
+        self.last = last
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, *rest = super().step(action)
+        if terminated:
+            observation = {**observation, "count": self.last} if isinstance(observation, dict) else self.last
+        return observation, reward, terminated, *rest
+
+
+def identity(env: Any) -> Any:
+    return gym.Wrapper(env)
+
+
+@pytest.mark.filterwarnings("ignore:.*Received the following error:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*(Traceback|Raising the last):UserWarning")
+@pytest.mark.parametrize("wrappers", [(), (identity,)])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["vector", "dict"])
+@pytest.mark.parametrize("shape", [(1,), (5,)])
+def test_a_later_observation_of_another_shape_is_named_with_its_environment_and_step(
+    shape: Any, kind: str, mode: Any, wrappers: Any
+) -> None:
+    given = {"kind": kind, "last": np.zeros(shape, np.float32)}
+    with prl.VecEnv(Changing, 2, mode=mode, env_kwargs=given, wrappers=wrappers) as envs:
+        envs.reset(1)
+        for _ in range(49):
+            envs.step(np.zeros((2, 1), np.int64))
+        message = rf"step 50 of an episode of .*Changing.* of shape \({shape[0]},\); its space Box.* has shape \("
+        with pytest.raises(prl.InvalidEnvironmentError, match=message):
+            envs.step(np.zeros((2, 1), np.int64))
+
+
 def test_the_error_for_a_wrapper_with_a_missing_package_names_the_package() -> None:
     class NeedsPackage(gym.Wrapper[Any, Any, Any, Any]):
         def __init__(self, env: Any) -> None:

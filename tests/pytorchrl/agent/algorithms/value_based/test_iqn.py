@@ -273,3 +273,25 @@ def test_continuous_actions_are_refused() -> None:
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
     with pytest.raises(prl.UnsupportedSpaceError, match="IQN needs a Discrete action space"):
         prl.IQN.create_factory()("cpu", actor, envs)
+
+
+@pytest.mark.parametrize(
+    ("actor", "settings"),
+    [
+        ({}, {}),
+        ({"dueling": True, "hidden_sizes": (4,)}, {}),
+        ({}, {"quantile_layers": (4,)}),
+    ],
+    ids=["linear", "dueling", "hidden"],
+)
+def test_the_next_action_is_chosen_by_the_noise_that_evaluates_it(actor: Any, settings: Any) -> None:
+    algorithm = linear_iqn(actor={"noisy": True, **actor}, **settings)
+    view, fractions = algorithm.actor.view(n_step_batch()[OBS]), torch.tensor([0.1, 0.7])
+    for network in (algorithm.q, algorithm.q_target):
+        values = network(view)
+        first = values.at(fractions).values
+        # Means, mixtures and single quantiles are computed in different ways.
+        torch.testing.assert_close(values.function.means(values.features, fractions), first)
+        of_one = values.function.mixed(values.features, fractions, torch.eye(NUM_ACTIONS)[[1] * len(first)])
+        torch.testing.assert_close(of_one.mean(1), first[:, 1])
+        assert not torch.allclose(network(view).at(fractions).values, first)
