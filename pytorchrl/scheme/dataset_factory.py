@@ -10,12 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.view import Observations
-from pytorchrl.agent.envs.spaces import space_from_data
+from pytorchrl.agent.envs.spaces import choices_of, space_from_data
 from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
@@ -91,6 +94,9 @@ class DatasetFactory(Factory[Storage]):
                 f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"
             )
         episodes: Iterable[Episode] = dataset
+        choices = _choices_in(envs.action_space)
+        if choices is not None:
+            episodes = _within(choices, episodes, self.path, envs.action_space)
         mask = getattr(actor, "mask", None)
         if mask is not None:
             episodes = _obeying(mask, episodes, self.path)
@@ -242,6 +248,33 @@ def _checksum(storage: Storage) -> str:
             digest.update(f"{text(path)} {array.dtype} {array.shape}".encode())
             digest.update(array.data)
     return digest.hexdigest()
+
+
+def _choices_in(space: gym.Space[Any]) -> NDArray[np.int64] | None:
+    """Return the number of choices of each component, in the shape of a stored action; None of continuous actions."""
+    if isinstance(space, spaces.MultiBinary):
+        return np.full(space.shape, 2)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return np.array(choices_of(space)).reshape(space.shape or 1)
+    return None
+
+
+def _within(
+    choices: NDArray[np.int64], episodes: Iterable[Episode], path: str, space: gym.Space[Any]
+) -> Iterator[Episode]:
+    """Yield the episodes, whose actions must be among the choices, counted from 0."""
+    for number, episode in enumerate(episodes):
+        actions = np.asarray(episode.fields[ACT])
+        # Actions of another shape are refused by the storage.
+        has_shape = actions.shape[1:] == choices.shape
+        wrong = ((actions < 0) | (actions >= choices)).reshape(len(actions), -1).any(1) if has_shape else np.zeros(1)
+        if wrong.any():
+            step = int(wrong.argmax())
+            raise DatasetError(
+                f"{path}: the action {actions[step].tolist()} in step {step} of episode {number} is not in {space}, "
+                f"whose choices are counted from 0 in data sets; correct the data, or make the environments of the data"
+            )
+        yield episode
 
 
 def _obeying(mask: ActionMask, episodes: Iterable[Episode], path: str) -> Iterator[Episode]:

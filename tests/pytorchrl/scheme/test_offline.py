@@ -16,12 +16,14 @@ from pytorchrl.experiments.inspection.overview import inspect_storage
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
 from storages import DatasetError
-from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of
+from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of, write_dataset
+from storages.episode import Episode
 from storages.transition import ACT, INDICES, OBS, REW, RTG
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 from tests.support.data_sets import balance, cloning, recorded
 from tests.support.folders import content
+from tests.support.toys import Counter
 from tests.support.training import stopped
 
 ONE = prl.VecEnv.create_factory("CartPole-v1")
@@ -314,6 +316,37 @@ def test_a_storage_with_too_few_bytes_for_the_data_is_refused(data: Path) -> Non
 def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None:
     with pytest.raises(DatasetError, match=r"data\.npz has 60 transitions, the storage holds 59; make it larger"):
         cloning(data, prl.ReplayBuffer.create_factory(size=59))
+
+
+WRONG_CHOICES: list[tuple[Any, list[Any], str]] = [
+    (spaces.Discrete(4), [[0], [4]], r"action \[4\] in step 1 of episode 1 is not in Discrete\(4\)"),
+    (spaces.Discrete(2, start=3), [[3], [0]], r"action \[3\] in step 0 of episode 1 .* counted from 0"),
+    (spaces.MultiDiscrete([2, 3]), [[1, 2], [2, 0]], r"action \[2, 0\] in step 1"),
+    (spaces.MultiBinary(2), [[1, 0], [0, -1]], r"action \[0, -1\] in step 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "message"), WRONG_CHOICES, ids=[str(space) for space, _, _ in WRONG_CHOICES]
+)
+def test_actions_that_are_not_among_the_choices_are_refused(
+    space: Any, actions: list[Any], message: str, tmp_path: Path
+) -> None:
+    def episode(taken: Any) -> Episode:
+        fields = {ACT: np.array(taken), REW: np.zeros((2, 1), np.float32)}
+        return Episode(np.zeros((3, 2), np.float32), fields, terminated=True, truncated=False)
+
+    right = [[0] * len(actions[0])] * 2
+    path = tmp_path / "wrong.npz"
+    write_dataset(path, [episode(right), episode(actions)])
+    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"kind": "vector", "actions": space})
+    with pytest.raises(DatasetError, match=rf"wrong\.npz: the {message}"):
+        prl.Scheme(
+            prl.BehaviourCloning.create_factory(test_every=0),
+            prl.OffPolicyActor.create_factory(),
+            prl.from_dataset(prl.ReplayBuffer.create_factory(size=10), path),
+            test_envs_factory=envs,
+        )
 
 
 def test_collected_steps_are_added_to_the_data_of_a_filled_storage(data: Path, tmp_path: Path) -> None:
