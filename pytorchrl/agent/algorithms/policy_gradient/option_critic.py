@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue, in_units_of_environments
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
+from pytorchrl.agent.algorithms.policy_gradient.parts.option_choice import (
+    OPTION,
+    OPTION_BEFORE,
+    OptionInUse,
+    ValueOverOptions,
+    bootstrap_from_options,
+    option_in_use,
+)
 from pytorchrl.agent.algorithms.policy_gradient.parts.option_policies import PolicyPerOption
 from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import Likelihood, LikelihoodByAutograd
 from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
@@ -24,12 +29,7 @@ from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitIntervalOrSchedule
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
-from storages.transition import DONE, DONE2, LOGP, RET, REW, VAL
-
-OPTION = "Option"
-"""(E, 1) int64: the option that acts."""
-OPTION_BEFORE = "OptionBefore"
-"""(E, 1) int64: the option that acted in the step before; meaningless where an episode begins."""
+from storages.transition import DONE, LOGP, RET, VAL
 
 
 class OptionCritic(A2C):
@@ -73,7 +73,7 @@ class OptionCritic(A2C):
         self.option_values = self.actor.make("option_values", StateValue(count=count), acts=True)
         # Terminations have a probability of a half at first.
         self.termination = self.actor.make("termination", StateValue(gain=0.01, count=count), acts=True)
-        self.over_options = _OverOptions(self.option_values)
+        self.over_options = ValueOverOptions(self.option_values)
         self.actor.add("value", self.over_options)
         return self.pi, self.option_values, self.termination
 
@@ -103,28 +103,9 @@ class OptionCritic(A2C):
         value = in_use.values.gather(1, in_use.option)
         return action, {VAL: value, LOGP: log_prob, OPTION: in_use.option, OPTION_BEFORE: in_use.before}
 
-    def _option_in_use(self, view: View, exploration: Exploration) -> "_InUse":
-        """Keep the option of each environment, or choose another where it terminates or an episode begins.
-
-        Without exploration, an option terminates where that is more likely than not, and the best one is chosen.
-        """
-        values: Tensor = self.option_values(view)
-        chosen, before = values.argmax(1, keepdim=True), exploration.state.get(OPTION)
-        is_first = before is None
-        before = torch.zeros_like(chosen) if before is None else before
-        probability = self.termination(view).sigmoid().gather(1, before)
-        if exploration.deterministic:
-            ends = probability > 0.5
-        else:
-            draws = torch.empty((3, *chosen.shape), device=values.device).uniform_(generator=exploration.generator)
-            ends = draws[0] < probability
-            anyone = (draws[2] * self.num_options).long().clamp(max=self.num_options - 1)
-            chosen = torch.where(draws[1] < exploration.at(self.option_epsilon), anyone, chosen)
-        if is_first:
-            ends = torch.ones_like(ends)
-        elif exploration.starts is not None:
-            ends = ends | (exploration.starts > 0)
-        return _InUse(torch.where(ends, chosen, before), before, values)
+    def _option_in_use(self, view: View, exploration: Exploration) -> OptionInUse:
+        epsilon = exploration.at(self.option_epsilon)
+        return option_in_use(self.option_values(view), self.termination(view).sigmoid(), exploration, epsilon)
 
     # Learning
 
@@ -132,30 +113,16 @@ class OptionCritic(A2C):
         """Let returns bootstrap from the option in use, then update."""
         rollout = sources["main"]
         assert isinstance(rollout, VanillaOnPolicyBuffer)
-        self._bootstrap_from_options(rollout)
+        bootstrap_from_options(rollout, self._excess, self.gamma)
         return super().update_phase(sources)
 
-    def _bootstrap_from_options(self, rollout: VanillaOnPolicyBuffer) -> None:
-        """Add to rewards by how much ``U(s', w)`` exceeds ``V(s')``, where returns bootstrap from the latter.
-
-        ``U`` is the value of arriving with the option in use (arXiv 1609.05140, equation 3); ``V``, that of choosing
-        anew, is all that storages ask for.
-        """
-        ring = rollout.ring
-        ends, worthless = ring.broken(), ring.rollout(DONE2)[..., 0].astype(np.bool_) | ring.skipped()
-        ends[-1] = True
-        option = torch.from_numpy(ring.rollout(OPTION)[ends & ~worthless]).to(self.device)  # (N, 1)
-
-        def excess(obs: Any, rhs: Any, done: Tensor) -> Tensor:
-            with self.actor.acting(noisy=True):
-                view = self.actor.view(obs, rhs, done)
-                values: Tensor = self.option_values(view)
-                goes_on: Tensor = 1 - self.termination(view).sigmoid().gather(1, option)
-                return goes_on * (values.gather(1, option) - self.over_options.of(values))
-
-        missing = rollout.evaluation.next_values(np.zeros(ends.shape, np.float32), ends, worthless, excess)
-        rewards = ring.rollout(REW)[..., 0] + self.gamma * missing
-        rollout.insert_single_tensor_slice(REW, torch.from_numpy(rewards[..., None]))
+    def _excess(self, obs: Any, rhs: Any, done: Tensor, option: Tensor) -> Tensor:
+        """Return by how much the value (N, 1) of arriving with options (N, 1) exceeds that of choosing anew."""
+        with self.actor.acting(noisy=True):
+            view = self.actor.view(obs, rhs, done)
+            values: Tensor = self.option_values(view)
+            goes_on: Tensor = 1 - self.termination(view).sigmoid().gather(1, option)
+            return goes_on * (values.gather(1, option) - self.over_options.of(values))
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of A2C for the options' policies and values, and of the terminations (theorem 2).
@@ -181,27 +148,3 @@ class OptionCritic(A2C):
         """Return half the mean squared error of the values of the options in use."""
         error = self.option_values(rows.now).gather(1, rows[OPTION]) - rows[RET]
         return ValueFit(0.5 * rows.mean(error.square()), {})
-
-
-class _InUse(NamedTuple):
-    """Options (E, 1) of environments, and the values (E, options) of all options."""
-
-    option: Tensor
-    before: Tensor
-    values: Tensor
-
-
-class _OverOptions(QuickModule):
-    """V(s), (N, 1): the expected value of an epsilon-greedy choice of an option."""
-
-    def __init__(self, option_values: Network) -> None:
-        super().__init__()
-        self.option_values = option_values
-        self.epsilon = 0.0
-
-    def forward(self, view: View) -> Tensor:
-        return self.of(self.option_values(view))
-
-    def of(self, values: Tensor) -> Tensor:
-        """(N, options) to (N, 1)."""
-        return values.max(1, keepdim=True).values.lerp(values.mean(1, keepdim=True), self.epsilon)
