@@ -212,8 +212,8 @@ POLICIES = Page(
         ),
         "pendulum-few": Task(
             env="Pendulum-v1",
-            about="3,000 steps",
-            target_steps=3_000,
+            about="1,500 steps",
+            target_steps=1_500,
             seeds=(1, 2, 3),
             episodes=20,
             summary="median",
