@@ -119,8 +119,7 @@ class TrainedPolicy:
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.
             ImportError: ".onnx" needs the packages onnx and onnxscript.
-            ValueError: the path has another suffix, or the policy keeps anything but
-                recurrent states of earlier steps.
+            ValueError: the path has another suffix, or the policy keeps more of earlier steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
         return export_policy(self.algorithm, Path(path))
