@@ -86,6 +86,15 @@ def test_with_real_transitions_alone_critics_and_policy_learn_as_those_of_sac() 
     torch.testing.assert_close(ours.metrics["critic_loss"], theirs.metrics["critic_loss"])
 
 
+def test_policies_learn_in_the_observations_of_real_transitions_unchanged() -> None:
+    algorithm, batch = made(prl.MBPO, rollout_length=4, real_share=0.5), n_step_batch()
+    obs, are_real = algorithm._beginnings(algorithm.read(batch))
+    unchanged = (obs == batch[OBS]).all(1)
+    assert 0 < are_real.sum() < ROWS
+    assert unchanged[are_real[:, 0]].all()
+    assert not unchanged.all()
+
+
 def test_steps_begin_in_the_storages_observations_where_every_predicted_episode_ends() -> None:
     algorithm, batch = made(prl.MBPO, rollout_length=5, real_share=0.0), n_step_batch()
     with torch.no_grad():

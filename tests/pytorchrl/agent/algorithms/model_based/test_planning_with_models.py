@@ -76,14 +76,16 @@ class ByHand:
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_losses_errors_and_gradients_equal_those_of_numpy_loops(cls: Any) -> None:
-    algorithm, batch = made(cls, ensemble_size=2, planner=prl.planners.RandomShooting(2, 3)), n_step_batch()
+    algorithm, batch = made(cls, ensemble_size=4, planner=prl.planners.RandomShooting(2, 3)), n_step_batch()
     before, by_hand = copies(batch), ByHand(algorithm, batch)
+    # The episode of the second row ends.
+    assert (by_hand.drawn == 1).any()
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["model_loss"], by_hand.loss(), rtol=1e-4)
     errors = [by_hand.error(row) for row in range(ROWS)]
     np.testing.assert_allclose(numpy(result.info[ERRORS])[:, 0], errors, rtol=1e-4)
     np.testing.assert_allclose(result.metrics["model_error"], np.mean(errors), rtol=1e-4)
-    for network in range(2):
+    for network in range(4):
         parts = dict(zip(("layer.weight", "layer.bias"), by_hand.layers[network], strict=True))
         if by_hand.probabilistic:
             parts["bounds"] = by_hand.bounds[network]
@@ -206,8 +208,11 @@ def test_a_plan_starts_from_the_rest_of_the_previous_one_and_from_zeros_where_an
     torch.testing.assert_close(actions[1], torch.full((2, 2), 2 * (0.1 + 0.2) - 1))
 
 
-def test_a_model_that_diverges_still_gives_actions_within_the_bounds() -> None:
-    algorithm = made(prl.PDDM, planner=prl.planners.CrossEntropy(20, 2, 8, 2))
+@pytest.mark.parametrize(
+    "planner", [prl.planners.CrossEntropy(20, 2, 8, 2), prl.planners.PathIntegral(20), prl.planners.RandomShooting(20)]
+)
+def test_a_model_that_diverges_still_gives_actions_within_the_bounds(planner: prl.planners.Planner) -> None:
+    algorithm = made(prl.PDDM, planner=planner)
     with torch.no_grad():
         for parameter in algorithm.model.networks.parameters():
             parameter.mul_(1e9)
