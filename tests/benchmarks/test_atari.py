@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import warm_interpreter
+from tests.support.profiles import FULL
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "atari.py"
 
 
+@FULL
 @pytest.mark.long
 def test_the_speed_of_every_library_is_measured_in_every_task(tmp_path: Path) -> None:
     for package in ("ale_py", "cv2", "stable_baselines3"):

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import warm_interpreter
+from tests.support.profiles import FULL
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "vector_envs.py"
 
 
+@FULL
 @pytest.mark.long
 def test_the_step_time_of_every_library_is_measured(tmp_path: Path) -> None:
     for package in ("envpool", "rlox", "stable_baselines3"):

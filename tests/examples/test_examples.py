@@ -79,7 +79,14 @@ SLOW = ("bc", "dqn_atari", "dqn_memory", "iqn", "naf", "qrdqn", "rainbow", "sac"
 
 @pytest.mark.quick_share(0.1)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
+    "name",
+    [
+        # Others of the same families resume, too.
+        pytest.param(name, marks=[pytest.mark.long, *([FULL] if name in ("dqn_atari", "sac_memory_pendulum") else [])])
+        if name.startswith(SLOW)
+        else name
+        for name in EXAMPLES
+    ],
 )
 @pytest.mark.usefixtures("drawn_curves")
 def test_an_example_trains_by_a_function_call_and_its_run_resumes(name: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytorchrl as prl
 from storages.transition import OBS, OBS2, WEIGHTS
 from tests.support import proposing
 from tests.support.by_hand import copies, exploring, layer_of, linear, numpy, replayed
-from tests.support.profiles import is_nightly
+from tests.support.profiles import FULL, is_nightly
 from tests.support.proposing import LATENT, ROWS, STORED, check_gradients, linear_learner
 from tests.support.swinging import mixed_swings
 from tests.support.training import train
@@ -183,6 +183,7 @@ def test_an_unknown_kernel_is_refused() -> None:
         prl.BEAR.create_factory(kernel="linear")  # type: ignore[arg-type]
 
 
+@FULL
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian"] if is_nightly() else ["laplacian"])
 def test_its_median_return_is_higher_than_the_mean_return_of_the_data(kernel: Any, tmp_path: Path) -> None:
