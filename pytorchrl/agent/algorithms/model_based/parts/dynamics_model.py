@@ -84,7 +84,6 @@ class DynamicsModel:
             squares += (predicted.mean.detach() - observed).square().mean(1, keepdim=True)
         return ModelLoss(loss, (squares / len(self)).sqrt())
 
-    @torch.no_grad()
     def rollouts(self) -> "ModelRollouts":
         """Return the model for several steps with the present weights."""
         return ModelRollouts(self.networks, self._shape, can_be_stacked=not any(self._hooks))
