@@ -78,12 +78,19 @@ def _plain_layers_of_states(network: Network, last: Any) -> PlainLayers | None:
 
 
 def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> PlainLayers | None:
-    hidden = mlp.plain_layers
-    has_parameters_before = any(True for _ in before.parameters())
-    if hidden is None or type(last) is not nn.Linear or has_parameters_before or last.weight.device.type != "cpu":
+    layers = linear_layers(before, mlp, last)
+    if layers is None or last.weight.device.type != "cpu":
         return None
-    parameters = [parameter for layer in (*hidden, last) for parameter in (layer.weight, layer.bias)]
+    parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     return PlainLayers(parameters, cast("PlainActivation", mlp.activation))
+
+
+def linear_layers(before: nn.Module, mlp: MLP, last: nn.Module) -> list[nn.Linear] | None:
+    """Return an MLP's layers and the last one; None if there are others, or parameters before them."""
+    hidden = mlp.plain_layers
+    if hidden is None or type(last) is not nn.Linear or any(True for _ in before.parameters()):
+        return None
+    return [*hidden, last]
 
 
 class Sweep:

@@ -9,6 +9,7 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.network import Ensemble
+from pytorchrl.agent.algorithms.plain_layers import linear_layers
 
 
 class StackedNetworks:
@@ -35,15 +36,13 @@ class StackedNetworks:
         layers, activation = [], ""
         for network in ensemble:
             body, joint, head = network.body, network.joint, network.head
-            hidden = joint.plain_layers if type(joint) is MLP else None
-            has_parameters_before = any(True for _ in body.parameters())
-            if hidden is None or type(body) is not Body or has_parameters_before or not isinstance(head, OutputLayer):
+            if type(joint) is not MLP or type(body) is not Body or not isinstance(head, OutputLayer):
                 return None
-            if type(head.layer) is not nn.Linear:
+            found = linear_layers(body, joint, head.layer)
+            if found is None:
                 return None
-            assert joint is not None
             activation = joint.activation
-            layers.append([*hidden, head.layer])
+            layers.append(found)
         encoder = ensemble[0].body
         assert isinstance(encoder, Body)
         return cls(encoder, layers, activation)
