@@ -66,6 +66,7 @@ def test_runs_that_have_finished_are_not_repeated(tmp_path: Path, capsys: pytest
 def test_runs_of_stable_baselines3_leave_no_folder_among_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("stable_baselines3")
     temporary, run = tmp_path / "temporary", tmp_path / "run"
     for folder in (temporary, run):
         folder.mkdir()

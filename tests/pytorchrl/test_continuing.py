@@ -111,7 +111,12 @@ OWN_PARTS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("named", OWN_PARTS)
-def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(named: str, tmp_path: Path) -> None:
+def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The script imports parts of these tests.
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
+
     def run_script(script: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(script)
         return warm_interpreter.run(["script.py", named], tmp_path, timeout=60)
