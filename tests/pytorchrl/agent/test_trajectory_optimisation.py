@@ -84,6 +84,7 @@ def swing_end(state: torch.Tensor) -> torch.Tensor:
     return 20 * (1 - torch.cos(state[0])) + state[1] ** 2
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("second_order", [False, True])
 def test_a_pendulum_is_swung_up_from_hanging_and_the_costs_gradient_vanishes(second_order: bool) -> None:
     hanging, still = torch.tensor([np.pi, 0.0]), 0.01 * torch.ones(30, 1).double()

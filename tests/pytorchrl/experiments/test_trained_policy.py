@@ -426,6 +426,7 @@ def test_an_exported_policy_returns_the_same_actions(
     assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
     "actions",
     [

@@ -73,7 +73,7 @@ def sweep(name: str, saves: bool, durable: bool, way: str, directory: Path) -> N
     print(f"{name}, saves={saves}, durable={durable}: {len(tried)} faults, {noticed} of them reported")  # noqa: T201
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
 def test_acknowledged_data_survives_a_failed_call(name: str, saves: bool, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def cut_everywhere(name: str, count: int, openings: int | None, cuts: int | None
     assert not wrong, f"{name}: {len(wrong)} of {tried}:\n" + "\n".join(one[:600] for one in wrong[:20])
 
 
-@pytest.mark.quick_share(0.35)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
 def test_acknowledged_data_survives_a_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
     cut_everywhere(name, 1, 2, 1, tmp_path)

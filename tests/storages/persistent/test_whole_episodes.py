@@ -124,7 +124,7 @@ def test_over_several_passes_episodes_of_all_lengths_are_drawn_equally_often(tmp
     storage.close()
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("sequences", [Episodes(), Episodes(whole=False), Episodes(longest=4)])
 def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ ENVIRONMENTS: dict[str, Callable[..., prl.VecEnv]] = {
 }
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 @pytest.mark.parametrize("steps", [0, 1, 37, 2 * STEPS_OF_BLOCK + 5])
 def test_restored_environments_continue_as_the_saved_ones_do(name: str, steps: int) -> None:

@@ -225,6 +225,7 @@ def identity(env: Any) -> Any:
     return gym.Wrapper(env)
 
 
+@pytest.mark.quick_share(0.5)
 @pytest.mark.filterwarnings("ignore:.*Received the following error:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*(Traceback|Raising the last):UserWarning")
 @pytest.mark.parametrize("wrappers", [(), (identity,)])

@@ -139,7 +139,7 @@ def test_rows_stay_those_of_their_collectors_after_one_of_them_failed(monkeypatc
         each.close()
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
 def test_a_loaded_state_continues_the_same_run_with_other_workers(name: str, workers: dict[str, int]) -> None:

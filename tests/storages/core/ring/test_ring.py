@@ -199,7 +199,7 @@ def test_every_row_equals_the_inserted_step_after_arbitrary_operations(
     machine.check()
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_stay_correct_while_a_long_run_wraps_hundreds_of_times(kind: str) -> None:
     machine = Machine(size=7, num_envs=3, kind=kind, recurrent=True, seed=1)

@@ -44,7 +44,7 @@ def test_values_of_any_width_are_returned_as_they_were_inserted(width: int) -> N
         np.testing.assert_array_equal(batch[key].numpy(), inserted[batch[INDICES][:, 0].numpy()])
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_observation_that_differs_in_one_byte_does_not_change_the_next_observation_before(width: int) -> None:
     for env, position in np.ndindex(NUM_ENVS, width):

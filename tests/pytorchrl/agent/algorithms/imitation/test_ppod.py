@@ -277,7 +277,7 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 # Runs
 
 
-@pytest.mark.quick_share(0.4)
+@pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("memory", [None, "gru", "lstm"])
 def test_a_resumed_run_equals_an_uninterrupted_run(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
