@@ -14,6 +14,7 @@ from pytorchrl.agent.envs.vector import Resumption, VecStep
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, Flattening
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
+from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
 from pytorchrl.agent.envs.wrappers.observe_action_mask import ObserveActionMask
 from pytorchrl.agent.envs.wrappers.scale_reward import ScaleReward
 from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
@@ -31,6 +32,7 @@ __all__ = [
     "Flattening",
     "FlickerFrames",
     "InvalidEnvironmentError",
+    "JoinActions",
     "MinAtar",
     "ObserveActionMask",
     "RandomizeAction",

@@ -64,7 +64,8 @@ def check_action_space(space: gym.Space[Any], owner: str) -> None:
     if not isinstance(space, Flat):
         raise UnsupportedSpaceError(
             f"{owner}: the action space is {space}; Discrete, MultiDiscrete, MultiBinary and Box are handled. "
-            f"gymnasium.wrappers.TransformAction makes an action of another space from one of these"
+            f"wrappers=['JoinActions'] joins the parts of a Dict or a Tuple, and others are made from one of these by "
+            f"gymnasium.wrappers.TransformAction"
         )
 
 

@@ -13,6 +13,7 @@ from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
+from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
 from pytorchrl.agent.envs.wrappers.observe_action_mask import ObserveActionMask
 from pytorchrl.agent.envs.wrappers.scale_reward import ScaleReward
 from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
@@ -21,7 +22,7 @@ from pytorchrl.agent.envs.wrappers.terminal_reward import TerminalReward
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper
     for wrapper in (
-        *(BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation, TerminalReward),
+        *(BoundAction, FlattenAction, JoinActions, RoundAction, ScaleReward, SelectObservation, TerminalReward),
         *(EpisodicLife, FireOnReset, FlickerFrames, ObserveActionMask, RandomizeAction),
     )
 }

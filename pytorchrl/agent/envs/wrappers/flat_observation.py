@@ -56,7 +56,7 @@ class Flattening:
             return
         parts: list[tuple[str, gym.Space[Any]]] = []
         for path, part in _parts(space, ()):
-            name = SEPARATOR.join(map(str, path))
+            name = _name(path)
             if name in self._paths:
                 raise UnsupportedSpaceError(
                     f"{owner}: two parts of the observation space would both be named {name!r}: "
@@ -94,6 +94,15 @@ class FlatObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordCon
     def observation(self, observation: Any) -> Any:
         """Flatten an observation."""
         return self._flattening(observation)
+
+
+def named_parts(space: gym.Space[Any]) -> list[tuple[str, gym.Space[Any]]]:
+    """Return the parts of a nested space that have no parts themselves, with their names, which may be equal."""
+    return [(_name(path), part) for path, part in _parts(space, ())]
+
+
+def _name(path: Path) -> str:
+    return SEPARATOR.join(map(str, path))
 
 
 def _parts(space: gym.Space[Any], path: Path) -> Iterator[tuple[Path, gym.Space[Any]]]:
