@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import gymnasium as gym
 import numpy as np
 import tyro
+from gymnasium import spaces
 from rich.console import Console
 from rich.table import Table
 
@@ -22,8 +23,10 @@ from pytorchrl.agent.envs.description import (
 )
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.spaces import check_action_space as check_actions_of_envs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
+from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
 from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports, check_counts, check_seed
@@ -76,7 +79,7 @@ def env(
     try:
         _show(env_id, _made(one))
         _show("Random actions", _played(play_at_random(make, episodes, longest, seed)))
-        _show("Algorithms", _algorithms(one.action_space))
+        _show("Algorithms", _algorithms_for(one))
         complaints = env_warnings(lambda: bare_env(made_of, dict(arguments)))
     finally:
         one.close()
@@ -165,6 +168,18 @@ def _played(play: RandomPlay) -> dict[str, str]:
         else f"no: with the same seed and actions, another copy differed at step {play.differs_at}; a resumed run "
         f"begins new episodes",
     }
+
+
+def _algorithms_for(env: gym.Env[Any, Any]) -> dict[str, str]:
+    """As :func:`_algorithms`, with the wrapper that the environment's actions need."""
+    try:
+        if isinstance(env.action_space, spaces.Dict | spaces.Tuple):
+            joined = JoinActions(env).action_space
+            return {"wrapper": f"JoinActions, with which actions are {format_space(joined)}"} | _algorithms(joined)
+        check_actions_of_envs(env.action_space, "VecEnv")
+    except UnsupportedSpaceError as error:
+        return {"compatible": f"none: {error}"}
+    return _algorithms(env.action_space)
 
 
 def _algorithms(space: gym.Space[Any]) -> dict[str, str]:

@@ -85,6 +85,37 @@ def test_an_imported_environment_class_is_described_and_trained_by_its_name(
     learner.close()
 
 
+def several_actions(space: str) -> gym.Env[Any, Any]:
+    env: Any = Counter(length=4)
+    discrete = env.action_space
+    parts: dict[str, gym.Space[Any]] = {
+        "discrete": gym.spaces.Tuple((discrete, discrete)),
+        "mixed": gym.spaces.Dict(kind=discrete, force=gym.spaces.Box(-3, 1, (1,), np.float32)),
+        "text": gym.spaces.Tuple((gym.spaces.Text(3),)),
+        "words": gym.spaces.Text(3),
+    }
+    env.action_space = parts[space]
+    return env
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ("discrete", r"wrapper JoinActions, with which actions are MultiDiscrete\(\[2 2\]\) compatible A2C, .*PPO"),
+        ("mixed", r"wrapper JoinActions, with which actions are Box \(3,\) of float32, from .* compatible A2C, .*SAC,"),
+        ("text", r"compatible none: JoinActions: part '0' of the action space is Text"),
+        ("words", r"compatible none: VecEnv: the action space is Text"),
+    ],
+)
+def test_algorithms_are_those_that_act_with_the_wrapper_that_the_actions_need(
+    space: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = output_of_env(
+        monkeypatch, capsys, "several_actions", "--import", __name__, "--env-kwargs", f"{{'space': '{space}'}}"
+    )
+    assert re.search(expected, printed), printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
