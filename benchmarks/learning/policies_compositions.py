@@ -132,6 +132,7 @@ _PENDULUM: Mapping[str, Composition] = {
     "SAC": _pendulum(prl.SAC, rates=_WITH_TEMPERATURE),
     "SACWithValue": _pendulum(prl.SACWithValue, rates=("lr_pi", "lr_q", "lr_value")),
     "MMESAC": _pendulum(prl.MMESAC, rates=("lr_pi", "lr_q", "lr_value")),
+    "DEMMESAC": _pendulum(prl.DEMMESAC, rates=("lr_pi", "lr_q", "lr_value")),
     "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
     "QRSAC": _pendulum(prl.QRSAC, rates=_WITH_TEMPERATURE),
     "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
@@ -205,9 +206,9 @@ POLICIES = Page(
                 "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
                 "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
                 "`DroQ` learn from 4 batches after every step, the policy from one; `MPO` learns from 64 transitions, "
-                "of rewards times 0.1, with its default targets. The runs of `QRSAC` and `MMESAC` shared their "
-                "processor with other programs; beside each other, updates of `QRSAC` take about a tenth more time "
-                "than those of `TQC`."
+                "of rewards times 0.1, with its default targets. The runs of `QRSAC`, `MMESAC` and "
+                "`DEMMESAC` shared their processor with other programs; beside each other, updates of `QRSAC` take "
+                "about a tenth more time than those of `TQC`."
             ),
         ),
         "pendulum-few": Task(

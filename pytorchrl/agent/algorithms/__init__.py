@@ -4,6 +4,7 @@ from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
+from pytorchrl.agent.algorithms.actor_critic.demmesac import DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
@@ -88,6 +89,7 @@ __all__ = [
     "CQL",
     "CRR",
     "DDPG",
+    "DEMMESAC",
     "DPP",
     "DQN",
     "EDAC",

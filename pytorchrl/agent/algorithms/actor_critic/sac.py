@@ -66,10 +66,10 @@ class SAC(SoftActorCritic):
         """Return additional layers of the critics, such as dropout."""
         return {}
 
-    def make_critics(self) -> Ensemble:
+    def make_critics(self, name: str = "critics") -> Ensemble:
         """Make Q-networks of observation and action."""
         head, layers = self.critic_head(), self.critic_layers()
-        return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
+        return self.actor.make_ensemble(name, head, self.num_critics, codec=self.codec, layers=layers)
 
     def critic_outputs(self, rows: Rows) -> Sequence[Value]:
         """Return the values of the actions taken; empty if the regression computes them itself."""

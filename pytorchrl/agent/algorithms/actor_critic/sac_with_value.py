@@ -5,6 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
@@ -44,8 +45,12 @@ class SACWithValue(SAC):
 
     def losses_beside(self, rows: Rows, now: Expected, entropy: Tensor) -> dict[Trained, Tensor]:
         """Return the loss of the state values (equation 5)."""
-        value, target = ScalarValue(self.value(rows.now), huber_threshold=None), self.state_value(rows, now).detach()
-        return {self.train_value: value.weighted_loss(rows.weight, ScalarValue(target))[0]}
+        return {self.train_value: self.value_loss(self.value, self.state_value(rows, now), rows)}
+
+    def value_loss(self, network: Network, target: Tensor, rows: Rows) -> Tensor:
+        """Return half of the mean squared difference of a state-value network from targets (N, 1)."""
+        value = ScalarValue(network(rows.now), huber_threshold=None)
+        return value.weighted_loss(rows.weight, ScalarValue(target.detach()))[0]
 
     def state_value(self, rows: Rows, now: Expected) -> Tensor:
         """Return what state values are trained on, (N, 1): the policy's soft values."""

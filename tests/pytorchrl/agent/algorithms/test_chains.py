@@ -73,6 +73,11 @@ VARIANTS = {
         COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_value": FALLING, "reward_scale": 10.0, "alpha_q": 0.2},
         times=2,
     ),
+    "DEMMESAC": Variant(
+        prl.DEMMESAC,
+        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_value": FALLING, "reward_scale": 10.0, "alpha_q": 0.2},
+        times=2,
+    ),
     "REDQ": Variant(prl.REDQ, SEVERAL_UPDATES | {"num_critics": 3}),
     "DroQ": Variant(prl.DroQ, SEVERAL_UPDATES),
     "QRSAC": Variant(prl.QRSAC, SOFT | {"num_quantiles": 8}, times=2),

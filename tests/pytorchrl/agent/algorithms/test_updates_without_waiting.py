@@ -64,6 +64,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "SACDiscrete": (prl.SACDiscrete.create_factory(), DISCRETE),
     "SACWithValue": (prl.SACWithValue.create_factory(), BOX),
     "MMESAC": (prl.MMESAC.create_factory(), BOX),
+    "DEMMESAC": (prl.DEMMESAC.create_factory(), BOX),
     "REDQ": (prl.REDQ.create_factory(num_critics=3, policy_delay=2), BOX),
     "DroQ": (prl.DroQ.create_factory(policy_delay=1), BOX),
     "QRSAC": (prl.QRSAC.create_factory(num_quantiles=5), BOX),
