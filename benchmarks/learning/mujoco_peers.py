@@ -25,7 +25,8 @@ from benchmarks.learning.mujoco_compositions import (
     TRPO_VALUE_BATCH,
     TRPO_VALUE_EPOCHS,
 )
-from benchmarks.learning.peer_records import Records, without_log_folder
+from benchmarks.learning.peer_records import Records
+from benchmarks.shared.without_log_folder import without_log_folder
 
 
 def train_peer(

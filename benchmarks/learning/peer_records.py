@@ -4,15 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import Logger
-
-
-def without_log_folder(model: BaseAlgorithm) -> BaseAlgorithm:
-    """Return a model that logs nothing; by default, it leaves a folder in that of temporary files."""
-    model.set_logger(Logger(folder=None, output_formats=[]))
-    return model
 
 
 class Records(BaseCallback):  # type: ignore[misc]

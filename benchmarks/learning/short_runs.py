@@ -134,7 +134,8 @@ def _train_theirs(algorithm: str, seed: int, target_steps: int, folder: Path) ->
     import stable_baselines3 as sb3
     from stable_baselines3.common.noise import NormalActionNoise
 
-    from benchmarks.learning.peer_records import Records, without_log_folder
+    from benchmarks.learning.peer_records import Records
+    from benchmarks.shared.without_log_folder import without_log_folder
 
     noise = {} if algorithm == "SAC" else {"action_noise": NormalActionNoise(np.zeros(1), np.full(1, NOISE))}
     model = getattr(sb3, algorithm)(

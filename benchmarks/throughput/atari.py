@@ -191,6 +191,8 @@ def sb3_dqn(seed: int, steps: int) -> float:
     """Steps per second of training."""
     from stable_baselines3 import DQN
 
+    from benchmarks.shared.without_log_folder import without_log_folder
+
     model = DQN(
         "CnnPolicy",
         _sb3_vector(1, seed),
@@ -205,7 +207,7 @@ def sb3_dqn(seed: int, steps: int) -> float:
         seed=seed,
         device="cpu",
     )
-    model.learn(_WARM_UP + 10 * _TRAIN_EVERY)
+    without_log_folder(model).learn(_WARM_UP + 10 * _TRAIN_EVERY)
     speed = _speed(lambda: model.learn(steps, reset_num_timesteps=False), steps)
     model.get_env().close()  # type: ignore[union-attr]
     return speed

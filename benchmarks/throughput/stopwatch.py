@@ -8,6 +8,7 @@ from pathlib import Path
 from stable_baselines3.common.callbacks import BaseCallback
 
 import pytorchrl as prl
+from benchmarks.shared.without_log_folder import without_log_folder
 from benchmarks.throughput.cleanrl_control import Train
 from benchmarks.throughput.pairs import Pair
 
@@ -34,8 +35,8 @@ def warm_learner(pair: Pair, seed: int, steps: int, folder: Path) -> prl.Learner
 
 
 def their_speed(pair: Pair, seed: int, steps: int) -> float:
-    """Steps per second of stable-baselines3, whose logger writes nowhere unless asked."""
-    model = pair.theirs(seed)
+    """Steps per second of stable-baselines3, without logs."""
+    model = without_log_folder(pair.theirs(seed))
     clock = _Clock(pair.warm_up_steps)
     model.learn(pair.warm_up_steps + steps, callback=clock)
     seconds = time.perf_counter() - clock.started

@@ -193,6 +193,8 @@ def _stable_baselines3(rollouts: int) -> float:
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
 
+    from benchmarks.shared.without_log_folder import without_log_folder
+
     model = PPO(
         "MlpPolicy",
         make_vec_env("CartPole-v1", n_envs=_NUM_ENVS, seed=0),
@@ -204,6 +206,7 @@ def _stable_baselines3(rollouts: int) -> float:
         device="cpu",
         seed=0,
     )
+    without_log_folder(model)
     return _timed(lambda: model.learn(_ROLLOUT, reset_num_timesteps=False), rollouts, _ROLLOUT)
 
 
