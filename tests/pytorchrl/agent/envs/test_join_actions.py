@@ -98,6 +98,14 @@ def test_a_space_of_numbers_in_double_precision_keeps_them() -> None:
     np.testing.assert_array_equal(joined.action(np.array([1 / 3]))[0], [1 / 3])
 
 
+def test_integers_are_rounded_from_real_numbers_and_stay_within_their_bounds() -> None:
+    largest = 2**31 - 1
+    joined = prl.JoinActions(Recording(spaces.Tuple((spaces.Box(0, largest, (2,), np.int32),))))
+    assert joined.action_space.dtype == np.float32
+    # The bound is no float32, and the next one above it is no int32.
+    np.testing.assert_array_equal(joined.action(np.array([largest, 2.6], np.float32))[0], [largest, 3])
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
