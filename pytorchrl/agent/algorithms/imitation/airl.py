@@ -37,8 +37,8 @@ class AIRLReward(AdversarialClassifier):
         super().check_hyper_parameters(hyper_parameters)
         if not cls.sources["main"].log_probs:
             raise ValueError(
-                f"{cls.__name__}: AIRL's discriminator needs the log-probabilities of actions, which "
-                f"only a stochastic policy has; let the second base be a policy-gradient algorithm, such as PPO"
+                f"{cls.__name__}: AIRL's discriminator needs the log-probabilities of actions, which the second base "
+                f"does not store; let it be a policy-gradient algorithm that does, such as PPO"
             )
 
     def make_discriminator(self) -> tuple[Network, ...]:
