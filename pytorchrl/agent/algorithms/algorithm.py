@@ -370,7 +370,7 @@ class Algorithm(FieldComponent, ABC):
         self.actor.load_state_dict(weights)
 
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the algorithm is in use.
+        """Change a hyper-parameter while the algorithm is in use; checkpoints do not hold the change.
 
         Raises:
             TypeError: the explorer does not support the output of the policy.
