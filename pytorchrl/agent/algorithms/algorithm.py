@@ -214,7 +214,7 @@ class Algorithm(FieldComponent, ABC):
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
             exploration: random generators and state for these environments; a deterministic one does not explore.
         """
-        with self.actor.acting(noisy=not exploration.deterministic):
+        with self.actor.acting(noisy=not exploration.deterministic, noise=exploration.noise):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
             env_action = self.codec.to_env(action)

@@ -87,7 +87,7 @@ class TrainedPolicy:
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
         if self._exploration is None or self._exploration.deterministic != deterministic:
             codec, device = self.algorithm.codec, self.algorithm.device
-            self._exploration = Exploration(codec, envs, device, seed, deterministic=deterministic)
+            self._exploration = Exploration(codec, envs, device, seed, deterministic, apart_from_training=True)
             # Schedules of exploration are at their end.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
