@@ -440,7 +440,17 @@ class Learner(Closing):
         return resume_command(self._folder.path, modules, data_sets_of(factories))
 
     def save_checkpoint(self) -> Path:
-        """Write a checkpoint to the run folder atomically; returns the file."""
+        """Write a checkpoint to the run folder atomically; returns the file.
+
+        Raises:
+            RuntimeError: updates are being made, as in ``on_update`` of a callback, or were interrupted by an
+                exception: a run resumed from there would make all of them again.
+        """
+        if self._is_updating:
+            raise RuntimeError(
+                "Learner.save_checkpoint: updates are being made, or were interrupted by an exception; the run could "
+                "not resume exactly from their middle. Callbacks save in on_step, after the updates"
+            )
         with self._timer.part("save"):
             self._save()
         self._callbacks.call("on_checkpoint", self, self._folder.checkpoint_file)

@@ -443,7 +443,7 @@ class Storage(Component, Closing):
     # Hyper-parameters, state and size
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use.
+        """Change a hyper-parameter while the storage is in use; its state does not hold the change.
 
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.

@@ -158,6 +158,8 @@ class Collector:
         self._envs_are_ahead = True
         reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
         if self._rewards is not None:
+            # Callbacks may change it.
+            self._rewards.gamma = self.algorithm.gamma
             reward = self._rewards(reward, ended, step.made)
         sample = {
             OBS: self._observation,

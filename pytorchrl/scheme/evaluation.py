@@ -99,7 +99,14 @@ def evaluate(
     else:
         share = np.array([(episodes + env) // envs.num_envs for env in range(envs.num_envs)])
     steps_left = _UNLIMITED if steps is None else -(-steps // envs.num_envs)
-    exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed, deterministic=explore_at is None)
+    exploration = Exploration(
+        algorithm.codec,
+        envs.num_envs,
+        algorithm.device,
+        seed,
+        deterministic=explore_at is None,
+        apart_from_training=True,
+    )
     if explore_at is not None:
         exploration.steps, exploration.target_steps = explore_at
     rhs: Any

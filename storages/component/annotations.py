@@ -143,6 +143,8 @@ def _conform_to_class(value: Any, kind: type) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isnan(value):
+            raise MisfitError(f"must be a number, got {value!r}")
         return float(value)
     if kind is int and isinstance(value, bool):
         raise MisfitError(f"must be an int, got {value!r}")

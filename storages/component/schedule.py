@@ -119,7 +119,7 @@ class PiecewiseSchedule(Schedule):
             transitions.
 
     Raises:
-        ValueError: there is no point, or positions do not increase or lie outside the run.
+        ValueError: there is no point, a value is not finite, or positions do not increase or lie outside the run.
     """
 
     points: tuple[tuple[float, ...], ...]
@@ -136,6 +136,9 @@ class PiecewiseSchedule(Schedule):
         if not (reached[0] >= 0 and reached[-1] <= last):
             must = "lie in [0, 1]; positions='steps' counts transitions" if last == 1 else "be at least 0"
             raise ValueError(f"PiecewiseSchedule: the positions of points must {must}, got {reached}")
+        values = [value for _, value in self.points]
+        if not all(map(math.isfinite, values)):
+            raise ValueError(f"PiecewiseSchedule: the values of points must be finite, got {values}")
 
     def at(self, steps: int, target_steps: int) -> float:
         """Return the value after ``steps`` of ``target_steps``."""

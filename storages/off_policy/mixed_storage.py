@@ -211,7 +211,13 @@ def checked_shares(shares: Mapping[str, float], owner: str) -> dict[str, float]:
         ValueError: there is none, or they are not positive numbers that sum to 1.
     """
     are_numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
-    if not shares or not are_numbers or min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > _ROUNDING:
+    # In the affirmative, as NaN makes every comparison false.
+    if not (
+        shares
+        and are_numbers
+        and all(share > 0 for share in shares.values())
+        and abs(sum(shares.values()) - 1) <= _ROUNDING
+    ):
         raise ValueError(f"{owner}: shares must be positive numbers that sum to 1, got {dict(shares)}")
     return {name: float(share) for name, share in shares.items()}
 

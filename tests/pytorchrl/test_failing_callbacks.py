@@ -119,6 +119,21 @@ def test_a_state_that_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path: 
     learner.close()
 
 
+class SavesInUpdates(prl.Callback):
+    def on_update(self, learner: Any, metrics: Any) -> None:
+        learner.save_checkpoint()
+
+
+def test_a_checkpoint_from_the_middle_of_updates_is_refused(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[SavesInUpdates()])
+    with pytest.raises(RuntimeError, match=r"save_checkpoint: updates are being made.*save in on_step"):
+        learner.run()
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+    with pytest.raises(RuntimeError, match="interrupted by an exception"):
+        learner.save_checkpoint()
+    learner.close()
+
+
 class Misspelt(prl.Callback):
     def state_dict(self) -> dict[str, Any]:
         return {"number": self.missing}  # type: ignore[attr-defined]

@@ -316,13 +316,18 @@ class Actor(FieldComponent, nn.Module):
         """Make fully connected layers of these sizes, with the body's settings unless ``layers`` overrides them."""
         return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers(layers))
 
-    def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
+    def acting(self, *, noisy: bool, noise: torch.Generator | None = None) -> AbstractContextManager[Any]:
         """Return a context in which networks act: inference mode, with users' modules in evaluation mode.
 
         Noisy layers draw noise where ``noisy`` is true. There is no dropout in inference mode.
+
+        Args:
+            noisy: whether noisy layers draw noise.
+            noise: draws it, on the actor's device; None for the actor's own generator.
         """
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
-        return _in_evaluation(layers) if layers else torch.inference_mode()
+        acting = _in_evaluation(layers) if layers else torch.inference_mode()
+        return acting if noise is None or not noisy else _drawing_from(noise, self.generator, acting)
 
     def updating(self) -> AbstractContextManager[None]:
         """Return a context of updates, in which torch's global generator is the actor's own one for users' modules.
@@ -398,6 +403,21 @@ class Actor(FieldComponent, nn.Module):
     def extra_repr(self) -> str:
         """Return what torch shows of the actor in addition to its networks."""
         return f"observations: {self.reads}"
+
+
+@contextmanager
+def _drawing_from(
+    generator: torch.Generator, own: torch.Generator, acting: AbstractContextManager[Any]
+) -> Iterator[None]:
+    """Exchange the states of two generators in a context: layers, compiled ones too, keep the object."""
+    before = own.get_state()
+    own.set_state(generator.get_state())
+    try:
+        with acting:
+            yield
+    finally:
+        generator.set_state(own.get_state())
+        own.set_state(before)
 
 
 @contextmanager

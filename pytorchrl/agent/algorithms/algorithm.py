@@ -214,7 +214,7 @@ class Algorithm(FieldComponent, ABC):
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
             exploration: random generators and state for these environments; a deterministic one does not explore.
         """
-        with self.actor.acting(noisy=not exploration.deterministic):
+        with self.actor.acting(noisy=not exploration.deterministic, noise=exploration.noise):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
             env_action = self.codec.to_env(action)
@@ -370,7 +370,7 @@ class Algorithm(FieldComponent, ABC):
         self.actor.load_state_dict(weights)
 
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the algorithm is in use.
+        """Change a hyper-parameter while the algorithm is in use; checkpoints do not hold the change.
 
         Raises:
             TypeError: the explorer does not support the output of the policy.

@@ -39,6 +39,8 @@ class Exploration:
         device: of the network's output.
         seed: of the random generators.
         deterministic: take the greedy action of each output, without the explorer; for evaluation.
+        apart_from_training: draw the noise of networks from a generator of this seed, too, instead of the actor's own,
+            whose draws are part of the training run.
     """
 
     def __init__(
@@ -48,11 +50,16 @@ class Exploration:
         device: torch.device | str,
         seed: int | np.random.SeedSequence,
         deterministic: bool = False,
+        *,
+        apart_from_training: bool = False,
     ) -> None:
         self.codec = codec
         self.num_envs = num_envs
         self.device = torch.device(device)
         self.deterministic = deterministic
+        self.apart_from_training = apart_from_training
+        self.noise: torch.Generator | None = None
+        """Draws the noise of networks; None where the actor's own generator does."""
         self.steps, self.target_steps = 0, 1
         """Steps so far and at the end of the run, for schedules; set before each choice, and not part of the state."""
         self.starts: Tensor | None = None
@@ -72,11 +79,13 @@ class Exploration:
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Reseed the random generators."""
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        on_device, on_host = sequence.generate_state(2, np.uint64)
+        on_device, on_host, of_noise = sequence.generate_state(3, np.uint64)
         # There are no generators on the meta device, whose tensors have no data.
         place = torch.device("cpu") if self.device.type == "meta" else self.device
         self.generator = torch.Generator(place).manual_seed(int(on_device) >> 1)
         self.random = np.random.default_rng(int(on_host))
+        if self.apart_from_training:
+            self.noise = torch.Generator(place).manual_seed(int(of_noise) >> 1)
 
     def of_rows(self, rows: int, steps: int, target_steps: int) -> "Exploration":
         """Return an exploration that treats each row of a batch as an environment, with the same generators.

@@ -40,7 +40,10 @@ class Callback(Setting):
         """Called when training episodes have ended, before the updates that follow."""
 
     def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
-        """Called after an update, with the metrics of the algorithm and the storage; values may be tensors."""
+        """Called after an update, with the metrics of the algorithm and the storage; values may be tensors.
+
+        Further updates may follow: no checkpoint can be saved before ``on_step``.
+        """
 
     def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
         """Called after an evaluation in the test environments."""

@@ -34,7 +34,7 @@ class ActingNetwork(nn.Module):
     def __init__(self, algorithm: Algorithm) -> None:
         super().__init__()
         self.actor = algorithm.actor
-        self._algorithm = algorithm
+        self.algorithm = algorithm
         space = algorithm.actor.observation_space
         self._names = list(space.spaces) if isinstance(space, spaces.Dict) else None
         self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
@@ -65,7 +65,7 @@ class ActingNetwork(nn.Module):
         return actions, states
 
     def _actions(self, view: Any) -> Tensor:
-        algorithm = self._algorithm
+        algorithm = self.algorithm
         action = algorithm.codec.to_env(best_action(algorithm.policy(view, self._exploration)))
         return self._in_env.of_tensors(action).view_as(action)
 
@@ -97,7 +97,19 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
 
 
 def _write(algorithm: Algorithm, path: Path) -> None:
-    network = ActingNetwork(algorithm).eval()
+    network = ActingNetwork(algorithm)
+    in_training = [module for module in network.modules() if module.training]
+    network.eval()
+    try:
+        _write_network(network, path)
+    finally:
+        # The run may go on.
+        for module in in_training:
+            module.training = True
+
+
+def _write_network(network: ActingNetwork, path: Path) -> None:
+    algorithm = network.algorithm
     inputs, names = _inputs(algorithm)
     # Torch 2.6 refuses a number of rows without a bound.
     rows = torch.export.Dim("rows", max=2**31 - 1)

@@ -87,7 +87,7 @@ class TrainedPolicy:
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
         if self._exploration is None or self._exploration.deterministic != deterministic:
             codec, device = self.algorithm.codec, self.algorithm.device
-            self._exploration = Exploration(codec, envs, device, seed, deterministic=deterministic)
+            self._exploration = Exploration(codec, envs, device, seed, deterministic, apart_from_training=True)
             # Schedules of exploration are at their end.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
@@ -113,8 +113,9 @@ class TrainedPolicy:
         ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
 
         Args:
-            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations. A
-                recurrent one also takes its states (B, hidden), initially zeros, and returns them after the actions.
+            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations,
+                (B, 1) of a Discrete space. A recurrent one also takes its states (B, hidden), initially zeros, and
+                returns them after the actions.
 
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.

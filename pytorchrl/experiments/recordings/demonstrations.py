@@ -127,7 +127,12 @@ def _about(about: About, actor: Algorithm | Policy, envs: VecEnv) -> About:
 def _of_algorithm(algorithm: Algorithm, num_envs: int, seed: int, deterministic: bool) -> _Acting:
     rhs = algorithm.actor.initial_memory(num_envs)
     exploration = Exploration(
-        algorithm.codec, num_envs, algorithm.device, np.random.SeedSequence(seed, spawn_key=(1,)), deterministic
+        algorithm.codec,
+        num_envs,
+        algorithm.device,
+        np.random.SeedSequence(seed, spawn_key=(1,)),
+        deterministic,
+        apart_from_training=True,
     )
     # Exploration is that of the step at which the weights were saved.
     exploration.steps, exploration.target_steps = algorithm.steps, algorithm.target_steps

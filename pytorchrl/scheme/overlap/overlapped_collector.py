@@ -191,6 +191,8 @@ class OverlappedCollector:
             ended &= made
             self._skipped += int(np.count_nonzero(~made))
         if self._rewards is not None:
+            # Callbacks may change it.
+            self._rewards.gamma = self.algorithm.gamma
             sample[REW] = self._rewards(sample[REW], ended, made)
         if made is None or self.storage.on_policy:
             self.storage.insert_transition(sample)

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from pytorchrl.scheme.evaluation import evaluate
 from tests.support.by_hand import envs_with, perturb
+from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.toys import Counter
 
@@ -196,6 +198,52 @@ def test_exploration_is_determined_by_its_seed(finished: Callable[[str], Path]) 
         drawn.append(np.array([policy(one, deterministic=False, seed=seed) for one in observations]))
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
+
+
+def noisy_learner(folder: Path) -> prl.Learner:
+    """A run whose networks have noise and dropout, after its first updates."""
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(explorer=prl.Greedy(), start_steps=20, test_every=0, mini_batch_size=8),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), noisy=True, dropout=0.2),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    learner = prl.Learner(scheme, 60, folder)
+    while scheme.algorithm.updates < 5:
+        learner.step()
+    return learner
+
+
+def test_the_noise_of_networks_is_determined_by_the_seed_of_a_policy_that_explores(tmp_path: Path) -> None:
+    with noisy_learner(tmp_path / "run") as learner:
+        algorithm = learner.scheme.algorithm
+        before = algorithm.random_state()
+        observations = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32) / 20
+        drawn = []
+        for seed in (0, 0, 1):
+            policy = TrainedPolicy(algorithm)
+            drawn.append(np.array([policy(one, deterministic=False, seed=seed) for one in observations]))
+        assert np.array_equal(drawn[0], drawn[1])
+        assert not np.array_equal(drawn[0], drawn[2])
+        assert_equal(algorithm.random_state(), before)
+
+
+def explore(algorithm: Any, folder: Path) -> None:
+    with prl.VecEnv("CartPole-v1") as envs:
+        evaluate(algorithm, envs, 1, 0, explore_at=(40, 60))
+
+
+def export(algorithm: Any, folder: Path) -> None:
+    TrainedPolicy(algorithm).export(folder / "policy.pt2")
+
+
+@pytest.mark.parametrize("use", [explore, pytest.param(export, marks=pytest.mark.long)])
+def test_a_run_is_not_changed_by_other_uses_of_its_networks(use: Callable[[Any, Path], None], tmp_path: Path) -> None:
+    with noisy_learner(tmp_path / "whole") as whole, noisy_learner(tmp_path / "used") as used:
+        use(used.scheme.algorithm, tmp_path)
+        whole.run()
+        used.run()
+        assert_equal(used.scheme.algorithm.get_weights(), whole.scheme.algorithm.get_weights())
 
 
 @pytest.mark.quick_share(0.25)

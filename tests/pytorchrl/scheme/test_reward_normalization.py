@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import pytorchrl as prl
 from pytorchrl.scheme.reward_normalization import RewardNormalization
+from storages.transition import REW
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 
@@ -189,3 +190,25 @@ def test_normalised_rewards_are_refused_where_hindsight_computes_others_and_wher
         prl.Scheme(
             dqn, actor, prl.ReplayBuffer.create_factory(size=50), test_envs_factory=envs, normalize_rewards="rewards"
         )
+
+
+@pytest.mark.parametrize("collection", [None, prl.Overlapped(max_policy_lag=0)])
+def test_a_discount_that_is_changed_during_a_run_is_that_of_normalised_returns(
+    collection: prl.Overlapped | None,
+) -> None:
+    def stored_rewards(gamma: float, changed_to: float) -> torch.Tensor:
+        scheme = prl.Scheme(
+            prl.DQN.create_factory(gamma=gamma, start_steps=1_000, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(4,)),
+            prl.ReplayBuffer.create_factory(size=50),
+            prl.VecEnv.create_factory("CartPole-v1"),
+            normalize_rewards="returns",
+            collection=collection,
+        )
+        with scheme:
+            scheme.algorithm.update_algorithm_parameter("gamma", changed_to)
+            scheme.collect(30)
+            return scheme.storage.get_all_buffer_data()[REW].clone()
+
+    assert torch.equal(stored_rewards(0.99, changed_to=0.5), stored_rewards(0.5, changed_to=0.5))
+    assert not torch.equal(stored_rewards(0.99, changed_to=0.5), stored_rewards(0.99, changed_to=0.99))

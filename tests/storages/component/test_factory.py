@@ -119,7 +119,7 @@ def test_the_config_is_json_and_complete_and_can_recreate_a_factory() -> None:
         ({"sizes": "12"}, ValueError, "sizes must be a sequence, got '12'"),
         ({"sizes": [1.5]}, ValueError, "sizes holds a value that must be an int, got 1.5"),
         ({"sizes": [1], "share": 1.5}, ValueError, r"Example: share must lie in \[0, 1\], got 1.5"),
-        ({"sizes": [1], "share": float("nan")}, ValueError, r"share must lie in \[0, 1\], got nan"),
+        ({"sizes": [1], "share": float("nan")}, ValueError, "share must be a number, got nan"),
         ({"sizes": [1], "share": "much"}, ValueError, "share must be a float, got 'much'"),
         ({"sizes": [1], "share": True}, ValueError, "share must be a float, got True"),
         ({"sizes": [1], "mode": "quick"}, ValueError, "mode must be one of 'fast', 'slow', got 'quick'"),

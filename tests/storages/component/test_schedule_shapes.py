@@ -131,6 +131,8 @@ def test_a_schedule_outside_a_hyper_parameters_range_is_refused() -> None:
         (CosineSchedule, ("much", 0.5), "CosineSchedule: initial must be a float, got 'much'"),
         (PiecewiseSchedule, ((),), "PiecewiseSchedule: points must be pairs of a position and a value"),
         (PiecewiseSchedule, (((0.0, 1.0, 2.0),),), "PiecewiseSchedule: points must be pairs"),
+        (PiecewiseSchedule, (((0.0, 1.0), (1.0, math.inf)),), r"the values of points must be finite, got \[1.0, inf\]"),
+        (PiecewiseSchedule, (((0.0, 1.0), (1.0, math.nan)),), "points holds a value that .* must be a number, got nan"),
         (PiecewiseSchedule, (((0.5, 1.0), (0.5, 2.0)),), "PiecewiseSchedule: the positions of points must rise"),
         (PiecewiseSchedule, (((-0.5, 1.0), (0.5, 2.0)), "steps"), "the positions of points must be at least 0"),
         (PiecewiseSchedule, (((0, 1.0), (500, 2.0)),), r"must lie in \[0, 1\]; positions='steps' counts transitions"),

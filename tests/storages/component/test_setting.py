@@ -52,7 +52,7 @@ class Sine(Schedule):
         (lambda: Greedy(2), r"Greedy: epsilon must lie in \[0, 1\], got 2"),
         (lambda: Greedy("much"), "Greedy: epsilon must be a float, or must be a Schedule, got 'much'"),
         (lambda: Greedy(LinearSchedule(2, 0)), r"Greedy: epsilon must lie in \[0, 1\], got LinearSchedule"),
-        (lambda: Greedy(float("nan")), r"Greedy: epsilon must lie in \[0, 1\], got nan"),
+        (lambda: Greedy(float("nan")), "Greedy: epsilon must be a number, or must be a Schedule, got nan"),
         (lambda: Until(0), "Until: steps must be at least 1, got 0"),
         (lambda: Until(1, then=0.5), "Until: then must be a Setting, got 0.5"),
         (lambda: Until(1, scales=[0]), "Until: scales holds a value that must be greater than 0, got 0"),

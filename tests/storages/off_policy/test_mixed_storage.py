@@ -269,7 +269,8 @@ def test_invalid_mixes_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "shares", [{}, {"a": 0.5, "b": 0.6}, {"a": 1.5, "b": -0.5}, {"a": "half", "b": 0.5}, {"a": True}]
+    "shares",
+    [{}, {"a": 0.5, "b": 0.6}, {"a": 1.5, "b": -0.5}, {"a": "half", "b": 0.5}, {"a": True}, {"a": 0.5, "b": np.nan}],
 )
 def test_shares_must_be_positive_numbers_that_sum_to_one(shares: Any) -> None:
     with pytest.raises(ValueError, match="MixedSource: shares must be positive numbers that sum to 1, got"):
