@@ -109,6 +109,7 @@ OWN_PARTS = [
 ]
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("named", OWN_PARTS)
 def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(

@@ -367,7 +367,7 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
 SLOW = ("NAF", "RND", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
 
 
-@pytest.mark.quick_share(0.07)
+@pytest.mark.quick_share(0.07, long=0.6)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long) if any(w in name for w in SLOW) else name for name in SCHEMES],

@@ -31,6 +31,7 @@ WRITER_PROGRESS = ("unwritten", "watermarks")
 """How much a thread had moved from the memtable to segments when the state was taken; it changes no results."""
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_that_is_killed_and_resumed_equals_the_run_that_was_never_killed(case: str, tmp_path: Path) -> None:

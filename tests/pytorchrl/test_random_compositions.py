@@ -404,6 +404,7 @@ def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
     each()
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_many_random_compositions_resume_bit_for_bit(name: str) -> None:
@@ -449,7 +450,7 @@ def _untrained(scheme: prl.Scheme) -> Any:
     return saved_and_loaded([algorithm, counters, moments, state["storage"], state["collector"]])
 
 
-@pytest.mark.quick_share(0.06)
+@pytest.mark.quick_share(0.06, long=0.3)
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_networks_of_a_random_composition_are_as_if_never_trained_after_a_reset_and_the_run_resumes(name: str) -> None:
     @settings(max_examples=1, **SETTINGS)

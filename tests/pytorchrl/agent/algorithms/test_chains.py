@@ -115,7 +115,18 @@ VARIANTS = {
     ),
 }
 
-RESEMBLING = ("DQN", "dueling DQN", "noisy DQN", "dueling NAF", "SACWithValue", "DroQ", "MunchausenIQN", "AL", "PAL")
+RESEMBLING = (
+    "DQN",
+    "dueling DQN",
+    "noisy DQN",
+    "dueling NAF",
+    "SACWithValue",
+    "MMESAC",
+    "DroQ",
+    "MunchausenIQN",
+    "AL",
+    "PAL",
+)
 """Variants that quick runs leave out, since the others contain what they do."""
 
 IN_SEGMENTS: dict[str, Any] = {
@@ -193,7 +204,7 @@ def test_every_seed_solves_every_chain(name: str, combination: Combination) -> N
         check(scheme, seen, ends, variant.times * STEPS[seen])
 
 
-@pytest.mark.quick_share(0, long=0.7)
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 # Recurrent actors do not learn from segments of one step, since no gradient flows back to earlier steps.
@@ -226,7 +237,7 @@ def test_every_seed_solves_every_chain_from_rollouts(
         check(scheme, seen, ends, 4 * STEPS[seen])
 
 
-@pytest.mark.quick_share(0, long=0.6)
+@pytest.mark.quick_share(0, long=0.4)
 @pytest.mark.long
 @pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
 @pytest.mark.parametrize("seen", get_args(Seen))

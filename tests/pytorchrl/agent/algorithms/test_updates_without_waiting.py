@@ -146,7 +146,7 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
     return batch | {MASK: batch[REW], WINDOW: window, WEIGHTS: batch[WEIGHTS][0]}
 
 
-@pytest.mark.quick_share(0.12)
+@pytest.mark.quick_share(0.12, long=0.5)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize(
     "layers",

@@ -201,6 +201,7 @@ def test_whole_games_are_reported_and_evaluated_with_unmodified_rewards(tmp_path
     assert metrics["train/shaped_return"] == metrics["train/return"] / 2
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_resumed_run_of_pong_equals_an_uninterrupted_one(mode: Any, tmp_path: Path) -> None:

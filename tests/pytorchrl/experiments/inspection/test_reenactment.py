@@ -103,7 +103,7 @@ ENVIRONMENTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.6)
 @pytest.mark.filterwarnings("ignore:.*outside the bounds:UserWarning")
 @pytest.mark.parametrize(
     "made",

@@ -49,6 +49,7 @@ def behaviour_return(data: Path) -> float:
     return float(np.mean([return_of(episode) for episode in open_dataset(data)]))
 
 
+@pytest.mark.quick_share(0, long=0.5)
 @pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param(name, marks=FULL) if name in RESEMBLING else name for name in PENDULUM])
 def test_returns_on_the_pendulum_are_higher_than_those_of_the_data(name: str, pendulum: Path) -> None:
