@@ -77,9 +77,8 @@ class SeveralChoicesCodec(_SameEverywhere):
 
     def __init__(self, space: spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__(space)
-        choices = choices_of(space) if isinstance(space, spaces.MultiDiscrete) else [2] * _numbers(space)
-        self._choices: list[int] = choices
-        self.size = sum(choices)
+        self._choices = choices_of(space)
+        self.size = sum(self._choices)
 
     def features(self, action: Tensor) -> Tensor:
         """(B, sum of all n)."""

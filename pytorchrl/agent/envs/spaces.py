@@ -211,8 +211,10 @@ class EnvActions:
         return actions.to(torch.from_numpy(np.empty(0, self._dtype)).dtype)
 
 
-def choices_of(space: spaces.Discrete | spaces.MultiDiscrete) -> list[int]:
+def choices_of(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> list[int]:
     """Return the number of choices of each component, in the order of flattened ones."""
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * math.prod(space.shape)
     counts: list[int] = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.ravel().tolist()
     return counts
 

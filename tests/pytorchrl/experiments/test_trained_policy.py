@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
 from pytorchrl.scheme.evaluation import evaluate
 from tests.support.by_hand import envs_with, perturb
 from tests.support.comparison import assert_equal
@@ -233,11 +234,16 @@ def explore(algorithm: Any, folder: Path) -> None:
         evaluate(algorithm, envs, 1, 0, explore_at=(40, 60))
 
 
+def record(algorithm: Any, folder: Path) -> None:
+    with prl.VecEnv("CartPole-v1") as envs:
+        collect_demonstrations(algorithm, envs, path=folder / "data.npz", steps=5, deterministic=False)
+
+
 def export(algorithm: Any, folder: Path) -> None:
     TrainedPolicy(algorithm).export(folder / "policy.pt2")
 
 
-@pytest.mark.parametrize("use", [explore, pytest.param(export, marks=pytest.mark.long)])
+@pytest.mark.parametrize("use", [explore, record, pytest.param(export, marks=pytest.mark.long)])
 def test_a_run_is_not_changed_by_other_uses_of_its_networks(use: Callable[[Any, Path], None], tmp_path: Path) -> None:
     with noisy_learner(tmp_path / "whole") as whole, noisy_learner(tmp_path / "used") as used:
         use(used.scheme.algorithm, tmp_path)

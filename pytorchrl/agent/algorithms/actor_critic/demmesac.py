@@ -1,4 +1,4 @@
-"""DEMMESAC: MMESAC whose exploration has critics and a policy of its own, apart from those of the rewards."""
+"""DEMMESAC: MMESAC with separate critics and a separate policy for exploration."""
 
 import torch
 

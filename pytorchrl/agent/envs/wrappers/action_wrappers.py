@@ -56,9 +56,7 @@ class RoundAction(gym.ActionWrapper[Any, Any, Any]):
 
     def action(self, action: NDArray[Any]) -> NDArray[Any]:
         """Round to integers of the environment's own dtype."""
-        bounded = np.clip(np.rint(action), self._integers.low, self._integers.high)
-        rounded: NDArray[Any] = bounded.astype(self._integers.dtype)
-        return rounded
+        return rounded(action, self._integers)
 
 
 class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
@@ -94,6 +92,12 @@ class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
         combination = np.unravel_index(int(action), self._choices.ravel())
         chosen = np.array(combination, self._dtype).reshape(self._choices.shape)
         return chosen + self._start
+
+
+def rounded(action: NDArray[Any], integers: spaces.Box) -> NDArray[Any]:
+    """Round real numbers to the nearest element of a Box of integers."""
+    bounded: NDArray[Any] = np.clip(np.rint(action), integers.low, integers.high)
+    return bounded.astype(integers.dtype)
 
 
 _MOST_COMBINATIONS = 1_000_000

@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, choices_of
+from pytorchrl.agent.envs.wrappers.action_wrappers import rounded
 from pytorchrl.agent.envs.wrappers.flat_observation import named_parts
 
 
@@ -42,7 +43,7 @@ class JoinActions(gym.ActionWrapper[Any, Any, Any]):
         choices = [part for part in parts if isinstance(part, _Choices)]
         if len(choices) == len(parts):
             self._parts = choices
-            self.action_space = spaces.MultiDiscrete(np.concatenate([part.counts for part in choices]))
+            self.action_space = spaces.MultiDiscrete([count for part in choices for count in part.counts])
         else:
             self._parts = numbers = [_Scores(part) if isinstance(part, _Choices) else part for part in parts]
             low, high = (np.concatenate(bounds) for bounds in zip(*(part.bounds for part in numbers), strict=True))
@@ -59,8 +60,8 @@ class _Choices(NamedTuple):
     """Choices of a Discrete, MultiDiscrete or MultiBinary space, counted from 0."""
 
     space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
-    counts: NDArray[np.int64]
-    """(components,), how many choices each has."""
+    counts: list[int]
+    """How many choices each component has."""
     start: Any
     """The first choice as the space counts it, a number or (*shape,)."""
 
@@ -80,7 +81,7 @@ class _Scores(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(self.choices.counts.sum())
+        return sum(self.choices.counts)
 
     @property
     def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -113,22 +114,15 @@ class _Numbers(NamedTuple):
     def __call__(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Convert numbers (size,) to an element of the space."""
         shaped = numbers.reshape(self.space.shape)
-        if not self._is_real:
-            shaped = np.clip(np.rint(shaped), self.space.low, self.space.high)
-        element: NDArray[Any] = shaped.astype(self.space.dtype)
-        return element
+        return shaped.astype(self.space.dtype) if self._is_real else rounded(shaped, self.space)
 
 
 def _joinable(name: str, part: gym.Space[Any]) -> _Choices | _Numbers:
     match part:
         case spaces.Box():
             return _Numbers(part)
-        case spaces.Discrete():
-            return _Choices(part, np.array([part.n]), part.start)
-        case spaces.MultiDiscrete():
-            return _Choices(part, part.nvec.ravel().astype(np.int64), part.start)
-        case spaces.MultiBinary():
-            return _Choices(part, np.full(part.shape, 2).ravel(), 0)
+        case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
+            return _Choices(part, choices_of(part), getattr(part, "start", 0))
     raise UnsupportedSpaceError(
         f"JoinActions: part {name!r} of the action space is {part}; Box, Discrete, MultiDiscrete and MultiBinary are "
         f"handled"
