@@ -19,6 +19,7 @@ from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLa
 from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate, slope_below_one_output
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.products import matmul, matmul_into_
 from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
 from pytorchrl.agent.actors.layers.quick_module import are_for_kernels
 from pytorchrl.agent.actors.network import Network
@@ -120,7 +121,7 @@ class Sweep:
         self._outputs = outputs = [inputs]
         *hidden, last = zip(parameters[::2], parameters[1::2], strict=True)
         for (weight, bias), units in zip(hidden, self._units, strict=True):
-            products = torch.mm(outputs[-1], weight.T, out=units[:rows])
+            products = matmul(outputs[-1], weight.T, rows=rows, out=units[:rows])
             outputs.append(_with_bias_and_activation_(products, bias, self._activation))
         return torch.addmm(last[1], outputs[-1], last[0].T)
 
@@ -140,10 +141,8 @@ class Sweep:
                 # The transposed product, with few rows, takes at most half the time.
                 product = torch.mm(below.T, slope).T
                 of_weight.add_(product) if adds else of_weight.copy_(product)
-            elif adds:
-                of_weight.addmm_(slope.T, below)
             else:
-                torch.mm(slope.T, below, out=of_weight)
+                matmul_into_(of_weight, slope.T, below, rows=len(slope), adds=adds)
             of_rows, axis = (slope, 0) if of_bias.ndim == 1 else (slope.view(len(of_bias), -1, slope.shape[1]), 1)
             if adds:
                 of_bias.add_(of_rows.sum(axis))
@@ -170,9 +169,10 @@ class Sweep:
             at = slope.data_ptr(), weight.data_ptr(), units.data_ptr(), below.data_ptr()
             slope_below_one_output(*at, len(units), units.shape[1], ACTIVATIONS[self._activation])
             return below
-        # With one column, an elementwise product is faster.
-        multiply = torch.mul if slope.shape[1] == 1 else torch.mm
-        return self._times_slope_(multiply(slope, weight, out=below), units)
+        if slope.shape[1] == 1:
+            # An elementwise product is faster.
+            return self._times_slope_(torch.mul(slope, weight, out=below), units)
+        return self._times_slope_(matmul(slope, weight, rows=len(slope), out=below), units)
 
     def _make_room(self, rows: int, like: Tensor) -> None:
         self._rows = rows

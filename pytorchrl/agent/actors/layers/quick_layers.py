@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.layers import products
 from pytorchrl.agent.actors.layers.layer_kernels import (
     RELU,
     TANGENT,
@@ -34,6 +35,9 @@ def linear(layer: nn.Module, features: Tensor) -> Tensor:
     parameters = layer._parameters
     weight, bias = parameters["weight"], parameters["bias"]
     assert weight is not None
+    quick = products.linear(features, weight, bias)
+    if quick is not None:
+        return quick
     is_small = layer.out_features <= _FEW_OUTPUTS
     is_large = _READS_LARGE_ONCE and layer.in_features * layer.out_features >= _MANY_WEIGHTS
     if (is_small or is_large) and torch.is_inference_mode_enabled():

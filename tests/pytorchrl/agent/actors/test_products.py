@@ -1,0 +1,208 @@
+"""Products by oneDNN equal those of torch, and are left to torch where it is faster or has to know of them."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.layers import products
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.products import matmul, matmul_into_
+from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.algorithms.plain_layers import Sweep
+
+ROWS, SIZE = 128, 256
+RELATIVE = {"rtol": 1e-4, "atol": 1e-3}
+"""Sums of 256 products in another order."""
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Shapes of the left factors that oneDNN multiplies, on every CPU."""
+    shapes: list[tuple[int, ...]] = []
+    product = products._product
+
+    def recorded(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+        shapes.append(tuple(left.shape))
+        return product(left, right, bias)
+
+    monkeypatch.setattr(products, "_HAS_ONEDNN", True)
+    monkeypatch.setattr(products, "_product", recorded)
+    return shapes
+
+
+def random_tensor(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape) + seed))
+
+
+def layer_of(size: int = SIZE) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(size, size)
+
+
+def test_a_layer_has_the_outputs_and_gradients_of_torch(calls: list[tuple[int, ...]]) -> None:
+    layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
+    reference, alike = copy.deepcopy(layer), features.detach().clone().requires_grad_()
+    outputs, expected = linear(layer, features), F.linear(alike, reference.weight, reference.bias)
+    slope = random_tensor(ROWS, SIZE, seed=1)
+    outputs.backward(slope)
+    expected.backward(slope)
+    assert len(calls) == 3
+    torch.testing.assert_close(outputs, expected, **RELATIVE)
+    for computed, wanted in ((features, alike), (layer.weight, reference.weight), (layer.bias, reference.bias)):
+        torch.testing.assert_close(computed.grad, wanted.grad, **RELATIVE)
+
+
+def test_only_the_gradients_that_are_needed_are_computed(calls: list[tuple[int, ...]]) -> None:
+    layer, features = layer_of().requires_grad_(requires_grad=False), random_tensor(ROWS, SIZE).requires_grad_()
+    linear(layer, features).sum().backward()
+    # The slope of a sum is one number, expanded, which torch multiplies.
+    assert calls == [(ROWS, SIZE)]
+    linear(layer, features).square().sum().backward()
+    assert calls == [(ROWS, SIZE)] * 3
+    assert layer.weight.grad is None
+
+
+def test_there_are_gradients_of_gradients(calls: list[tuple[int, ...]]) -> None:
+    layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
+
+    def penalty(outputs: Tensor) -> Tensor:
+        (slope,) = torch.autograd.grad(outputs.square().sum(), features, create_graph=True)
+        (gradient,) = torch.autograd.grad(slope.square().mean(), layer.weight)
+        return gradient
+
+    computed = penalty(linear(layer, features))
+    assert calls
+    torch.testing.assert_close(computed, penalty(F.linear(features, layer.weight, layer.bias)), **RELATIVE)
+
+
+def test_batches_of_gradients_and_the_transforms_of_torch_func_are_those_of_torch(
+    calls: list[tuple[int, ...]],
+) -> None:
+    layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
+    slopes = random_tensor(2, ROWS, SIZE)
+    outputs = linear(layer, features)
+    (together,) = torch.autograd.grad(outputs, features, slopes, is_grads_batched=True, retain_graph=True)
+    for slope, gradient in zip(slopes, together, strict=True):
+        torch.testing.assert_close(gradient, torch.autograd.grad(outputs, features, slope, retain_graph=True)[0])
+    gradients = torch.func.grad(lambda rows: (slopes[0] * linear(layer, rows)).sum())(features.detach())
+    torch.testing.assert_close(gradients, slopes[0] @ layer.weight, **RELATIVE)
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_a_network_without_gradients_has_the_outputs_of_torch(is_inference: bool, calls: list[tuple[int, ...]]) -> None:
+    torch.manual_seed(0)
+    network, features = MLP(17, (SIZE, SIZE), "relu", "uniform"), random_tensor(ROWS, 17)
+    with torch.inference_mode() if is_inference else torch.no_grad():
+        outputs = network(features)
+    expected = features
+    for layer in network.plain_layers or ():
+        expected = torch.relu(layer(expected))
+    assert calls == [(ROWS, SIZE)]
+    torch.testing.assert_close(outputs, expected.detach(), **RELATIVE)
+
+
+def test_infinite_and_undefined_numbers_stay_visible(calls: list[tuple[int, ...]]) -> None:
+    layer, features = layer_of(), random_tensor(ROWS, SIZE)
+    features[3, 5], features[4, 6] = torch.nan, torch.inf
+    with torch.no_grad():
+        outputs = torch.relu(linear(layer, features))
+    assert calls
+    assert outputs[3].isnan().all()
+    assert outputs[4].isinf().any()
+    assert outputs[5:].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        pytest.param(random_tensor(8, SIZE), id="few rows"),
+        pytest.param(random_tensor(131, SIZE), id="rows that vary between batches"),
+        pytest.param(random_tensor(2, ROWS, SIZE), id="more dimensions"),
+        pytest.param(random_tensor(SIZE, ROWS).t(), id="transposed"),
+    ],
+)
+def test_other_features_are_left_to_torch(features: Tensor, calls: list[tuple[int, ...]]) -> None:
+    layer = layer_of()
+    outputs = linear(layer, features)
+    assert not calls
+    torch.testing.assert_close(outputs, layer(features))
+
+
+def test_double_precision_and_autocast_are_left_to_torch(calls: list[tuple[int, ...]]) -> None:
+    layer = layer_of()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(layer, random_tensor(ROWS, SIZE)).dtype is torch.bfloat16
+    assert linear(layer.double(), random_tensor(ROWS, SIZE).double()).dtype is torch.float64
+    doubles = random_tensor(SIZE, SIZE).double()
+    assert matmul(doubles, doubles, rows=SIZE, out=torch.empty_like(doubles)).dtype is torch.float64
+    assert not calls
+
+
+def test_a_layer_is_exported_as_torch_computes_it(calls: list[tuple[int, ...]]) -> None:
+    network = MLP(SIZE, (SIZE,), "relu", "uniform")
+    program = torch.export.export(network, (random_tensor(ROWS, SIZE),))
+    assert not calls
+    assert "mkldnn" not in str(program.graph)
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_product_is_written_or_added(adds: bool, calls: list[tuple[int, ...]]) -> None:
+    left, right, total = random_tensor(SIZE, ROWS).t(), random_tensor(SIZE, SIZE), random_tensor(ROWS, SIZE)
+    expected = total + left @ right if adds else left @ right
+    matmul_into_(total, left, right, rows=ROWS, adds=adds)
+    assert calls
+    torch.testing.assert_close(total, expected, **RELATIVE)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("adds", [False, True])
+def test_passes_through_a_network_have_the_gradients_of_autograd(
+    activation: Any, adds: bool, calls: list[tuple[int, ...]]
+) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(17, SIZE), nn.Linear(SIZE, SIZE), nn.Linear(SIZE, 1)]
+    parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+    features, before = random_tensor(ROWS, 17), [torch.ones_like(parameter) for parameter in parameters]
+    values = features
+    for layer in layers[:-1]:
+        values = getattr(torch, activation)(F.linear(values, layer.weight, layer.bias))
+    (layers[-1](values).square().sum() / ROWS).backward()
+    with torch.no_grad():
+        sweep = Sweep(parameters, activation)
+        outputs = sweep.forward(features, parameters)
+        sweep.backward(2 * outputs / ROWS, parameters, before, adds=adds)
+    # Forward, the gradient of the second layer's weights, and that of the units below it.
+    assert len(calls) == 3
+    for parameter, gradient in zip(parameters, before, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(gradient, parameter.grad + (1 if adds else 0), **RELATIVE)
+
+
+@pytest.mark.parametrize(
+    ("capability", "processor", "is_used"),
+    [
+        ("AVX512", "vendor_id : AuthenticAMD", True),
+        ("AVX512", "vendor_id : GenuineIntel", False),
+        ("AVX2", "vendor_id : AuthenticAMD", False),
+    ],
+)
+def test_onednn_is_used_where_torch_leaves_vectors_of_the_cpu_unused(
+    capability: str, processor: str, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(products, "_processor", lambda: processor)
+    assert products._has_faster_onednn() is is_used
+
+
+def test_without_the_operator_torch_computes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> Tensor:
+        raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute '_linear_pointwise'")
+
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(products, "_processor", lambda: "AuthenticAMD")
+    monkeypatch.setattr(products, "_product", missing)
+    assert not products._has_faster_onednn()
