@@ -49,11 +49,12 @@ def matmul_into_(total: Tensor, left: Tensor, right: Tensor, *, rows: int, adds:
 
 def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """Compute ``F.linear``, (B, inputs) to (B, outputs), by oneDNN; return None where torch has to compute it."""
-    if not _HAS_ONEDNN or (products := features.numel() * weight.size(0)) < _LEAST_PRODUCTS:
+    # In tracing, even the number of products may be symbolic.
+    if not _HAS_ONEDNN or is_recorded() or (products := features.numel() * weight.size(0)) < _LEAST_PRODUCTS:
         return None
     tensors = (features, weight) if bias is None else (features, weight, bias)
     are_plain = features.dim() == 2 and all(plain_address(each) is not None for each in tensors)
-    if not are_plain or not _is_usual(len(features)) or is_recorded() or torch.is_autocast_enabled("cpu"):
+    if not are_plain or not _is_usual(len(features)) or torch.is_autocast_enabled("cpu"):
         return None
     if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
         return _product(features, weight.t(), bias)

@@ -142,9 +142,12 @@ def test_double_precision_and_autocast_are_left_to_torch(calls: list[tuple[int, 
     assert not calls
 
 
-def test_a_layer_is_exported_as_torch_computes_it(calls: list[tuple[int, ...]]) -> None:
-    network = MLP(SIZE, (SIZE,), "relu", "uniform")
-    program = torch.export.export(network, (random_tensor(ROWS, SIZE),))
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore:`torch.jit:FutureWarning")
+def test_a_layer_is_traced_and_exported_as_torch_computes_it(calls: list[tuple[int, ...]]) -> None:
+    network, features = MLP(SIZE, (SIZE,), "relu", "uniform"), random_tensor(ROWS, SIZE)
+    program = torch.export.export(network, (features,))
+    traced = torch.jit.trace(network, random_tensor(2, SIZE), check_trace=False)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(traced(features), torch.relu(network.layers[0](features)))
     assert not calls
     assert "mkldnn" not in str(program.graph)
 
