@@ -31,7 +31,7 @@ class Arguments:
     """What to run."""
 
     only: tuple[str, ...] = ("cartpole",)
-    """Tasks to run: cartpole (some minutes), pendulum and hopper (hours)."""
+    """Tasks to run: cartpole, cartpole-more (some minutes each), pendulum, pendulum-more and hopper (hours)."""
     d3rlpy: Path | None = None
     """The interpreter of an environment with d3rlpy; None leaves its runs out."""
     updates: int | None = None
@@ -158,7 +158,12 @@ def _row(same: Sequence[Job]) -> str:
         f"{data.data_score:.2f}" if data else "-",
         job.compared.name,
         f"{job.updates:,}",
-        *(_cell([finished.scores[-1] for finished in of_library]) for of_library in by_library),
+        *(
+            "no such algorithm"
+            if of == "d3rlpy" and job.compared.peer is None
+            else _cell([finished.scores[-1] for finished in of_library])
+            for of, of_library in zip(LIBRARIES, by_library, strict=True)
+        ),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -85,12 +85,12 @@ class Job:
             self._keep("ours", self._train())
 
     def run_peer(self, interpreter: Path) -> None:
-        """Let d3rlpy train, unless it has finished.
+        """Let d3rlpy train, unless it has finished or has no such algorithm.
 
         Args:
             interpreter: a Python interpreter with d3rlpy.
         """
-        if self.finished("d3rlpy") is None:
+        if self.compared.peer is not None and self.finished("d3rlpy") is None:
             self._make_data()
             self._keep("d3rlpy", self._train_peer(interpreter))
 

@@ -73,6 +73,19 @@ def test_a_kept_result_is_on_the_page_without_the_folder_of_its_run(
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_algorithm_that_d3rlpy_does_not_have_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (compared,) = SMALL.algorithms
+    alone = dataclasses.replace(SMALL, seeds=(1,), algorithms=(dataclasses.replace(compared, peer=None, theirs={}),))
+    monkeypatch.setattr(learning_offline, "TASKS", {"small": alone})
+    monkeypatch.setattr(offline_runs, "EPISODES", 2)
+    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
+    # The interpreter does not exist.
+    main(dataclasses.replace(arguments, d3rlpy=tmp_path / "python"))
+    page = (tmp_path / "docs" / "offline-learning.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| CartPole-v1")]
+    assert row.endswith("| no such algorithm |")
+
+
 def test_the_page_names_the_command_for_missing_runs(tmp_path: Path) -> None:
     arguments = Arguments(only=(), docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept")
     main(arguments)
