@@ -64,6 +64,28 @@ def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | No
     return computed
 
 
+def stacked_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Apply M layers, each to its own features.
+
+    Args:
+        features: (M, N, inputs).
+        weight: (M, inputs, outputs).
+        bias: (M, 1, outputs).
+
+    Returns:
+        (M, N, outputs).
+    """
+    tensors, rows = (features, weight, bias), features.shape[1]
+    needs_gradient = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    are_plain = not is_recorded() and all(plain_address(each) is not None for each in tensors)
+    if needs_gradient or not (are_plain and _is_faster(features[0], weight[0], rows)):
+        return torch.baddbmm(bias, features, weight)
+    outputs = features.new_empty(*features.shape[:2], weight.shape[2])
+    for of_layer, each, its_weight, its_bias in zip(outputs, features, weight, bias, strict=True):
+        torch.add(_product(each, its_weight), its_bias, out=of_layer)
+    return outputs
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

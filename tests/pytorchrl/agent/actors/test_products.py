@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers import products
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.products import matmul, matmul_into_
+from pytorchrl.agent.actors.layers.products import matmul, matmul_into_, stacked_linear
 from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.algorithms.plain_layers import Sweep
 
@@ -159,6 +159,17 @@ def test_a_product_is_written_or_added(adds: bool, calls: list[tuple[int, ...]])
     matmul_into_(total, left, right, rows=ROWS, adds=adds)
     assert calls
     torch.testing.assert_close(total, expected, **RELATIVE)
+
+
+def test_layers_of_several_networks_have_the_outputs_of_torch(calls: list[tuple[int, ...]]) -> None:
+    features, weight, bias = random_tensor(3, ROWS, SIZE), random_tensor(3, SIZE, SIZE), random_tensor(3, 1, SIZE)
+    outputs, expected = stacked_linear(features, weight, bias), torch.baddbmm(bias, features, weight)
+    assert calls == [(ROWS, SIZE)] * 3
+    torch.testing.assert_close(outputs, expected, **RELATIVE)
+    stacked_linear(features.requires_grad_(), weight, bias).sum().backward()
+    assert features.grad is not None
+    assert len(calls) == 3
+    torch.testing.assert_close(stacked_linear(features[:, :31], weight, bias), expected[:, :31], **RELATIVE)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

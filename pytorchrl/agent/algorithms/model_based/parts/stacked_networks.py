@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.products import stacked_linear
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.algorithms.plain_layers import linear_layers
 
@@ -58,5 +59,5 @@ class StackedNetworks:
         units = inputs.view(len(self._weights[0]), -1, inputs.shape[1])
         *hidden, last = zip(self._weights, self._biases, strict=True)
         for weight, bias in hidden:
-            units = self._activate_(torch.baddbmm(bias, units, weight))
-        return torch.baddbmm(last[1], units, last[0])
+            units = self._activate_(stacked_linear(units, weight, bias))
+        return stacked_linear(units, *last)
