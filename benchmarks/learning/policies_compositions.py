@@ -210,7 +210,7 @@ POLICIES = Page(
                 "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
                 "`DroQ` learn from 4 batches after every step, the policy from one; `MPO` learns from 64 transitions, "
                 "of rewards times 0.1, with its default targets; the components of `SACDecomposed` are the "
-                "three terms of the reward. The runs of `QRSAC`, `MMESAC` and "
+                "three terms of the reward. The runs of `QRSAC`, `SACDecomposed`, `MMESAC` and "
                 "`DEMMESAC` shared their processor with other programs; beside each other, updates of `QRSAC` take "
                 "about a tenth more time than those of `TQC`."
             ),
