@@ -106,7 +106,7 @@ def check_rewards(
             "Scheme: normalize_rewards normalises the rewards that are collected, and there is no train_envs_factory; "
             "leave it out"
         )
-    if algorithm.hyper_parameters.get("reward_components"):
+    if _components_of(algorithm):
         raise CompositionError(
             f"Scheme: {algorithm.name} learns from reward_components, which normalize_rewards does not normalise; "
             f"leave it out, or scale them by component_weights"
@@ -312,13 +312,18 @@ def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], seque
 
 def _mismatch_of_components(algorithm: Factory[Algorithm], storage: Factory[Storage]) -> str | None:
     """As :func:`_mismatch`, for an algorithm that learns from components of rewards."""
-    if algorithm.hyper_parameters.get("reward_components") and issubclass(storage.cls, HERBuffer):
+    if _components_of(algorithm) and issubclass(storage.cls, HERBuffer):
         return (
             f"{algorithm.name} learns from reward_components, but {storage.name} recomputes rewards for other goals, "
             f"and no function gives their components; use a buffer without hindsight, such as PERBuffer, or "
             f"reward_components=None"
         )
     return None
+
+
+def _components_of(algorithm: Factory[Algorithm]) -> Any:
+    """Return the components of rewards that an algorithm learns from; a class may fix them."""
+    return algorithm.hyper_parameters.get("reward_components", algorithm.cls.reward_components)
 
 
 def _mismatch_of_sums(algorithm: str, storage: Factory[Storage]) -> str | None:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -121,6 +121,30 @@ def test_without_names_nothing_is_stored_besides_the_reward() -> None:
     scheme.close()
 
 
+@pytest.mark.parametrize(
+    ("env", "components"),
+    [
+        ("HalfCheetah-v5", ("reward_forward", "reward_ctrl")),
+        pytest.param(
+            "Ant-v5", ("reward_forward", "reward_ctrl", "reward_contact", "reward_survive"), marks=pytest.mark.long
+        ),
+    ],
+)
+def test_the_rewards_of_mujoco_are_the_sums_of_the_components_that_it_reports(env: str, components: Any) -> None:
+    pytest.importorskip("mujoco")
+    scheme = prl.Scheme(
+        prl.SACDecomposed.create_factory(reward_components=components, start_steps=1_000, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory(env, num_envs=2),
+    )
+    while scheme.steps < 60:
+        scheme.collect(60)
+    data = scheme.storage.get_all_buffer_data()
+    torch.testing.assert_close(data[REWC].sum(-1, keepdim=True), data[REW], rtol=1e-4, atol=1e-5)
+    scheme.close()
+
+
 def test_environments_that_skip_a_step_have_no_components_in_it() -> None:
     scheme = prl.Scheme(
         prl.SACDecomposed.create_factory(reward_components=TERMS, start_steps=1_000, test_every=0),
@@ -159,6 +183,24 @@ def test_hindsight_is_refused_because_it_cannot_recompute_components() -> None:
     with pytest.raises(prl.CompositionError, match=message):
         moving(sources={"other": storage}, mixed={"main": prl.MixedSource({"main": 0.5, "other": 0.5})})
     moving(None, storage=storage).close()
+
+
+class OfPlace(prl.SACDecomposed):
+    """Fixes its components."""
+
+    reward_components: ClassVar[Any] = TERMS  # type: ignore[misc]
+
+
+def test_a_class_that_fixes_its_components_is_checked_and_collects_them() -> None:
+    storage = prl.HERBuffer.create_factory(size=50, her_function=lambda *given: given[:5])
+    algorithm, actor = OfPlace.create_factory(), prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    envs = prl.VecEnv.create_factory(PaidMoves)
+    with pytest.raises(prl.CompositionError, match="OfPlace learns from reward_components, but HERBuffer recomputes"):
+        prl.Scheme(algorithm, actor, storage, envs)
+    scheme = prl.Scheme(algorithm, actor, prl.ReplayBuffer.create_factory(size=50), envs)
+    scheme.collect(1)
+    assert scheme.storage.get_all_buffer_data()[REWC].shape == (1, 1, 2)
+    scheme.close()
 
 
 def test_normalised_rewards_are_refused_because_components_would_not_be() -> None:
@@ -231,7 +273,7 @@ def episodes(with_components: bool) -> Iterator[Episode]:
             REW: random.normal(size=(5, 1)).astype(np.float32),
         }
         if with_components:
-            fields[REWC] = random.normal(size=(5, 2)).astype(np.float32)
+            fields[REWC] = random.normal(size=(5, 2))
         yield Episode(random.normal(size=(6, 1)).astype(np.float32), fields, True, False)
 
 
@@ -255,3 +297,12 @@ def test_data_with_components_are_learnt_from_and_others_are_refused_by_name(tmp
             with pytest.raises(ValueError, match=r"batches must have 2 reward_components .*, got 0"):
                 list(scheme.update())
         scheme.close()
+
+
+def test_collected_steps_go_beside_those_of_a_data_set_of_another_precision(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    write_dataset(path, episodes(with_components=True), format="npz")
+    filled = prl.from_dataset(prl.NStepReplayBuffer.create_factory(size=100, n_step=2), path)
+    scheme = train(moving(storage=filled), 40)
+    assert scheme.storage.get_all_buffer_data()[REWC].dtype == torch.float32
+    scheme.close()

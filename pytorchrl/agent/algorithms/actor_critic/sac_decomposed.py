@@ -103,7 +103,7 @@ class SACDecomposed(SAC):
             Numbers in [0, 1] that sum to 1, or 0 where there is no gradient, in the shape of the batch's rewards.
         """
         rows = self.read(batch)
-        action = rows.action.detach().clone().requires_grad_()
+        action = rows.action.detach().requires_grad_()
         with self.critics.frozen():
             values = self.value_for_target(self.critics(rows.now, action)).components
         shares = influences(values * self._weights[:, 0], action).unbind(1)

@@ -47,7 +47,7 @@ def weights_of(names: Sequence[str], weights: Weights, device: torch.device) -> 
 
 
 def rewards_of(rows: Rows, names: Sequence[str], owner: str) -> Tensor:
-    """Return the components of rewards (N, m); without names, the reward.
+    """Return the components of rewards (N, m), float32; without names, the reward.
 
     Raises:
         ValueError: the batch has none, or another number of them.
@@ -61,7 +61,7 @@ def rewards_of(rows: Rows, names: Sequence[str], owner: str) -> Tensor:
             f"{0 if found is None else found.shape[1]}; steps that others have collected must hold them in a field "
             f"{REWC!r}, ({len(names)},) in each"
         )
-    return found
+    return found.float()
 
 
 def influences(values: Tensor, action: Tensor) -> Tensor:
