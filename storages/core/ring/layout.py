@@ -110,9 +110,11 @@ def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozense
         if (key,) in layout and layout[(key,)].shape != (1,):
             shape = layout[(key,)].shape
             raise SampleError(f"{owner}: {key} must have shape ({num_envs}, 1), got {(num_envs, *shape)}")
-    if REWC in sample and ((REWC,) not in layout or len(layout[(REWC,)].shape) != 1 or not layout[(REWC,)].count):
-        got = (num_envs, *layout[(REWC,)].shape) if (REWC,) in layout else "a dict"
-        raise SampleError(f"{owner}: {REWC} must have shape ({num_envs}, components), got {got}")
+    if REWC in sample:
+        components = layout.get((REWC,))
+        if components is None or len(components.shape) != 1 or not components.count:
+            got = "a dict" if components is None else (num_envs, *components.shape)
+            raise SampleError(f"{owner}: {REWC} must have shape ({num_envs}, components), got {got}")
     for successor, first in SUCCESSORS.items():
         of_successor = {path[1:]: leaf for path, leaf in layout.items() if path[0] == successor}
         of_first = {path[1:]: leaf for path, leaf in layout.items() if path[0] == first}

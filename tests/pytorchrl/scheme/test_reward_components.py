@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.envs.vector import VecStep
+from pytorchrl.scheme.reward_components import RewardComponents
 from storages import Episode
 from storages.datasets import write_dataset
 from storages.transition import ACT, DONE2, OBS2, REW, REWC
@@ -230,6 +232,27 @@ def test_rewards_that_no_sum_of_components_explains_give_one_warning(name: str) 
 @pytest.mark.parametrize(("weights", "pays"), [(None, 1.0), ({"force": 7.0}, 1.0), ({"place": 2.0, "force": 2.0}, 2.0)])
 def test_rewards_that_are_the_sum_or_the_weighted_sum_of_components_give_no_warning(weights: Any, pays: float) -> None:
     train(moving(weights=weights, pays=pays), 20).close()
+
+
+def step_of(rewards: list[float], place: list[float], made: list[bool] | None = None) -> VecStep:
+    """A step without an end, of which nothing but rewards and the info "place" matters."""
+    column, never = np.array(rewards)[:, None], np.zeros((len(rewards), 1), np.bool_)
+    which = None if made is None else np.array(made)[:, None]
+    return VecStep(column, column, column, never, never, {"place": np.array(place)}, which)
+
+
+def test_the_reward_of_an_environment_that_made_no_step_is_not_compared() -> None:
+    components = RewardComponents(("place",), None)
+    assert components(step_of([1.0, 7.0], [1.0, 9.0], made=[True, False])).tolist() == [[1], [0]]
+    with pytest.warns(UserWarning, match="the environments paid 7 for a step whose reward_components .* sum to 9"):
+        components(step_of([1.0, 7.0], [1.0, 9.0], made=[True, True]))
+
+
+def test_rewards_are_compared_at_the_beginning_of_a_run_because_comparisons_take_time() -> None:
+    components = RewardComponents(("place",), None)
+    for _ in range(100):
+        components(step_of([1.0], [1.0]))
+    assert components(step_of([1.0], [2.0])).tolist() == [[2]]
 
 
 def best_of(weights: Any) -> float:

@@ -271,6 +271,13 @@ def test_batches_without_the_components_are_refused_by_name(batch: dict[str, tor
         decomposed().update(batch)
 
 
+def test_components_of_double_precision_are_learnt_from_in_single_precision() -> None:
+    one, other, batch = decomposed(), decomposed(), batch_of()
+    one.update(batch)
+    other.update(batch | {REWC: batch[REWC].double()})
+    assert all(torch.equal(weight, other.get_weights()[name]) for name, weight in one.get_weights().items())
+
+
 REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"reward_components": ("a", "b", "a")}, "reward_components holds 'a' twice"),
     ({"reward_components": ("a", "entropy")}, "'entropy' is the entropy bonus, which is no entry of reward_components"),
