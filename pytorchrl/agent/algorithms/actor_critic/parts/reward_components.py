@@ -67,8 +67,9 @@ def rewards_of(rows: Rows, names: Sequence[str], owner: str) -> Tensor:
 def influences(values: Tensor, action: Tensor) -> Tensor:
     """Return the share (N, m) of each value (N, m) in the gradient by an action (N, *action) that they depend on.
 
-    MacGlashan et al., "Value Function Decomposition for Iterative Design of RL Agents" (arXiv 2206.13901): the
-    Euclidean distance of the gradient of the sum from that without the component, divided by the sum of all distances.
+    The reward influence of MacGlashan et al., "Value Function Decomposition for Iterative Design of RL Agents" (arXiv
+    2206.13901), as nnabla-rl computes it: the Euclidean distance of the gradient of the sum from that without the
+    component, divided by the sum of all distances.
     """
     gradients = [torch.autograd.grad(one.sum(), action, retain_graph=True)[0] for one in values.unbind(1)]
     norms = torch.stack([torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients], dim=1)
