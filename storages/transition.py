@@ -4,7 +4,8 @@ A *transition* is what one environment step adds. A *step* holds one transition 
 shapes below are those of a step; a batch of ``B`` transitions has ``B`` in the place of ``E``. Scalars keep their
 trailing axis of one. Flags (:data:`FLAGS`) may be inserted as any numeric or boolean dtype, are stored in one byte
 each, and are float32 in batches, ready to be multiplied with. Integers and half precision (float16, bfloat16) in the
-other scalars (:data:`SCALARS`), such as rewards, are stored as float32, because batches hold their discounted sums.
+other scalars (:data:`SCALARS`), such as rewards, and in components of rewards, are stored as float32, because batches
+hold their discounted sums.
 Any other dtype is kept.
 """
 
@@ -26,6 +27,8 @@ REW = "Reward"
 """(E, 1): reward of the environment."""
 IREW = "IntrinsicReward"
 """(E, 1): intrinsic reward, such as a curiosity bonus; absent unless an algorithm has one."""
+REWC = "RewardComponents"
+"""(E, m): components of the reward, whose weighted sum an algorithm maximises; absent unless an algorithm has them."""
 OBS2 = "NextObservation"
 """As OBS: next observation; where an episode ended, its final observation, not that after the reset."""
 RHS2 = "NextRecurrentHiddenStates"
@@ -109,6 +112,8 @@ SUCCESSORS = {OBS2: OBS, RHS2: RHS}
 """Fields of the next state, and the field of the following step that holds the same values."""
 SCALARS = (DONE, DONE2, TRUNC2, SKIPPED, REW, IREW, VAL, LOGP, IVAL)
 """Fields of shape (E, 1)."""
+SINGLES = frozenset({*SCALARS, REWC})
+"""Fields whose integers and half precision are stored as float32."""
 BATCH_FIELDS = frozenset(
     {
         DISCOUNT,

@@ -71,6 +71,7 @@ ALGORITHM_NAMES: OtherNames = {
     "quantile_thresholds_N": {"num_quantiles": "num_quantiles"},
     "quantile_thresholds_N_prime": {"num_target_quantiles": "num_target_quantiles"},
     "quantile_thresholds_K": {"num_action_quantiles": "num_action_quantiles"},
+    "reward_dimension": {"reward_components": "reward_components, the names of the infos"},
     "risk_measure_function": {"risk": "risk, such as risk_measures.CVaR(0.25)"},
     "munchausen_tau": {"temperature": "temperature"},
     "munchausen_alpha": {"clip_min": "alpha"},

@@ -12,12 +12,13 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.scheme.reward_components import RewardComponents
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.shaped_returns import ShapedReturns
 from pytorchrl.scheme.stored_infos import stored_infos
 from storages import SampleError
 from storages.storage import Storage
-from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, SKIPPED, TRUNC2
+from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, REWC, RHS, RHS2, SKIPPED, TRUNC2
 
 Seed: TypeAlias = int | np.random.SeedSequence
 
@@ -99,6 +100,8 @@ class Collector:
         self.steps_elsewhere = 0
         """Environment transitions of the run's other collectors, which the explorer's schedules count as well."""
         self._info_keys: Sequence[str] = getattr(storage, "info_keys", ())
+        names = algorithm.reward_components
+        self._components = RewardComponents(names, algorithm.component_weights) if names else None
         self._rewards = rewards
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
         """None where the storage gets the environments' own rewards."""
@@ -172,6 +175,8 @@ class Collector:
             **stored_infos(step, self._info_keys),
             **choice.fields,
         }
+        if self._components is not None:
+            sample[REWC] = self._components(step)
         transitions, done = self.envs.num_envs, ended
         skipped = self._none_skipped if step.made is None else ~step.made
         if step.made is not None:

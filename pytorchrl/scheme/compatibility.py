@@ -78,6 +78,7 @@ def check_composition(
             reason = f"{algorithm.name} learns from {kind}, which cannot be mixed with other sources"
         for read in storages_read(name, mixed):
             reason = reason or _mismatch(need, algorithm.name, actor, sources[read])
+            reason = reason or _mismatch_of_components(algorithm, sources[read])
         if reason is None and not collects and (need.kind == "rollout" or need.segments):
             reason = f"{algorithm.name} learns from steps of its own policy; give the scheme train_envs_factory"
         if reason is None and collects and name == "main" and not need.collected:
@@ -89,11 +90,14 @@ def check_composition(
             raise CompositionError(f"Scheme: {reason}")
 
 
-def check_rewards(storage: Factory[Storage], normalize_rewards: str | None, *, collects: bool) -> None:
+def check_rewards(
+    algorithm: Factory[Algorithm], storage: Factory[Storage], normalize_rewards: str | None, *, collects: bool
+) -> None:
     """Check that the rewards in the main storage can be normalised.
 
     Raises:
-        CompositionError: nothing is collected, or hindsight computes rewards that would not be normalised.
+        CompositionError: nothing is collected, hindsight computes rewards that would not be normalised, or the
+            algorithm learns from components of rewards, which are not.
     """
     if normalize_rewards is None:
         return
@@ -101,6 +105,11 @@ def check_rewards(storage: Factory[Storage], normalize_rewards: str | None, *, c
         raise CompositionError(
             "Scheme: normalize_rewards normalises the rewards that are collected, and there is no train_envs_factory; "
             "leave it out"
+        )
+    if _components_of(algorithm):
+        raise CompositionError(
+            f"Scheme: {algorithm.name} learns from reward_components, which normalize_rewards does not normalise; "
+            f"leave it out, or scale them by component_weights"
         )
     if issubclass(storage.cls, HERBuffer):
         raise CompositionError(
@@ -299,6 +308,22 @@ def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], seque
             f"sequences=Episodes()"
         )
     return _mismatch_of_sums(algorithm, storage)
+
+
+def _mismatch_of_components(algorithm: Factory[Algorithm], storage: Factory[Storage]) -> str | None:
+    """As :func:`_mismatch`, for an algorithm that learns from components of rewards."""
+    if _components_of(algorithm) and issubclass(storage.cls, HERBuffer):
+        return (
+            f"{algorithm.name} learns from reward_components, but {storage.name} recomputes rewards for other goals, "
+            f"and no function gives their components; use a buffer without hindsight, such as PERBuffer, or "
+            f"reward_components=None"
+        )
+    return None
+
+
+def _components_of(algorithm: Factory[Algorithm]) -> Any:
+    """Return the components of rewards that an algorithm learns from; a class may fix them."""
+    return algorithm.hyper_parameters.get("reward_components", algorithm.cls.reward_components)
 
 
 def _mismatch_of_sums(algorithm: str, storage: Factory[Storage]) -> str | None:

@@ -102,7 +102,7 @@ class Scheme(Closing):
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         mixed = dict(mixed or {})
         check_composition(algo_factory, actor_factory, sources, mixed, collects=train_envs_factory is not None)
-        check_rewards(storage_factory, normalize_rewards, collects=train_envs_factory is not None)
+        check_rewards(algo_factory, storage_factory, normalize_rewards, collects=train_envs_factory is not None)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         self._collection = collection

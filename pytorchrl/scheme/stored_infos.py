@@ -19,8 +19,20 @@ def stored_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDAr
     Raises:
         ValueError: an environment did not report one, or not as a number or an array of numbers.
     """
-    if not keys:
-        return {}
+    return {INFO: reported_infos(step, keys, "info_keys")} if keys else {}
+
+
+def reported_infos(step: VecStep, keys: Sequence[str], asked_by: str) -> dict[str, NDArray[Any]]:
+    """Return entries of the infos of a step by key, as :func:`stored_infos`.
+
+    Args:
+        step: of all environments.
+        keys: of the infos.
+        asked_by: name of the hyper-parameter that names them.
+
+    Raises:
+        ValueError: an environment did not report one, or not as a number or an array of numbers.
+    """
     made = np.ones(len(step.reward), np.bool_) if step.made is None else step.made[:, 0]
     ended = (step.terminated | step.truncated)[:, 0] & made
     # An environment that resets in the step after an end reports its last infos as those of any step.
@@ -29,11 +41,11 @@ def stored_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDAr
     for key in keys:
         # Some vector environments report all infos of a step in which any episode ended as its final ones.
         running = step.infos if key in step.infos else last
-        columns[key] = _column([(running, made & ~ended), (last, ended)], key)
-    return {INFO: columns}
+        columns[key] = _column([(running, made & ~ended), (last, ended)], key, asked_by)
+    return columns
 
 
-def _column(parts: Sequence[tuple[Mapping[str, Any], NDArray[np.bool_]]], key: str) -> NDArray[Any]:
+def _column(parts: Sequence[tuple[Mapping[str, Any], NDArray[np.bool_]]], key: str, asked_by: str) -> NDArray[Any]:
     column: NDArray[Any] | None = None
     for reported, where in parts:
         if not where.any():
@@ -44,7 +56,7 @@ def _column(parts: Sequence[tuple[Mapping[str, Any], NDArray[np.bool_]]], key: s
         if not are_there or values.dtype.kind not in "biuf":
             known = ", ".join(sorted(name for name in reported if not name.startswith("_"))) or "none"
             raise ValueError(
-                f"VecEnv: info_keys names {key!r}, but not every environment reported it as a number or an array of "
+                f"VecEnv: {asked_by} names {key!r}, but not every environment reported it as a number or an array of "
                 f"numbers after a step; they reported {known}"
             )
         if column is None:

@@ -20,7 +20,7 @@ from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.protocols import Environments
 from storages.storage import Storage
-from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array
+from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, REWC, RHS, SUCCESSORS, TRUNC2, Array
 
 _STEPS_AT_ONCE = 1_000
 """Most steps that are inserted by one call."""
@@ -278,7 +278,7 @@ def _dtype_at_first(
     path: FieldKey, array: Array, spaces: Mapping[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]], owner: str
 ) -> np.dtype[Any]:
     """Choose the dtype of a field (steps, E, ...) in an empty storage."""
-    if path == (REW,):
+    if path in ((REW,), (REWC,)):
         return np.dtype(np.float32)
     space = spaces.get((SUCCESSORS.get(path[0], path[0]), *path[1:]))
     if space is None:

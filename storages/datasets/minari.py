@@ -36,7 +36,7 @@ _LISTS = ("author", "author_email", "combined_datasets")
 _COMPUTED = {"total_episodes", "total_steps", "data_format", "jpeg_encoding", "minari_version", "dataset_size"}
 _OF_ABOUT = {field.name for field in fields(About)} - {"further"}
 _KEPT_INFOS = frozenset(
-    getattr(transition, name) for name in ("IREW", "ACTPROBS", "VAL", "LOGP", "IVAL", "RHS", "RHS2")
+    getattr(transition, name) for name in ("IREW", "REWC", "ACTPROBS", "VAL", "LOGP", "IVAL", "RHS", "RHS2")
 )
 _FLAGS = (("terminations",), ("truncations",))
 

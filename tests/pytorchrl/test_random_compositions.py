@@ -77,6 +77,7 @@ OFF_POLICY: dict[str, Any] = {
     "DEMMESAC": (prl.DEMMESAC, {"policy_delay": 2}, ["bounded"]),
     "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
     "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
+    "SACDecomposed": (prl.SACDecomposed, {"policy_delay": 2}, ["bounded"]),
     "QRSAC": (prl.QRSAC, {"num_quantiles": 5}, ["bounded"]),
     "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
     "CrossQ": (prl.CrossQ, {"renorm_warmup": 3}, ["bounded"]),

@@ -83,6 +83,8 @@ def observation(state: State, seen: Seen) -> NDArray[np.float32]:
 class Chain(gym.Env[Any, Any]):
     """Starts at the first position, with a random cue; is truncated after a number of steps.
 
+    Its infos have the two terms of the reward, "middle" and "last".
+
     Args:
         seen: whether the cue is observed fully, or only at the first position.
         ends: whether a reward ends the episode.
@@ -118,7 +120,9 @@ class Chain(gym.Env[Any, Any]):
         _, self._state, reward, terminated = outcomes[chosen]
         self._steps += 1
         truncated = not terminated and self._steps == self._limit
-        return observation(self._state, self._seen), reward, terminated, truncated, {}
+        info = {"middle": MIDDLE_REWARD, "last": LAST_REWARD}
+        terms = {name: reward if reward == each else 0.0 for name, each in info.items()}
+        return observation(self._state, self._seen), reward, terminated, truncated, terms
 
 
 def mistakes(algorithm: Algorithm, seen: Seen, ends: Ends) -> int:

@@ -11,7 +11,22 @@ import torch
 from numpy.typing import NDArray
 
 from storages import ReplayBuffer, Storage
-from storages.transition import ACT, DISCOUNT, DONE, DONE2, FLAGS, INDICES, OBS, OBS2, REW, RHS, RHS2, TRUNC2, WEIGHTS
+from storages.transition import (
+    ACT,
+    DISCOUNT,
+    DONE,
+    DONE2,
+    FLAGS,
+    INDICES,
+    OBS,
+    OBS2,
+    REW,
+    REWC,
+    RHS,
+    RHS2,
+    TRUNC2,
+    WEIGHTS,
+)
 
 GAMMA = 0.9
 ALGORITHM = SimpleNamespace(gamma=GAMMA)
@@ -45,6 +60,8 @@ class Stream:
     continued: Any = None
     rhs: Any = None
     ended: NDArray[np.bool_] | None = None
+    components: int = 0
+    """Number of components of rewards."""
 
     def observe(self) -> Any:
         draw, envs = self.generator, self.num_envs
@@ -113,6 +130,8 @@ class Stream:
         }
         if self.recurrent:
             sample |= {RHS: rhs, RHS2: self.rhs}
+        if self.components:
+            sample[REWC] = draw.normal(size=(envs, self.components)).astype(np.float32)
         return sample
 
     def end_episode(self, envs: Iterable[int]) -> None:

@@ -25,6 +25,7 @@ from storages.transition import (
     OBS,
     OBS2,
     REW,
+    REWC,
     RHS,
     RHS2,
     RTG,
@@ -300,6 +301,10 @@ def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, 
         if key == REW and n_step > 1:
             rewards = sum(GAMMA**i * float(model.steps[s][REW][env, 0]) for i, s in enumerate(window))
             assert math.isclose(batch[REW][position].item(), rewards, rel_tol=1e-5, abs_tol=1e-6)
+            continue
+        if key == REWC and n_step > 1:
+            summed = sum(GAMMA**i * model.steps[s][REWC][env].astype(np.float64) for i, s in enumerate(window))
+            np.testing.assert_allclose(row(batch[REWC], *position), summed, rtol=1e-5, atol=1e-6)
             continue
         value = row((last if key in (OBS2, RHS2, DONE2, TRUNC2) else first)[key], env)
         assert same(row(batch[key], *position), value.astype(np.float32) if key in FLAGS else value), key

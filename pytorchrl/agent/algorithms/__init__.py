@@ -14,6 +14,7 @@ from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.qrsac import QRSAC
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.actor_critic.sac_decomposed import SACDecomposed
 from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
 from pytorchrl.agent.algorithms.actor_critic.sac_with_value import SACWithValue
 from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
@@ -159,6 +160,7 @@ __all__ = [
     "ResidualDQN",
     "Result",
     "Rows",
+    "SACDecomposed",
     "SACDiscrete",
     "SACWithValue",
     "TRPOSinglePath",

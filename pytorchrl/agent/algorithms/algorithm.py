@@ -59,6 +59,11 @@ class Algorithm(FieldComponent, ABC):
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
     """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
+    reward_components: ClassVar[Sequence[str] | None] = None
+    """Entries of the environments' infos that are components of the reward, and stored as REWC; a hyper-parameter of
+    algorithms that learn from them."""
+    component_weights: ClassVar[Mapping[str, Any] | None] = None
+    """Weights of the components by name, 1 where there is none; likewise."""
     keeps_acting_state: ClassVar[bool] = False
     """Whether greedy actions depend on what is kept of earlier steps in `Exploration.state`."""
     called_in_training: ClassVar[frozenset[str]] = frozenset()

@@ -69,6 +69,36 @@ def follow(
 
 
 @kernel
+def sum_windows(
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    num_envs: int,
+    gamma: float,
+    rewards: NDArray[Any],
+    sums: NDArray[np.floating],
+) -> None:
+    """Sum several rewards over each window, as :func:`follow` sums one.
+
+    Args:
+        first: (B,) int64, numbers of the windows' first transitions.
+        last: (B,) int64, numbers of their last transitions.
+        num_envs: environments in a step.
+        gamma: per-step discount factor.
+        rewards: (rows, m), the rewards in each row.
+        sums: (B, m), written: ``sum_i gamma**i * r_i`` over each window, accumulated in float64.
+    """
+    for i in range(first.shape[0]):
+        first_row = first[i] % rewards.shape[0]
+        for k in range(rewards.shape[1]):
+            row, discount, total = first_row, gamma, 1.0 * rewards[first_row, k]
+            for _ in range((last[i] - first[i]) // num_envs):
+                row = _following(row, num_envs, rewards.shape[0])
+                total += discount * rewards[row, k]
+                discount *= gamma
+            sums[i, k] = total
+
+
+@kernel
 def next_steps(
     last: NDArray[np.int64],
     end: int,

@@ -13,7 +13,7 @@ from storages.core.ring.column import Column
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import FieldKey, Layout, text
 from storages.core.ring.side_table import SideTable
-from storages.transition import ACT, DONE, DONE2, FLAGS, IREW, IVAL, LOGP, OBS, OBS2, REW, TRUNC2, VAL
+from storages.transition import ACT, DONE, DONE2, FLAGS, IREW, IVAL, LOGP, OBS, OBS2, REW, REWC, TRUNC2, VAL
 
 Selection: TypeAlias = frozenset[str | FieldKey]
 """Names of fields, for all of their leaves, and keys of single leaves."""
@@ -236,4 +236,4 @@ _KINDS = {
     (True, True): gather.LAST_FLAG,
 }
 """Kinds of copies, by whether a field is of a window's last transition, and whether it is a flag."""
-_FINITE = frozenset({OBS, OBS2, ACT, REW, IREW, VAL, IVAL, LOGP})
+_FINITE = frozenset({OBS, OBS2, ACT, REW, IREW, REWC, VAL, IVAL, LOGP})

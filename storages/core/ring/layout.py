@@ -17,7 +17,9 @@ from storages.transition import (
     DONE,
     FLAGS,
     REQUIRED,
+    REWC,
     SCALARS,
+    SINGLES,
     SKIPPED,
     SUCCESSORS,
     TRUNC2,
@@ -108,6 +110,11 @@ def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozense
         if (key,) in layout and layout[(key,)].shape != (1,):
             shape = layout[(key,)].shape
             raise SampleError(f"{owner}: {key} must have shape ({num_envs}, 1), got {(num_envs, *shape)}")
+    if REWC in sample:
+        components = layout.get((REWC,))
+        if components is None or len(components.shape) != 1 or not components.count:
+            got = "a dict" if components is None else (num_envs, *components.shape)
+            raise SampleError(f"{owner}: {REWC} must have shape ({num_envs}, components), got {got}")
     for successor, first in SUCCESSORS.items():
         of_successor = {path[1:]: leaf for path, leaf in layout.items() if path[0] == successor}
         of_first = {path[1:]: leaf for path, leaf in layout.items() if path[0] == first}
@@ -150,7 +157,7 @@ def _stored_dtype(path: FieldKey, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def becomes_single(path: FieldKey, dtype: np.dtype[Any]) -> bool:
     """Return whether a leaf of a dtype is stored as float32, because batches hold its sums."""
-    return path[0] in SCALARS and (dtype.kind in "biu" or dtype == np.float16)
+    return path[0] in SINGLES and (dtype.kind in "biu" or dtype == np.float16)
 
 
 def _first_axis_of(leaf: object) -> int:
@@ -217,7 +224,7 @@ def converted(array: Array, path: FieldKey, dtype: np.dtype[Any], owner: str) ->
 def as_array(leaf: object, path: FieldKey, owner: str) -> Array:
     """Return a leaf as a numpy array, without a copy of arrays and CPU tensors."""
     if isinstance(leaf, torch.Tensor):
-        if leaf.dtype == torch.bfloat16 and path[0] in SCALARS:
+        if leaf.dtype == torch.bfloat16 and path[0] in SINGLES:
             leaf = leaf.float()
         try:
             return leaf.detach().cpu().numpy()

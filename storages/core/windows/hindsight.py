@@ -25,7 +25,7 @@ from storages.core.windows.relabeling import (
     steps_of,
     warn_of_other_rewards,
 )
-from storages.transition import INFO, OBS, WINDOW, Sample
+from storages.transition import INFO, OBS, REWC, WINDOW, Sample
 
 Strategy: TypeAlias = Literal["future", "final", "episode", "random"]
 
@@ -83,6 +83,11 @@ class Hindsight(Relabeler):
             raise SampleError(
                 f"{ring.owner}: {INFO} must be a dict of {', '.join(self._info_keys) or 'nothing'}, which "
                 f"info_keys names, got {', '.join(sorted(found)) or 'none'}"
+            )
+        if (REWC,) in ring.layout:
+            raise SampleError(
+                f"{ring.owner}: hindsight recomputes rewards, and no function gives their components for other goals; "
+                f"leave {REWC} out, or use a buffer without hindsight, such as PERBuffer"
             )
         if self._her_function is None:
             check_goals(ring)

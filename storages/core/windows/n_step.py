@@ -5,19 +5,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.step_windows import cut_discounts, discounts_of, follow, next_steps
+from storages.core.kernels.step_windows import cut_discounts, discounts_of, follow, next_steps, sum_windows
 from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
-from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, RTG, TAKEN2, TRUNC2
+from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, REWC, RTG, TAKEN2, TRUNC2
 
 
 class NSteps(Window):
     """Windows of up to ``n`` steps, each of which becomes one transition with an n-step return.
 
-    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: REW is the discounted sum of rewards; OBS2, RHS2,
-    DONE2 and TRUNC2 are those of the last step, and DISCOUNT is ``gamma**k`` for a window of ``k`` steps, 0 where the
-    environment terminated. A termination, a truncation and the newest step end a window.
+    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: REW, IREW and each component in REWC are discounted
+    sums of rewards; OBS2, RHS2, DONE2 and TRUNC2 are those of the last step, and DISCOUNT is ``gamma**k`` for a window
+    of ``k`` steps, 0 where the environment terminated. A termination, a truncation and the newest step end a window.
 
     Args:
         n: maximum length of a window; 1 for single transitions.
@@ -47,7 +47,9 @@ class NSteps(Window):
         if REW in fields:
             fields[REW] = spans.rewards
         if IREW in fields:
-            fields[IREW] = spans_of(ring, transitions, self.n, gamma, IREW).rewards
+            fields[IREW] = discounted(ring, IREW, spans, gamma)
+        if REWC in fields:
+            fields[REWC] = discounted(ring, REWC, spans, gamma)
         cut_discounts(fields[DONE2], spans.discounts)
         fields[DISCOUNT] = spans.discounts
         return fields
@@ -81,11 +83,11 @@ class Spans(NamedTuple):
         return (self.last - self.first) // self.num_envs + 1
 
 
-def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, reward: str = REW) -> Spans:
+def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Spans:
     """Return spans of ``longest`` steps, shortened at the end or interruption of an episode and at the newest step."""
     count = len(first)
     last, discounts = np.empty(count, np.int64), np.empty((count, 1), np.float32)
-    rewards = ring.columns.data(reward).reshape(-1, 1)
+    rewards = ring.columns.data(REW).reshape(-1, 1)
     sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     # No window is longer than the ring, and transition numbers must not overflow in the kernel.
     if longest > ring.size:
@@ -93,6 +95,15 @@ def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, r
     envs, numbers = ring.envs, ring.columns.final_numbers
     follow(first, longest, ring.steps * envs, envs, numbers, gamma, rewards, last, discounts, sums)
     return Spans(first, last, discounts, sums, envs)
+
+
+def discounted(ring: Ring, key: str, spans: Spans, gamma: float) -> NDArray[np.floating]:
+    """Return the discounted sums (B, m) of a field (m numbers for each transition) over spans."""
+    rewards = ring.columns.data(key)
+    rewards = rewards.reshape(-1, rewards.shape[-1])
+    sums: NDArray[np.floating] = np.empty((len(spans.first), rewards.shape[1]), rewards.dtype)
+    sum_windows(spans.first, spans.last, spans.num_envs, gamma, rewards, sums)
+    return sums
 
 
 def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.heads.mixture_policy import MixturePolicy
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, Policy
 from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
+    ActionComponents,
     ActionQuantiles,
     ActionValue,
     CategoricalReturns,
@@ -23,6 +24,7 @@ from pytorchrl.agent.actors.heads.values import (
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
 
 __all__ = [
+    "ActionComponents",
     "ActionQuantiles",
     "ActionValue",
     "BetaPolicy",

@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
+    ComponentValue,
     QuantileValue,
     QuantileValues,
     RescaledValues,
@@ -73,6 +74,21 @@ class ActionQuantiles:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
         return _ActionQuantiles(actor.linear(features, self.number), self.number, self.kappa)
+
+
+@dataclass(frozen=True)
+class ActionComponents:
+    """Q(s, a) of one action, by component of the reward: a :class:`ComponentValue`; for networks that take actions.
+
+    Args:
+        number: number of components.
+    """
+
+    number: int
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """Return the module from features (N, features) to the output."""
+        return _ActionComponents(actor.linear(features, self.number))
 
 
 @dataclass(frozen=True)
@@ -197,6 +213,11 @@ class _ActionQuantiles(OutputLayer):
 
     def output(self, numbers: Tensor) -> QuantileValue:
         return QuantileValue(numbers, self.fractions, self._kappa)
+
+
+class _ActionComponents(OutputLayer):
+    def output(self, numbers: Tensor) -> ComponentValue:
+        return ComponentValue(numbers)
 
 
 class ActionValuesLayer(ConvertedNumbers):

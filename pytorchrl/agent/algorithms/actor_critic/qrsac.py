@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from pytorchrl.agent.actors.outputs import QuantileValue, Value
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import of_smallest
 from pytorchrl.agent.algorithms.actor_critic.parts.quantile_critics import QuantileCritics
 from storages.component.hyper_parameters import Count
 
@@ -25,6 +24,5 @@ class QRSAC(QuantileCritics):
 
 def _of_smallest_mean(values: Sequence[Any]) -> QuantileValue:
     first: QuantileValue = values[0]
-    chosen = torch.cat([value.mean for value in values], dim=1).argmin(1)
-    quantiles = torch.stack([value.quantiles for value in values], dim=1)
-    return QuantileValue(quantiles.take_along_dim(chosen[:, None, None], 1).squeeze(1), first.fractions, first.kappa)
+    quantiles = of_smallest([value.mean for value in values], [value.quantiles for value in values])
+    return QuantileValue(quantiles, first.fractions, first.kappa)

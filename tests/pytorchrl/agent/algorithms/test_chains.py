@@ -80,6 +80,7 @@ VARIANTS = {
     ),
     "REDQ": Variant(prl.REDQ, SEVERAL_UPDATES | {"num_critics": 3}),
     "DroQ": Variant(prl.DroQ, SEVERAL_UPDATES),
+    "SACDecomposed": Variant(prl.SACDecomposed, SOFT | {"reward_components": ("middle", "last")}, times=2),
     "QRSAC": Variant(prl.QRSAC, SOFT | {"num_quantiles": 8}, times=2),
     "TQC": Variant(prl.TQC, SOFT | {"num_critics": 2, "num_quantiles": 8, "num_dropped": 1}, times=2),
     "CrossQ": Variant(

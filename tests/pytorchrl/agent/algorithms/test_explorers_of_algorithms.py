@@ -59,6 +59,7 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
     (prl.IQL, EpsilonGreedy(0.1), f"IQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
     (prl.QtOpt, Sample(), "QtOpt: Sample needs a distribution, the network gives SearchedValues; explore with Eps"),
     (prl.XQL, EpsilonGreedy(0.1), f"XQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
+    (prl.SACDecomposed, EpsilonGreedy(0.1), f"SACDecomposed: EpsilonGreedy {VALUES} SquashedGaussian; explore with"),
     (prl.QRSAC, EpsilonGreedy(0.1), f"QRSAC: EpsilonGreedy {VALUES} SquashedGaussian; explore with Sample"),
     (prl.BehaviourCloning, EpsilonGreedy(0.1), f"BehaviourCloning: EpsilonGreedy {VALUES} DiagonalGaussian"),
 ]

@@ -82,6 +82,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "QtOpt": (prl.QtOpt, BOX, {"num_samples": 8, "num_elites": 2, "lag": 3}),
     "PETS": (prl.PETS, BOX, {"planner": prl.planners.CrossEntropy(2, 2, 4, 2)}),
     "MBPO": (prl.MBPO, BOX, {"rollout_length": 2, "policy_delay": 2}),
+    "SACDecomposed": (prl.SACDecomposed, BOX, {"component_weights": {"reward": 0.5}}),
     "QRSAC": (prl.QRSAC, BOX, {"num_quantiles": 5}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),

@@ -30,6 +30,7 @@ from storages.transition import (
     OBS2,
     RET,
     REW,
+    REWC,
     RHS,
     RTG,
     SORTED_INDICES,
@@ -67,6 +68,11 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "DEMMESAC": (prl.DEMMESAC.create_factory(), BOX),
     "REDQ": (prl.REDQ.create_factory(num_critics=3, policy_delay=2), BOX),
     "DroQ": (prl.DroQ.create_factory(policy_delay=1), BOX),
+    "SACDecomposed": (prl.SACDecomposed.create_factory(), BOX),
+    "SACDecomposed, of three components": (
+        prl.SACDecomposed.create_factory(reward_components=("a", "b", "c"), component_weights={"a": 2.0}),
+        BOX,
+    ),
     "QRSAC": (prl.QRSAC.create_factory(num_quantiles=5), BOX),
     "TQC": (prl.TQC.create_factory(), BOX),
     "CrossQ": (prl.CrossQ.create_factory(policy_delay=1), BOX),
@@ -134,6 +140,7 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
     acted = empty(3 if algorithm.action_space is DISCRETE else 4)
     others = {name: empty(1) for name in scalars}
     others |= {name: empty(1, dtype=torch.int64) for name in (OPTION, OPTION_BEFORE)}
+    others[REWC] = empty(3)
     return {OBS: empty(3), OBS2: empty(3), ACT: action, ACT2: action, ACTPROBS: acted} | others
 
 

@@ -16,6 +16,7 @@ from pytorchrl.scheme.distributed.gradient_worker import GradientWorker, shared_
 from storages.transition import OBS
 from tests.support.comparison import assert_equal
 from tests.support.inline_workers import InlineWorkers
+from tests.support.paid_moves import PaidMoves
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded, train
 
@@ -51,6 +52,15 @@ def parts(name: str) -> dict[str, Any]:
             "storage_factory": prl.ReplayBuffer.create_factory(size=60, sequences=prl.Sequences(6, burn_in=2)),
             "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
         }
+    if name == "components of rewards":
+        return {
+            "algo_factory": prl.SACDecomposed.create_factory(
+                reward_components=("place", "force"), start_steps=24, update_every=8, mini_batch_size=8, test_every=0
+            ),
+            "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            "storage_factory": prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.6, beta=0.4),
+            "train_envs_factory": prl.VecEnv.create_factory(PaidMoves, num_envs=2),
+        }
     memory = {"memory": "lstm", "memory_size": 8} if name == "ppo with memory" else {}
     return {
         "algo_factory": prl.PPO.create_factory(num_epochs=2, num_mini_batch=2, test_every=0),
@@ -60,7 +70,7 @@ def parts(name: str) -> dict[str, Any]:
     }
 
 
-NAMES = ["dqn", "sequences", "ppo", "ppo with memory"]
+NAMES = ["dqn", "sequences", "components of rewards", "ppo", "ppo with memory"]
 
 
 @pytest.mark.quick_share(0.5)

@@ -1,6 +1,7 @@
 """Values of actions: expected returns, or distributions of returns, as quantiles or as probabilities of atoms."""
 
 from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
+from pytorchrl.agent.actors.outputs.values.component import ComponentValue
 from pytorchrl.agent.actors.outputs.values.implicit_quantile import ImplicitQuantileValue, ImplicitQuantileValues
 from pytorchrl.agent.actors.outputs.values.quadratic import QuadraticValues
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
@@ -13,6 +14,7 @@ __all__ = [
     "ActionValues",
     "CategoricalValue",
     "CategoricalValues",
+    "ComponentValue",
     "ImplicitQuantileValue",
     "ImplicitQuantileValues",
     "QuadraticValues",

@@ -40,6 +40,12 @@ def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
     return minimum
 
 
+def of_smallest(means: Sequence[Tensor], numbers: Sequence[Tensor]) -> Tensor:
+    """Return, in each row, the numbers (N, k) of the critic with the smallest mean (N, 1); of equal ones, the first."""
+    chosen = torch.cat(list(means), dim=1).argmin(1)
+    return torch.stack(list(numbers), dim=1).take_along_dim(chosen[:, None, None], 1).squeeze(1)
+
+
 def critic_loss_of(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the critics' loss and errors.
 

@@ -155,7 +155,7 @@ def test_an_overridden_loss_of_sacs_critics_determines_their_gradients(kind: Any
         torch.testing.assert_close(theirs[name], times * gradient, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [prl.TQC, prl.QRSAC, prl.CQL, prl.EDAC, prl.DroQ])
+@pytest.mark.parametrize("kind", [prl.TQC, prl.QRSAC, prl.SACDecomposed, prl.CQL, prl.EDAC, prl.DroQ])
 def test_critics_with_other_losses_or_layers_are_left_to_autograd(kind: Any) -> None:
     algorithm = algorithm_of(kind)
     assert algorithm.losses(algorithm.read(n_step_batch())).of[algorithm.train_critics].requires_grad
