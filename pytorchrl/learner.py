@@ -119,6 +119,7 @@ class Learner(Closing):
             log_dir: the run folder.
             scheme: the same composition as before; None builds it from ``config.json``, which is possible where the
                 composition contains no user-defined functions. The storage's directory may differ, if it was moved.
+                Hyper-parameters that were changed in it replace those of the checkpoint.
             target_steps: a new target, which replaces the old one in the run's settings; None keeps the old one. It
                 must not lie below the steps that the run has made.
             log_to: new loggers, which replace the old ones in the run's settings; None keeps the old ones.
