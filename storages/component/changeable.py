@@ -80,11 +80,7 @@ class Changeable(Component):
 
     def _changes_to_save(self) -> dict[str, Any]:
         """Return the changed hyper-parameters as the entry of a state, as plain data; functions by name alone."""
-        declared = hyper_parameters_of(type(self))
-        values = {
-            name: as_plain_data(value, declared[name].annotation) for name, value in self.changed_parameters.items()
-        }
-        return {CHANGED: values}
+        return {CHANGED: as_plain_data(self.changed_parameters, type(self))}
 
     def _load_changes(self, state: Mapping[str, Any]) -> None:
         """Restore the entry that :meth:`_changes_to_save` returned; states of earlier versions lack it.
@@ -94,7 +90,7 @@ class Changeable(Component):
             ValueError: it is no such entry, or as :meth:`take_changes`. Nothing was changed.
         """
         if CHANGED in state:
-            self.take_changes(from_plain_data(state[CHANGED], type(self), self.unchangeable, self.changed_parameters))
+            self.take_changes(from_plain_data(state[CHANGED], type(self), self.changed_parameters))
 
 
 _NOTHING = object()

@@ -24,19 +24,13 @@ class _NotSavedError(ValueError):
     """Raised for a value of which only the name was saved."""
 
 
-def as_plain_data(value: Any, annotation: Any) -> Any:
-    """Return a hyper-parameter as plain data, from which it can be made again; otherwise its name alone."""
-    data = plain(value)
-    try:
-        made = conform(_made_of(data, annotation), annotation)
-    except ValueError:
-        return {"callable": text_of(value)}
-    return data if made == value else {"callable": text_of(value)}
+def as_plain_data(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """Return hyper-parameters of a class by name, each as plain data; of one that holds functions, its name alone."""
+    declared = hyper_parameters_of(cls)
+    return {name: _plain(value, declared[name].annotation) for name, value in values.items()}
 
 
-def from_plain_data(
-    saved: Any, cls: type[Any], unchangeable: frozenset[str], present: Mapping[str, Any]
-) -> dict[str, Any]:
+def from_plain_data(saved: Any, cls: type[Any], present: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that were saved as :func:`as_plain_data`, by name.
 
     Where only the name of a value was saved, it is that of ``present`` if there is one; otherwise it is left out, with
@@ -44,8 +38,7 @@ def from_plain_data(
 
     Args:
         saved: by the name of the hyper-parameter.
-        cls: the class of the component.
-        unchangeable: its hyper-parameters that cannot have changed.
+        cls: the class of the component, with the names of those that cannot change, ``unchangeable``.
         present: its changed hyper-parameters now.
 
     Raises:
@@ -60,7 +53,7 @@ def from_plain_data(
         if not isinstance(name, str) or name not in declared:
             raise ValueError(unknown_hyper_parameter(cls, str(name), declared))
         what, annotation = f"{owner}: {name}", declared[name].annotation
-        if name in unchangeable:
+        if name in cls.unchangeable:
             raise ValueError(
                 f"{what} is fixed once the object is made, and the state has {data!r} as its changed value"
             )
@@ -78,6 +71,15 @@ def from_plain_data(
         except MisfitError as misfit:
             raise ValueError(f"{what} {misfit}") from None
     return values
+
+
+def _plain(value: Any, annotation: Any) -> Any:
+    data = plain(value)
+    try:
+        made = conform(_made_of(data, annotation), annotation)
+    except ValueError:
+        return {"callable": text_of(value)}
+    return data if made == value else {"callable": text_of(value)}
 
 
 def _made_of(data: Any, *annotations: Any) -> Any:

@@ -197,7 +197,7 @@ class RayScheme(Scheme):
                 ),
                 plan.communication,
                 self.algorithm,
-                self.storage.on_policy,
+                self.storages,
                 plan.preemption,
             )
             return self._remote
