@@ -333,7 +333,7 @@ def test_workers_return_to_their_own_values_when_a_change_is_undone(workers: dic
         train(scheme, 32)
         assert of_workers() == [(prl.Boltzmann(1.0), 0.5)] * 2
         scheme.algorithm.take_changes({})
-        train(scheme, 64)
+        train(scheme, scheme.steps + 32)
         assert of_workers() == [(explorer, 0.99) for explorer in explorers]
 
 
