@@ -15,11 +15,12 @@ from storages import (
     PERBuffer,
     PersistenceError,
     PersistentEpisodicBuffer,
+    SampleError,
     Storage,
 )
 from storages.component.factory import Factory
 from storages.sharded import LocalShards, ShardedReplay
-from storages.transition import ERRORS
+from storages.transition import ERRORS, REW
 from tests.storages.off_policy.test_strategies import through_a_file
 from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, Stream
@@ -153,6 +154,20 @@ def test_rollouts_and_states_without_contents_hold_changed_hyper_parameters() ->
     assert again.changed_parameters == CHANGES
 
 
+@pytest.mark.parametrize("make", MADE)
+def test_values_that_are_not_finite_are_accepted_once_they_are_allowed(
+    make: Callable[[Path], Storage], tmp_path: Path
+) -> None:
+    storage, stream = filled(make, tmp_path)
+    sample = {**stream.step(), REW: np.full((2, 1), np.nan, np.float32)}
+    with pytest.raises(SampleError):
+        storage.insert_transition(sample)
+    state = through_a_file(storage.state_dict() | {"changed": {"allow_nonfinite": True}})
+    storage.load_state_dict(state)
+    storage.insert_transition(sample)
+    storage.close()
+
+
 def test_a_mix_knows_whether_its_shares_were_changed() -> None:
     mix = MixedStorage({"a": in_memory(Path()), "b": in_memory(Path())}, {"a": 0.5, "b": 0.5})
     assert mix.changed_parameters == {}
@@ -228,7 +243,6 @@ def test_batches_of_shards_follow_a_changed_discount_factor() -> None:
             group.insert_data_slice(shard, slice_of(np.random.default_rng(shard), 20)).result()
         # With rounds ahead, later batches are requested already.
         list(replay.generate_batches(1, 8))
-        replay.seed(0)
         algorithm.gamma = gamma
         return list(replay.generate_batches(5, 8))
 

@@ -203,3 +203,12 @@ def test_a_function_is_saved_by_name_alone_and_missed_with_a_warning(name: str) 
     assert other.changed_parameters == {"quantiles": 3}
     learner.load_state_dict(state)
     assert learner.changed_parameters == {name: value, "quantiles": 3}
+
+
+def test_a_value_that_plain_data_would_change_is_saved_by_name_alone() -> None:
+    learner = made()
+    learner.update("shares", {3: 0.5})
+    state = learner.state_dict()
+    assert state == {"changed": {"shares": {"callable": "{3: 0.5}"}}}
+    with pytest.warns(UserWarning, match="shares was changed to {3: 0.5}, which a state cannot hold"):
+        made().load_state_dict(state)
