@@ -149,6 +149,9 @@ def test_new_episodes_after_a_lost_process_are_collected_with_the_changes(tmp_pa
     learner.close()
     with prl.Learner.resume(tmp_path / "run", scheme=scheme(), callbacks=[ChangesOnce()]) as resumed:
         begun_at = resumed.scheme.steps
+        # From the first step on, as with the weights.
+        ahead = resumed.scheme.state_dict()["collector"]["ahead"]
+        assert ahead["changes"] == [[0, {"explorer": RANDOM.config}]]
         assert resumed.run()
         actions = resumed.scheme.storage.get_all_buffer_data()[ACT].flatten().tolist()[begun_at:]
     assert 0.3 < sum(actions) / len(actions) < 0.7
@@ -161,6 +164,8 @@ def test_a_process_that_was_killed_when_hyper_parameters_change_is_named() -> No
     process._process.join()
     scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
     with pytest.raises(prl.CollectorError, match="was killed by SIGKILL"):
+        scheme.collect(100)
+    with pytest.raises(RuntimeError, match="the last step of the environments failed"):
         scheme.collect(100)
     assert scheme.state_dict()["collector"]["ahead"] is None
     scheme.close()
