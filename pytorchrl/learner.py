@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.callbacks.callback import is_due
 from pytorchrl.experiments.interruption import Interruption
@@ -95,7 +96,8 @@ class Learner(Closing):
             if folder.create(config):
                 print(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
-            self._tell_of_stored_transitions()
+            if message := notices.of_stored_transitions(scheme):
+                print(message)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -119,6 +121,7 @@ class Learner(Closing):
             log_dir: the run folder.
             scheme: the same composition as before; None builds it from ``config.json``, which is possible where the
                 composition contains no user-defined functions. The storage's directory may differ, if it was moved.
+                Hyper-parameters that were changed in it replace those of the checkpoint.
             target_steps: a new target, which replaces the old one in the run's settings; None keeps the old one. It
                 must not lie below the steps that the run has made.
             log_to: new loggers, which replace the old ones in the run's settings; None keeps the old ones.
@@ -263,8 +266,10 @@ class Learner(Closing):
         Ctrl-C or SIGTERM during :meth:`run` interrupts collection and evaluation at any environment step; the next call
         continues from there.
         """
-        self._evaluate_if_due()
-        if self._at.evaluation_is_due or self._has_ended():
+        if self._at.evaluation_is_due or self._callbacks.are_due:
+            self._finish_step()
+            return
+        if self._has_ended():
             return
         self._callbacks.call("on_step_begin", self)
         started = time.perf_counter()
@@ -302,14 +307,14 @@ class Learner(Closing):
         self._is_updating = False
 
     def _settle(self) -> None:
-        """Log and evaluate if they are due, after collection and updates."""
+        """Log and evaluate if they are due, after collection and updates, and call the callbacks."""
         steps, before, test_every = self.scheme.steps, self._at.settled_before, self._test_every
         self._at.evaluation_is_due = bool(test_every) and is_due(test_every, before, steps)
         if is_due(self.log_every, before, steps) or self.done():
             self._lock.check()
             self._measurements.write_training(steps, self._at.seconds)
-        self._evaluate_if_due()
-        self._callbacks.call("on_step", self)
+        self._callbacks.announce_step()
+        self._finish_step()
 
     def stop(self, reason: str) -> None:
         """End :meth:`run` after the current step and save a checkpoint; for callbacks.
@@ -359,7 +364,7 @@ class Learner(Closing):
         if episodes is None:
             # An exception of a callback must not repeat it.
             self._at.evaluation_is_due = False
-        self._callbacks.call("on_evaluation", self, evaluation)
+        self._callbacks.call_evaluated(self, evaluation)
         return evaluation
 
     def use_best_weights(self) -> None:
@@ -549,9 +554,9 @@ class Learner(Closing):
                     is_time = is_due(every, before, self.scheme.steps)
                 if is_time and not self.done():
                     self.save_checkpoint()
-            if self.done() and test_every and self._at.evaluated_at != self.scheme.steps:
-                self._at.evaluation_is_due = True
-                self._evaluate_if_due()
+            if self.done():
+                self._at.evaluation_is_due |= bool(test_every) and self._at.evaluated_at != self.scheme.steps
+                self._finish_step()
                 display.update(self.scheme.steps, self._measurements.latest)
 
     def _has_ended(self) -> bool:
@@ -561,10 +566,12 @@ class Learner(Closing):
     def _test_every(self) -> int:
         return self.scheme.algorithm.test_every if self.scheme.can_evaluate else 0
 
-    def _evaluate_if_due(self) -> None:
+    def _finish_step(self) -> None:
         if self._at.evaluation_is_due:
             with suppress(EvaluationStoppedError):
                 self.evaluate()
+        if not self._at.evaluation_is_due:
+            self._callbacks.call_due(self)
 
     def _save_despite(self, error: Exception) -> None:
         """Save a checkpoint after an exception, where the state is consistent, and note on it how to resume.
@@ -596,27 +603,10 @@ class Learner(Closing):
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)
 
-    def _tell_of_stored_transitions(self) -> None:
-        """Print that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
-        storage = self.scheme.config["storage"]
-        directory = storage_paths.directories_of(self.scheme.config).get("main")
-        if directory is None or "dataset" in storage or self.scheme.steps:
-            return
-        if stored := len(self.scheme.storage):
-            print(
-                f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, "
-                f"too; another directory begins an empty storage."
-            )
-
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
-        if not envs or self.scheme.envs is None:
-            return
-        print(
-            f"{len(envs)} of {self.scheme.envs.num_envs} environments could not be restored (number "
-            f"{', '.join(map(str, envs))}): the last observation was not reproduced. Their running episodes count as "
-            f"truncated, and new ones begin."
-        )
-        self._log({"train/episodes_cut_by_resume": float(len(envs))})
+        if message := notices.of_cut_episodes(self.scheme, envs):
+            print(message)
+            self._log({"train/episodes_cut_by_resume": float(len(envs))})
 
     def _display(self) -> ProgressDisplay:
         title = f"{self.scheme.config['algorithm']['name']} in {self._folder.path}"

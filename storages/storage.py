@@ -3,6 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import check_own_insertion, checked_gamma, refuse_incomplete, slice_errors, steps_of
+from storages.component.changeable import Changeable
 from storages.component.closing import Closing
-from storages.component.factory import Component, Factory
+from storages.component.factory import Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.component.other_names import STORAGE_NAMES
@@ -36,7 +38,7 @@ class EmptyStorageError(RuntimeError):
 
 
 @with_hyper_parameters
-class Storage(Component, Closing):
+class Storage(Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Args:
@@ -443,13 +445,20 @@ class Storage(Component, Closing):
     # Hyper-parameters, state and size
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use; its state does not hold the change.
+        """Change a hyper-parameter while the storage is in use; its state holds the change, but a directory does not.
 
         Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or
+                conflicts with others. Nothing was changed.
         """
+        self._update_parameters({name: value})
+
+    def _update_parameters(self, values: Mapping[str, Any]) -> None:
         self._tell_of_change()
-        self._update_parameter(name, value)
+        super()._update_parameters(values)
+
+    def _use_parameters(self) -> None:
+        """Pass the current hyper-parameters on to the parts."""
         self._ring.allow_nonfinite = self.allow_nonfinite
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
@@ -465,12 +474,12 @@ class Storage(Component, Closing):
         """
         staged = {} if self._staging is None else {"staged": self._staging.state_dict()}
         if self._log is not None:
-            return self._log.save(self) | staged
+            return self._log.save(self) | self._changes_to_save() | staged
         return {"ring": self._ring.state_dict()} | self.state_without_contents() | staged
 
     def state_without_contents(self) -> dict[str, Any]:
         """Return the state without the transitions, for callers that keep these elsewhere."""
-        state, priorities = self.extra_state(), self.priorities
+        state, priorities = self.extra_state() | self._changes_to_save(), self.priorities
         return state if priorities is None else state | {"priorities": priorities.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -481,6 +490,22 @@ class Storage(Component, Closing):
                 directory while this storage has none.
             PersistenceError: the directory does not have the commit, or was made for other fields; nothing was changed.
         """
+        with self._with_changes_of(state):
+            self._load_contents(state)
+
+    @contextmanager
+    def _with_changes_of(self, state: Mapping[str, Any]) -> Iterator[None]:
+        """Restore changed hyper-parameters, under which the context loads the rest; an error undoes that."""
+        before = self.changed_parameters
+        self._load_changes(state)
+        try:
+            yield
+        except BaseException:
+            self.take_changes(before)
+            raise
+
+    def _load_contents(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, except the hyper-parameters."""
         if "position" in state:
             if self._log is None:
                 raise ValueError(
@@ -495,7 +520,7 @@ class Storage(Component, Closing):
             return
         refuse_incomplete(state, self.state_names, type(self).__name__)
         if self._log is not None and not state["ring"]["leaves"]:
-            self.load_state_dict({**state, "position": {"commit": 0, "checksum": 0}})
+            self._load_contents({**state, "position": {"commit": 0, "checksum": 0}})
             return
         self._tell_of_change(rows=True)
         if self._log is not None:
@@ -508,8 +533,9 @@ class Storage(Component, Closing):
 
     def load_state_without_contents(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_without_contents` returned; the transitions are stored already."""
-        self._tell_of_change()
-        self.load_extra_state(state)
+        with self._with_changes_of(state):
+            self._tell_of_change()
+            self.load_extra_state(state)
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state other than transitions and their errors, as JSON-serialisable data."""

@@ -100,9 +100,12 @@ def resumed_run(
             keep_checkpoints,
         )
         config_now |= parts_of(restored, called)
+        given = [(part, part.changed_parameters) for part in restored.changeable]
         with as_checkpoint_error(file):
             cut_short = restored.load_state_dict(state["scheme"])
             learner_state = state["learner"]
+        for part, changes in given:
+            part.take_changes(part.changed_parameters | changes)
         yield ResumedRun(config_now, restored, called, file, learner_state, damaged, cut_short)
 
 

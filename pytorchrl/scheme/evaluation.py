@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device
+from storages.component.annotations import conform_named
+from storages.component.hyper_parameters import Count, CountOrZero
 
 MAX_EPISODE_STEPS = 30_000
 """Default limit of an evaluation's episodes, in steps; episodes of Atari games have up to 27,000."""
@@ -54,6 +56,30 @@ class Evaluation:
         }
         metrics |= means_of_reports("test", self.reported)
         return metrics | ({"test/episodes_cut": float(self.episodes_cut)} if self.episodes_cut else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for :func:`evaluation_from`."""
+        return asdict(self)
+
+
+def evaluation_from(state: Mapping[str, Any]) -> Evaluation:
+    """Return the evaluation whose ``state_dict`` returned a state.
+
+    Raises:
+        ValueError: there is none of which it is the state.
+    """
+    kinds: dict[str, Any] = {
+        "returns": tuple[float, ...],
+        "lengths": tuple[Count, ...],
+        "episodes_cut": CountOrZero,
+        "reported": tuple[Mapping[str, float], ...],
+    }
+    evaluation = Evaluation(
+        **{name: conform_named(state[name], kind, f"Evaluation: {name}") for name, kind in kinds.items()}
+    )
+    if not 0 < len(evaluation.returns) == len(evaluation.lengths):
+        raise ValueError(f"Evaluation: returns and lengths are those of the same episodes, got {state!r}")
+    return evaluation
 
 
 def means_of_reports(group: str, reports: Sequence[Mapping[str, float]]) -> dict[str, float]:

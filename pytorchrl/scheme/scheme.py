@@ -365,6 +365,11 @@ class Scheme(Closing):
         """Whether there are test environments."""
         return self.test_envs_factory is not None
 
+    @property
+    def changeable(self) -> list[Algorithm | Storage]:
+        """The algorithm, all storages and all mixes, whose hyper-parameters may change during a run."""
+        return [self.algorithm, *self.storages.values(), *(self.sources[name] for name in self._mixed)]
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which the run resumes, running episodes included, as tensors and plain data."""
         return {
@@ -372,6 +377,7 @@ class Scheme(Closing):
             "storage": self._saved["main"].state_dict(),
             "sources": {name: saved.state_dict() for name, saved in self._saved.items() if name != "main"},
             "collector": self._collector.state_dict() if self._collector else {"steps": self._updates_begun},
+            "mixed": {name: self.sources[name].changed_parameters for name in self._mixed},
             "episodes_learnt": self._episodes_learnt,
             "ended": [episode.state_dict() for episode in self._ended],
             # Wrappers may accumulate statistics over evaluations.
@@ -386,6 +392,9 @@ class Scheme(Closing):
         self.algorithm.load_state_dict(state["algorithm"])
         for name, saved in self._saved.items():
             saved.load_state_dict(state["storage"] if name == "main" else state["sources"][name])
+        # States of earlier versions lack the shares.
+        for name in self._mixed.keys() & state.get("mixed", {}).keys():
+            self.sources[name].take_changes(state["mixed"][name])
         self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]
         self._test_envs_to_come = self._checked_test_envs(state["test_envs"])

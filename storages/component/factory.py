@@ -37,9 +37,6 @@ class Component:
 
     context: ClassVar[tuple[str, ...]] = ()
     """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are not hyper-parameters."""
-    unchangeable: ClassVar[frozenset[str]] = frozenset()
-    """Hyper-parameters that are fixed after construction, and that :meth:`_update_parameter` refuses."""
-
     other_names: ClassVar[OtherNames] = {}
     """Names of hyper-parameters in other libraries, for hints in the error about an unknown name."""
 
@@ -72,15 +69,6 @@ class Component:
         Raises:
             ValueError: the message names the value and the way out.
         """
-
-    def _update_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter of a part that is in use, if it exists and may change."""
-        declared = hyper_parameters_of(type(self))
-        if name not in declared:
-            raise ValueError(_unknown(type(self), name, declared))
-        if name in self.unchangeable:
-            raise ValueError(f"{type(self).__name__}: {name} is fixed once the object is made; make a new one")
-        setattr(self, name, conform_named(value, declared[name].annotation, f"{type(self).__name__}: {name}"))
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -174,7 +162,7 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     declared = hyper_parameters_of(cls)
     for name in kwargs:
         if name not in declared:
-            raise TypeError(_unknown(cls, name, declared))
+            raise TypeError(unknown_hyper_parameter(cls, name, declared))
     signature = inspect.Signature(list(declared.values()))
     try:
         bound = signature.bind(*args, **kwargs)
@@ -189,7 +177,8 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     }
 
 
-def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
+def unknown_hyper_parameter(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
+    """Return the message of the error about a name that no hyper-parameter of a class has."""
     hint = hint_for(name, declared, cls.other_names)
     near = difflib.get_close_matches(name, declared, n=1, cutoff=0.6)
     if near and not hint:

@@ -56,7 +56,7 @@ class MixedStorage:
     def __init__(self, storages: Mapping[str, Storage], shares: Mapping[str, float]) -> None:
         self.storages = dict(storages)
         """The storages by name."""
-        self.shares = self._checked(shares)
+        self.shares = self._shares_as_made = self._checked(shares)
         """Each storage's share of a batch's rows, by name."""
         for name, storage in self.storages.items():
             if storage.on_policy:
@@ -152,6 +152,20 @@ class MixedStorage:
             raise ValueError(f"{_OWNER}: only 'shares' can change, got {name!r}; change those of storages[...] there")
         self.shares = self._checked(value)
 
+    @property
+    def changed_parameters(self) -> dict[str, Any]:
+        """``shares`` if they differ from those with which it was made, by this name; else nothing."""
+        return {} if self.shares == self._shares_as_made else {"shares": dict(self.shares)}
+
+    def take_changes(self, changes: Mapping[str, Any]) -> None:
+        """Take changed ``shares``, as :attr:`changed_parameters`; without them, return to the shares as made.
+
+        Raises:
+            ValueError: as :meth:`update_storage_parameter`; nothing was changed.
+        """
+        for name, value in {"shares": self._shares_as_made, **changes}.items():
+            self.update_storage_parameter(name, value)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all storages and the shares, as tensors and plain data."""
         states = {name: storage.state_dict() for name, storage in self.storages.items()}
@@ -210,6 +224,8 @@ def checked_shares(shares: Mapping[str, float], owner: str) -> dict[str, float]:
     Raises:
         ValueError: there is none, or they are not positive numbers that sum to 1.
     """
+    if not isinstance(shares, Mapping):
+        raise ValueError(f"{owner}: shares must be numbers by name, got {shares!r}")
     are_numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
     # In the affirmative, as NaN makes every comparison false.
     if not (

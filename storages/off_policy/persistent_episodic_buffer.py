@@ -309,9 +309,10 @@ class PersistentEpisodicBuffer(PERBuffer):
                 f"{type(self).__name__}: the state refers to no directory of episodes; to copy a storage of another "
                 f"kind, use insert_data_slice(get_all_buffer_data())"
             )
-        self.roll_back(state)
-        if self._directory.memtable is not None:
-            self._load_staged(self._directory.memtable.ring, state)
+        with self._with_changes_of(state):
+            self.roll_back(state)
+            if self._directory.memtable is not None:
+                self._load_staged(self._directory.memtable.ring, state)
 
     # Hyper-parameters and size
 
@@ -330,13 +331,9 @@ class PersistentEpisodicBuffer(PERBuffer):
         memtable = self._directory.memtable
         return 0 if memtable is None else memtable.ring.num_envs or 0
 
-    def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use; it also applies to running episodes.
-
-        Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
-        """
-        super().update_storage_parameter(name, value)
+    def _use_parameters(self) -> None:
+        """Pass the current hyper-parameters on to the parts, those of running episodes included."""
+        super()._use_parameters()
         if self._directory.memtable is not None:
             self._directory.memtable.ring.allow_nonfinite = self.allow_nonfinite
 

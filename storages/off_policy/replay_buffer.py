@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
 from storages.component.annotations import conform_named
-from storages.component.declared import defaults_of, hyper_parameters_of
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.counts import saved_count
@@ -310,21 +309,8 @@ class ReplayBuffer(Storage):
         super().set_progress(steps, target_steps)
         self.configure()
 
-    def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use, and pass it on to the parts.
-
-        Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or
-                conflicts with others. Nothing was changed.
-        """
-        before = getattr(self, name, None)
-        super().update_storage_parameter(name, value)
-        present = {each: getattr(self, each) for each in hyper_parameters_of(type(self))}
-        try:
-            self.check_hyper_parameters(defaults_of(type(self)) | present)
-        except ValueError:
-            setattr(self, name, before)
-            raise
+    def _use_parameters(self) -> None:
+        super()._use_parameters()
         self.configure()
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:

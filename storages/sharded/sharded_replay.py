@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from storages.core.device.transfer import Fetched, Transfer
 from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.sampling.update_errors import errors_of_sequences, tensor_of_errors
+from storages.protocols import Discounting
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import PendingUpdates, Pipeline
@@ -49,6 +51,7 @@ class ShardedReplay:
     Args:
         group: the shards.
         device: device of the batches.
+        algorithm: provides ``gamma``, which the shards follow; None leaves them the one that they were made with.
         batches_at_once: batches of a round of requests, from all shards together.
         rounds_ahead: rounds that are prefetched while the learner uses one.
         patience_seconds: timeout of a shard, after which the learner continues with the others.
@@ -66,6 +69,7 @@ class ShardedReplay:
         self,
         group: ShardGroup,
         device: torch.device | str = "cpu",
+        algorithm: Discounting | None = None,
         *,
         batches_at_once: int = 16,
         rounds_ahead: int = 1,
@@ -96,6 +100,11 @@ class ShardedReplay:
         """``states_kept`` of each shard's storage."""
         self._positions: dict[int, Any] = {}
         """Position of the commit to which the latest state refers, for each shard with a directory."""
+        self._changes: dict[str, Any] = {}
+        """Changed hyper-parameters of the shards, which a replacement gets, too."""
+        self._algorithm = algorithm
+        self._gamma = None if algorithm is None else algorithm.gamma
+        """The discount factor of the shards."""
         self._generator = np.random.default_rng()
         self._writer = SliceWriter(group)
         self._batch_size = 0
@@ -129,6 +138,7 @@ class ShardedReplay:
             self._pipeline.refresh()
             if not self._known.rows and None not in self._known.summaries:
                 raise EmptyStorageError(f"{_OWNER}: no batch can be made of empty shards; insert slices first")
+        self._follow_gamma()
         if mini_batch_size != self._batch_size:
             self._pipeline.drop()
             self._batch_size = mini_batch_size
@@ -198,6 +208,18 @@ class ShardedReplay:
         """
         self._pipeline.drop()
         self._call_all("update_storage_parameter", name, value)
+        self._changes[name] = value
+
+    @property
+    def changed_parameters(self) -> dict[str, Any]:
+        """Hyper-parameters of the shards that were changed since they were made, by name."""
+        return dict(self._changes)
+
+    def take_changes(self, changes: Mapping[str, Any]) -> None:
+        """Change hyper-parameters of all shards as :meth:`Storage.take_changes`."""
+        self._pipeline.drop()
+        self._call_all("take_changes", changes)
+        self._changes = dict(changes)
 
     def reset(self) -> None:
         """Drop all transitions."""
@@ -247,6 +269,7 @@ class ShardedReplay:
         self._updates.clear()
         for shard, of_shard in enumerate(state["shards"]):
             self._result_of(shard, "load_state_dict", of_shard)
+        self._changes = self._result_of(0, "__getattribute__", "changed_parameters")
         self._positions = _positions_in(state["shards"])
         self._generator.bit_generator.state, self._drawn = state["generator"], state["drawn"]
         self._pipeline.refresh()
@@ -320,6 +343,13 @@ class ShardedReplay:
         progress, self._progress = self._progress, None
         return PendingUpdates(by_shard, progress)
 
+    def _follow_gamma(self) -> None:
+        """Give the shards the algorithm's present discount factor, if it was changed."""
+        if self._algorithm is not None and self._algorithm.gamma != self._gamma:
+            self._pipeline.drop()
+            self._gamma = self._algorithm.gamma
+            self._call_all("__setattr__", "algorithm", SimpleNamespace(gamma=self._gamma))
+
     def _settle(self) -> None:
         """Wait for all slices, drop prefetched batches, and send all queued updates."""
         self._writer.flush()
@@ -335,6 +365,9 @@ class ShardedReplay:
     def _take_up_replacement(self, shard: int) -> None:
         """Pin the commit to which the latest state refers in a shard that was replaced."""
         self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
+        self.group.call(shard, "take_changes", self._changes)
+        if self._gamma is not None:
+            self.group.call(shard, "__setattr__", "algorithm", SimpleNamespace(gamma=self._gamma))
         if shard in self._positions:
             self.group.call(shard, "pin", self._positions[shard])
 

@@ -33,5 +33,8 @@ class InlineWorkers:
             raise failure
         return results
 
+    def ask(self, worker: int, question: Callable[[Any], Any]) -> Any:
+        return question(self.workers[worker])
+
     def close(self) -> None:
         pass

@@ -104,7 +104,7 @@ class FragileShards(LocalShards):
 
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
         answer = _Answer(self, shard, lambda: getattr(self.shards[shard], method)(*arguments))
-        if method == "call" and arguments[0] in ("__setattr__", "pin"):
+        if method == "call" and arguments[0] in ("__setattr__", "pin", "take_changes"):
             # The answers of these calls are never requested.
             answer.result()
         return answer

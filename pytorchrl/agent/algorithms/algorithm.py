@@ -25,6 +25,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
+from storages.component.changeable import Changeable
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.component.schedule import Schedule, value_at
@@ -32,7 +33,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(FieldComponent, ABC):
+class Algorithm(FieldComponent, Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -375,20 +376,16 @@ class Algorithm(FieldComponent, ABC):
         self.actor.load_state_dict(weights)
 
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the algorithm is in use; checkpoints do not hold the change.
+        """Change a hyper-parameter while the algorithm is in use; its state holds the change, `get_weights` does not.
 
         Raises:
             TypeError: the explorer does not support the output of the policy.
             ValueError: there is no such hyper-parameter, it cannot change, or the value is out of range.
         """
-        before = getattr(self, name, None)
-        self._update_parameter(name, value)
-        try:
-            self._explorer = self._made_explorer()
-            self.plan = self.update_plan()
-        except (TypeError, ValueError):
-            setattr(self, name, before)
-            raise
+        self._update_parameters({name: value})
+
+    def _use_parameters(self) -> None:
+        self._explorer, self.plan = self._made_explorer(), self.update_plan()
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:
@@ -419,10 +416,16 @@ class Algorithm(FieldComponent, ABC):
             "actor": self.actor.state_dict(),
             "training": self.training.state_dict(),
             "generators": self.random_state(),
+            **self._changes_to_save(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`."""
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: it is of other networks, or has a changed hyper-parameter that the algorithm refuses.
+        """
+        self._load_changes(state)
         self.training.load_state_dict(state["training"])
         self.actor.load_state_dict(state["actor"])
         self.load_random_state(state["generators"])

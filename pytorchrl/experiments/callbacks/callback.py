@@ -22,6 +22,9 @@ class Callback(Setting):
     callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its fields are
     validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed. State that
     changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
+
+    A checkpoint that a callback saves in ``on_evaluation`` or ``on_step`` holds that the callbacks after it were not
+    called yet; these are called first when the run is resumed. That callback itself is not called again.
     """
 
     def on_run_begin(self, learner: "Learner") -> None:
@@ -34,7 +37,10 @@ class Callback(Setting):
         """
 
     def on_step(self, learner: "Learner") -> None:
-        """Called after steps were collected and all due updates were made."""
+        """Called after steps were collected, and all due updates and evaluations were made.
+
+        Where Ctrl-C interrupts the evaluation, it is called when the run goes on and has evaluated.
+        """
 
     def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
         """Called when training episodes have ended, before the updates that follow."""

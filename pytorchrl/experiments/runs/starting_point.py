@@ -23,8 +23,9 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     From a run of the same algorithm with networks of the same shapes, the complete training state is loaded: weights,
     target networks, optimisers, dual variables such as temperatures, and the normalisation statistics of observations.
     From another algorithm, or a file of weights, only networks with the same name and shapes, such as "policy", and the
-    statistics are loaded; target networks are initialised as copies. Steps, schedules, storages and random generators
-    are those of the new run. When it is resumed, the other run is not read again.
+    statistics are loaded; target networks are initialised as copies. Steps, schedules, storages, random generators and
+    all hyper-parameters, also those that the other run changed, are those of the new run. When it is resumed, the other
+    run is not read again.
 
     Args:
         scheme: of the new run.
@@ -82,6 +83,8 @@ def _take_all(scheme: Scheme, saved: Mapping[str, Any]) -> list[str]:
         # The new run counts its own environment transitions.
         algorithm.training.counters[_OF_STEPS] = 0
     algorithm.actor.load_state_dict(saved["actor"])
+    # Not the learning rates of the other run, which its optimisers saved.
+    algorithm.set_progress(algorithm.steps, algorithm.target_steps)
     return list(_networks(actor))
 
 

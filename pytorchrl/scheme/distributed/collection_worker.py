@@ -24,6 +24,10 @@ class RunState(NamedTuple):
     steps: int
     """Environment transitions of the run so far, for schedules."""
     target_steps: int
+    changes: Mapping[str, Any] = {}
+    """Hyper-parameters of the learner's algorithm that were changed since it was made, by name."""
+    storage_changes: Mapping[str, Mapping[str, Any]] = {}
+    """Those of its storages, by the name of the source."""
 
 
 class CollectionWorker:
@@ -62,6 +66,10 @@ class CollectionWorker:
         """
         algorithm, collector = self._algorithm, self._collector
         algorithm.set_weights({name: torch.tensor(array) for name, array in weights.items()})
+        algorithm.take_changes(run.changes)
+        if self._with_errors:
+            changes = run.storage_changes.get("main", {})
+            self.storage.take_changes({name: changes[name] for name in ("n_step",) if name in changes})
         algorithm.set_progress(run.steps, run.target_steps)
         collector.set_target(run.target_steps)
         collector.steps_elsewhere = run.steps - collector.steps

@@ -154,7 +154,8 @@ class RemoteCollectors:
         self.workers.start(worker, "collect", self._run_state(), self._newest_weights())
 
     def _run_state(self) -> RunState:
-        return RunState(self._version(), self.steps, self._target_steps)
+        changes = {"main": self._storage.changed_parameters}
+        return RunState(self._version(), self.steps, self._target_steps, self._algorithm.changed_parameters, changes)
 
     def _newest_weights(self) -> Any:
         """Return a reference to the newest weights in the object store."""

@@ -196,6 +196,9 @@ class GradientWorker:
         load_shared_state(self._scheme.algorithm, shared)
         if normalization is not None and scaling is not None:
             normalization.use_scaling(scaling)
+        self._scheme.algorithm.take_changes(run.changes)
+        for name, changes in run.storage_changes.items():
+            self._scheme.storages[name].take_changes(changes)
         self._scheme.set_progress(run.steps, run.target_steps)
 
     def state_dict(self) -> dict[str, Any]:

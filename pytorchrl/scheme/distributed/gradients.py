@@ -20,6 +20,7 @@ from pytorchrl.scheme.distributed.gradient_worker import (
     tensors_of,
 )
 from pytorchrl.scheme.distributed.plan import Communication
+from storages.storage import Storage
 
 if TYPE_CHECKING:
     from pytorchrl.scheme.distributed.workers import Workers
@@ -35,8 +36,8 @@ class RemoteGradients:
     Args:
         workers: the gradient workers.
         communication: whether workers are synchronous.
-        algorithm: its weights are updated.
-        is_on_policy: whether the workers' storages are on-policy.
+        algorithm: its weights are updated, and its changed hyper-parameters are those of the workers' algorithms.
+        storages: by the name of the source; their changed hyper-parameters are those of the workers' storages.
         preemption: share of the synchronous workers that must finish collecting; the others are then stopped. 1 waits
             for all.
     """
@@ -46,14 +47,15 @@ class RemoteGradients:
         workers: "Workers",
         communication: Communication,
         algorithm: Algorithm,
-        is_on_policy: bool,
+        storages: Mapping[str, Storage],
         preemption: float = 1.0,
     ) -> None:
         self.steps, self.episodes = 0, 0
         self.workers = workers
         self._is_synchronous = communication == "synchronous"
         self._algorithm = algorithm
-        self._is_on_policy = is_on_policy
+        self._storages = storages
+        self._is_on_policy = storages["main"].on_policy
         self._preemption = preemption
         self._target_steps = 1
         self._ready: deque[Gradients] = deque()
@@ -167,7 +169,8 @@ class RemoteGradients:
         self.workers.start(worker, "compute", self._run_state(), self._newest())
 
     def _run_state(self) -> RunState:
-        return RunState(self._version, self.steps, self._target_steps)
+        changes = {name: storage.changed_parameters for name, storage in self._storages.items()}
+        return RunState(self._version, self.steps, self._target_steps, self._algorithm.changed_parameters, changes)
 
     def _newest(self) -> Any:
         """Return a reference to the newest shared state in the object store."""

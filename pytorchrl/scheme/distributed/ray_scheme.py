@@ -168,7 +168,7 @@ class RayScheme(Scheme):
         maker = StorageMaker(factory, self.algorithm.gamma, envs.num_envs, envs.stacked_frames)
         shards = RayShards(maker, plan.num_replay_shards, self._resources["replay_shard"])
         # Shards have all methods that algorithms call on a source of replayed transitions.
-        return cast("Storage", ShardedReplay(shards, self.device))
+        return cast("Storage", ShardedReplay(shards, self.device, self.algorithm))
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Start the workers."""
@@ -197,7 +197,7 @@ class RayScheme(Scheme):
                 ),
                 plan.communication,
                 self.algorithm,
-                self.storage.on_policy,
+                self.storages,
                 plan.preemption,
             )
             return self._remote

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.scheme.collector import Episode, count_observations
+from pytorchrl.scheme.overlap.changes import ChangeHistory, ChangesAfter, refuse_unsendable
 from pytorchrl.scheme.overlap.process import CollectorError, CollectorProcess
 from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
@@ -76,6 +77,8 @@ class OverlappedCollector:
         """(position, environments): before that step, the running episodes of these environments were lost."""
         self._has_failed = self._is_lost = False
         """Whether a step failed, and whether steps or processes were lost by that."""
+        self._changes = ChangeHistory(lead)
+        """Changed hyper-parameters of the algorithm that the processes were sent."""
         self._weights = WeightVersions(algorithm.actor, lead, versions)
         self._weights.make(envs.weights_memory)
         self._begin(lead, versions)
@@ -98,8 +101,13 @@ class OverlappedCollector:
                 "the last step of the environments failed, and their state is unknown; create new ones, with "
                 "Learner.resume if the run was saved"
             )
-        self._settle()
         position = self._position
+        try:
+            self._send_changes()
+        except CollectorError:
+            self._has_failed = self._is_lost = True
+            raise
+        self._settle()
         try:
             if self._slots is None:
                 self._agree_on_layout()
@@ -261,6 +269,24 @@ class OverlappedCollector:
                 process.allow(allowed - self._allowed)
             self._allowed = allowed
 
+    def _send_changes(self) -> None:
+        """Send the processes the changed hyper-parameters, if they differ from those sent before.
+
+        Raises:
+            CollectorError: a process has ended.
+            TypeError: a value cannot be sent to other processes.
+        """
+        changes = self.algorithm.changed_parameters
+        if self._changes.differ(changes):
+            refuse_unsendable(changes, type(self.algorithm).__name__)
+            self._changes.record(self._position, changes)
+            self._tell_changes()
+            self._let_all_go_on()
+
+    def _tell_changes(self) -> None:
+        sets = self._changes.since(self._position)
+        self._ask_all("take_changes", [sets] * len(self.envs.processes))
+
     def _agree_on_layout(self) -> None:
         processes = self.envs.processes
         layout, *_ = [process.layout() for process in processes]
@@ -316,6 +342,7 @@ class OverlappedCollector:
             "version": self._version,
             "updates_published": self._updates_published,
             "weights": None if self._version < 0 else self._weights.state_dict(self._position, to_make, self._settled),
+            "changes": self._changes.state_dict(self._position, type(self.algorithm)),
             "finished": [process.finished_later() for process in envs.processes],
             "layout": None if slots is None else [[list(path), *kind] for path, kind in slots.layout.items()],
             "steps": [
@@ -331,6 +358,11 @@ class OverlappedCollector:
             self._make_slots(layout)
             self._ask_all("map_slots", [layout] * len(self.envs.processes))
             self._let_all_go_on()
+        # States of earlier versions lack them.
+        saved, present = state.get("changes", []), self.algorithm.changed_parameters
+        self._changes.load_state_dict(saved, type(self.algorithm), present)
+        self._tell_changes()
+        self._let_all_go_on()
         lost = self._ask_all("load", state["processes"])
         for name in ("allowed", "settled", "version", "updates_published"):
             setattr(self, f"_{name}", state[name])
@@ -367,6 +399,9 @@ class OverlappedCollector:
             (position, self._seed_of(TRAIN_ENVS, number, position), self._seed_of(RANDOM_ACTIONS, number, position))
             for number in range(len(self.envs.processes))
         ]
+        self._changes.take([ChangesAfter(0, self.algorithm.changed_parameters)])
+        self._tell_changes()
+        self._let_all_go_on()
         self._ask_all("begin_anew", seeds)
         for process in self.envs.processes:
             process.forget_counts()

@@ -15,6 +15,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.worker_signals import WorkerSignals
 from pytorchrl.scheme.collector import Collector
+from pytorchrl.scheme.overlap.changes import ChangeHistory, ChangesAfter
 from pytorchrl.scheme.overlap.link import Finished, Laid, LearnerGoneError, Link, Made, Reply
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.overlap.step_slots import StepLayout, StepSlots, arrays_of, layout_of
@@ -90,6 +91,7 @@ class _Worker:
     """Acts with the weights that the learner publishes, and writes steps into shared memory."""
 
     _arguments: CollectionArguments
+    _changes: ChangeHistory
     _weights: WeightVersions
     _writer: "_StepWriter"
     _algorithm: Algorithm
@@ -120,6 +122,7 @@ class _Worker:
         actor = parts.actor_factory("cpu", envs)
         algorithm = parts.algo_factory("cpu", actor, envs)
         algorithm.seed(arguments.noise_seed)
+        self._changes = ChangeHistory(arguments.lead)
         self._weights = WeightVersions(actor, arguments.lead, arguments.versions)
         self._weights.map(parts.weights)
         rows = slice(arguments.position, arguments.position + envs.num_envs)
@@ -158,6 +161,10 @@ class _Worker:
         self._version = self._restored = None
         self._collector.seed(explorer_seed)
         self._collector.reset(env_seed)
+
+    def take_changes(self, sets: Sequence[ChangesAfter]) -> None:
+        """Take the changed hyper-parameters that further steps are made with."""
+        self._changes.take(sets)
 
     def map_slots(self, layout: StepLayout) -> None:
         """Map the memory for steps that the learner has allocated."""
@@ -199,6 +206,9 @@ class _Worker:
         link.has_stepped.release()
 
     def _follow_weights(self, position: int) -> None:
+        changes = self._changes.newest_for(position)
+        if changes is not None:
+            self._algorithm.take_changes(changes)
         version = self._weights.version_for(position)
         if version == self._version:
             return

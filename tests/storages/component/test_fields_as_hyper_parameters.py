@@ -52,7 +52,6 @@ class Learner(FieldComponent):
 
     context = ("device", "envs")
     other_names: ClassVar[OtherNames] = {"learning_rate": {"lr": "lr"}, "buffer_size": {"": "size of the storage"}}
-    unchangeable = frozenset({"memory"})
     gamma: UnitInterval = 0.99
     test_every: CountOrZero = 5_000
     on_policy: ClassVar[bool] = False
@@ -179,16 +178,6 @@ def test_a_factory_can_be_pickled_and_its_config_is_json() -> None:
     assert config["optimizer"] == {"name": "Optimizer", "hyper_parameters": {"betas": [0.9, 0.999], "eps": 1e-8}}
     assert config["explorer"]["hyper_parameters"]["epsilon"]["name"] == "LinearSchedule"
     assert config["memory"]["hyper_parameters"]["size"] == 5
-
-
-def test_updates_of_a_hyper_parameter_are_validated() -> None:
-    made = Deeper.create_factory()("cpu", None)
-    made._update_parameter("quantiles", np.int64(3))
-    assert made.quantiles == 3
-    with pytest.raises(ValueError, match="Deeper: quantiles must be at least 1, got 0"):
-        made._update_parameter("quantiles", 0)
-    with pytest.raises(ValueError, match="Deeper: memory is fixed once the object is made"):
-        made._update_parameter("memory", None)
 
 
 def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> None:

@@ -273,3 +273,98 @@ def test_an_asynchronous_worker_keeps_the_normalisation_of_its_rollout_until_it_
     assert others[:3] == [first] * 3
     assert others[3] == others[4] != first
     scheme.close()
+
+
+# Hyper-parameters that were changed in the learner
+
+CHANGES: dict[str, dict[str, dict[str, Any]]] = {
+    "dqn": {
+        "algorithm": {"gamma": 0.5, "lr": 1e-2, "epsilon": prl.LinearSchedule(0.9, 0.1), "double": True},
+        "storage": {"n_step": 2, "alpha": 0.9},
+    },
+    "ppo": {
+        "algorithm": {"gamma": 0.5, "lr": prl.LinearSchedule(1e-2, 0.0), "clip_param": 0.02, "entropy_coef": 0.1},
+        "storage": {"gae_lambda": 0.3},
+    },
+}
+
+
+def change(scheme: prl.Scheme, name: str) -> None:
+    for parameter, value in CHANGES[name]["algorithm"].items():
+        scheme.algorithm.update_algorithm_parameter(parameter, value)
+    for parameter, value in CHANGES[name]["storage"].items():
+        scheme.storage.update_storage_parameter(parameter, value)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("workers", [{"num_collectors": 1}, {"num_gradient_workers": 1}], ids=str)
+def test_one_worker_trains_like_one_process_when_hyper_parameters_change(name: str, workers: dict[str, int]) -> None:
+    weights = []
+    for make in (lambda **given: prl.RayScheme(**given, **workers), prl.Scheme):
+        with make(**parts(name), normalize_rewards="returns") as scheme:
+            train(scheme, 96)
+            change(scheme, name)
+            train(scheme, 256)
+            weights.append(scheme.algorithm.get_weights())
+    assert_equal(*weights)
+    with prl.Scheme(**parts(name), normalize_rewards="returns") as unchanged:
+        others = train(unchanged, 256).algorithm.get_weights()
+    assert any(not torch.equal(others[key], weights[0][key]) for key in others)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
+def test_a_loaded_state_continues_the_run_with_changed_hyper_parameters(name: str, workers: dict[str, int]) -> None:
+    first = train(prl.RayScheme(**parts(name), **workers, normalize_rewards="returns"), 128)
+    change(first, name)
+    train(first, 192)
+    state = saved_and_loaded(first.state_dict())
+    second = prl.RayScheme(**parts(name), **workers, normalize_rewards="returns")
+    second.load_state_dict(state)
+    for scheme in (first, second):
+        train(scheme, 320)
+    assert_equal(saved_and_loaded(first.state_dict()), saved_and_loaded(second.state_dict()))
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
+def test_workers_return_to_their_own_values_when_a_change_is_undone(workers: dict[str, int]) -> None:
+    explorers = [prl.EpsilonGreedy(0.1), prl.EpsilonGreedy(0.2)]
+    with prl.RayScheme(**parts("dqn"), **workers, explorers=explorers) as scheme:
+
+        def of_workers() -> list[Any]:
+            found = [cast("Any", scheme).ask_worker(worker, lambda one: one) for worker in range(2)]
+            algorithms = [getattr(one, "_algorithm", None) or one._scheme.algorithm for one in found]
+            return [(one.explorer, one.gamma) for one in algorithms]
+
+        scheme.algorithm.update_algorithm_parameter("explorer", prl.Boltzmann(1.0))
+        scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
+        train(scheme, 32)
+        assert of_workers() == [(prl.Boltzmann(1.0), 0.5)] * 2
+        scheme.algorithm.take_changes({})
+        train(scheme, scheme.steps + 32)
+        assert of_workers() == [(explorer, 0.99) for explorer in explorers]
+
+
+def test_initial_priorities_follow_a_changed_discount_factor_and_number_of_steps() -> None:
+    def errors(gamma: float, n_step: int, changes: dict[str, Any]) -> Any:
+        composed = parts("dqn") | {
+            "algo_factory": prl.DQN.create_factory(gamma=gamma, start_steps=1_000, test_every=0),
+            "storage_factory": prl.PERBuffer.create_factory(size=100, n_step=n_step, alpha=1.0),
+        }
+        with prl.RayScheme(**composed, num_collectors=1, slice_steps=8, initial_priorities=True) as scheme:
+            for of, name in changes:
+                value = changes[of, name]
+                if of == "algorithm":
+                    scheme.algorithm.update_algorithm_parameter(name, value)
+                else:
+                    scheme.storage.update_storage_parameter(name, value)
+            scheme.collect(16)
+            assert scheme.storage.priorities is not None
+            return scheme.storage.priorities.state_dict()["errors"].clone()
+
+    expected = errors(0.5, 2, {})
+    assert torch.equal(errors(0.9, 3, {("algorithm", "gamma"): 0.5, ("storage", "n_step"): 2}), expected)
+    assert not torch.equal(errors(0.5, 3, {}), expected)
+    assert not torch.equal(errors(0.9, 2, {}), expected)

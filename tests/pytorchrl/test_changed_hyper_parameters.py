@@ -1,0 +1,255 @@
+"""Hyper-parameters that a callback changed during a run are those of the resumed run."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.component.schedule import FunctionSchedule
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import recorded
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
+PRIORITIES: dict[str, Any] = {"n_step": 3, "alpha": 0.6, "beta": 0.4, "epsilon": 0.01}
+CHANGED_AT, KILLED_AT, TARGET = 80, 132, 220
+Changes = Mapping[tuple[str, str], Any]
+
+
+class ChangesOnce(prl.Callback):
+    """Changes hyper-parameters once, at a number of steps; a resumed run does not repeat it."""
+
+    def __init__(self, changes: Changes, *, at: int = CHANGED_AT) -> None:
+        self.changes, self.at, self.changed_at = changes, at, -1
+
+    def on_step(self, learner: Any) -> None:
+        scheme = learner.scheme
+        if self.changed_at < 0 and scheme.steps >= self.at:
+            self.changed_at = scheme.steps
+            for (of, name), value in self.changes.items():
+                part = {"algorithm": scheme.algorithm, "mix": scheme.sources["main"], "storage": scheme.storage}[of]
+                (part.update_algorithm_parameter if of == "algorithm" else part.update_storage_parameter)(name, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"changed_at": self.changed_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.changed_at = state["changed_at"]
+
+
+class CopiesFolder(prl.Callback):
+    """Copies the run folder at a number of steps, as a process that is killed then would leave it."""
+
+    def __init__(self, to: Path) -> None:
+        self.to = to
+
+    def on_step(self, learner: Any) -> None:
+        if learner.scheme.steps >= KILLED_AT and not self.to.exists():
+            shutil.copytree(learner.log_dir, self.to)
+
+
+def dqn(storage: Any = prl.PERBuffer, folder: Path | None = None, **given: Any) -> prl.Scheme:
+    settings: dict[str, Any] = {**PRIORITIES, **({} if folder is None else {"directory": folder / "replay"})}
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=24, update_every=4, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage.create_factory(**settings, size=60 if storage is prl.PERBuffer else None),
+        CARTPOLE,
+        **given,
+    )
+
+
+def ppo() -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(num_epochs=2, num_mini_batch=2, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.GAEBuffer.create_factory(size=10),
+        CARTPOLE,
+        normalize_rewards="returns",
+    )
+
+
+OF_DQN: Changes = {
+    ("algorithm", "lr"): 1e-2,
+    ("algorithm", "gamma"): 0.9,
+    ("algorithm", "epsilon"): prl.LinearSchedule(0.8, 0.1),
+    ("algorithm", "update_every"): 6,
+    ("storage", "beta"): prl.LinearSchedule(0.5, 1.0),
+    ("storage", "alpha"): 0.3,
+    ("storage", "n_step"): 2,
+}
+OF_PPO: Changes = {
+    ("algorithm", "lr"): prl.LinearSchedule(1e-2, 1e-3),
+    ("algorithm", "gamma"): 0.9,
+    ("algorithm", "clip_param"): 0.05,
+    ("algorithm", "num_epochs"): 3,
+    ("storage", "gae_lambda"): 0.5,
+}
+WITH_ALPHA_AS_SCHEDULE: Changes = {("storage", "alpha"): prl.LinearSchedule(0.9, 0.1), ("storage", "beta"): 1.0}
+RUNS: dict[str, tuple[Callable[[Path], prl.Scheme], Changes]] = {
+    "off-policy": (lambda folder: dqn(), OF_DQN),
+    "off-policy, with a schedule of priorities": (lambda folder: dqn(), WITH_ALPHA_AS_SCHEDULE),
+    "on-policy": (lambda folder: ppo(), OF_PPO),
+    "on disk": (lambda folder: dqn(folder=folder), OF_DQN),
+    "episodes on disk": (lambda folder: dqn(prl.PersistentEpisodicBuffer, folder), OF_DQN),
+}
+
+
+def result_of(learner: prl.Learner) -> Any:
+    """Everything that the run would go on with; of a storage on disk, the next batch instead of its position."""
+    scheme = learner.scheme
+    state = scheme.state_dict()
+    storage = state.pop("storage")
+    batch = next(iter(scheme.storage.generate_batches(1, 8))) if len(scheme.storage) else None
+    learner.close()
+    return state, storage["generator"], storage["changed"], batch
+
+
+def resumed_after_a_kill(make: Callable[[Path], prl.Scheme], changes: Changes, tmp_path: Path) -> tuple[Any, Any]:
+    """The results of a run that was not stopped, and of the one that was killed in it and resumed."""
+    folder, killed = tmp_path / "whole", tmp_path / "killed"
+    whole = prl.Learner(make(folder), TARGET, folder, callbacks=[ChangesOnce(changes), CopiesFolder(killed)])
+    assert whole.run(checkpoint_every=30)
+    resumed = prl.Learner.resume(
+        killed, scheme=make(killed), callbacks=[ChangesOnce(changes), CopiesFolder(tmp_path / "unused")]
+    )
+    assert CHANGED_AT < resumed.scheme.steps < KILLED_AT
+    assert resumed.run()
+    return result_of(resumed), result_of(whole)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if "episodes" in name else name for name in RUNS]
+)
+def test_a_killed_run_goes_on_with_the_changed_hyper_parameters(name: str, tmp_path: Path) -> None:
+    make, changes = RUNS[name]
+    resumed, whole = resumed_after_a_kill(make, changes, tmp_path)
+    assert_equal(resumed, whole)
+    unchanged = prl.Learner(make(tmp_path / "unchanged"), TARGET, tmp_path / "unchanged")
+    unchanged.run()
+    weights = unchanged.scheme.algorithm.get_weights()
+    assert any(not torch.equal(weights[key], whole[0]["algorithm"]["actor"][key]) for key in weights)
+    unchanged.close()
+
+
+def test_a_killed_run_goes_on_with_the_changed_shares_of_a_mix(tmp_path: Path) -> None:
+    data = recorded(tmp_path / "episodes.npz")
+    source = prl.from_dataset(prl.PERBuffer.create_factory(100, **PRIORITIES), data)
+
+    def make(folder: Path) -> prl.Scheme:
+        halves = prl.MixedSource({"data": 0.5, "main": 0.5})
+        scheme = dqn(sources={"data": source}, mixed={"main": halves})
+        scheme.storages["data"].update_storage_parameter("beta", 0.75)
+        return scheme
+
+    changes = {("mix", "shares"): {"data": 0.25, "main": 0.75}, ("storage", "alpha"): 0.3}
+    resumed, whole = resumed_after_a_kill(make, changes, tmp_path)
+    assert_equal(resumed, whole)
+    assert whole[0]["mixed"] == {"main": {"shares": {"data": 0.25, "main": 0.75}}}
+    assert whole[0]["sources"]["data"]["changed"] == {"beta": 0.75}
+
+
+def saved(folder: Path, changes: Changes) -> Path:
+    learner = prl.Learner(dqn(), 100, folder, callbacks=[ChangesOnce(changes)])
+    learner.run()
+    learner.close()
+    return folder
+
+
+def test_a_run_is_resumed_from_its_folder_alone_with_its_changed_hyper_parameters(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "run", OF_DQN)
+    with prl.Learner.resume(folder, target_steps=140, callbacks=[]) as learner:
+        scheme = learner.scheme
+        assert (scheme.algorithm.gamma, scheme.algorithm.epsilon) == (0.9, prl.LinearSchedule(0.8, 0.1))
+        assert (scheme.algorithm.plan.number, scheme.storage.alpha, scheme.storage.n_step) == (6, 0.3, 2)  # type: ignore[attr-defined]
+        assert {group.stepper.learning_rate for group in scheme.algorithm.training.groups.values()} == {1e-2}
+        learner.run()
+
+
+def test_hyper_parameters_changed_in_a_scheme_given_to_resume_win(tmp_path: Path) -> None:
+    folder, scheme = saved(tmp_path / "run", OF_DQN), dqn()
+    scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
+    scheme.storage.update_storage_parameter("stratified", True)
+    with prl.Learner.resume(folder, scheme=scheme, callbacks=[]):
+        assert (scheme.algorithm.gamma, scheme.algorithm.changed_parameters["lr"]) == (0.5, 1e-2)
+        assert (scheme.storage.stratified, scheme.storage.alpha) == (True, 0.3)  # type: ignore[attr-defined]
+
+
+def test_a_scheme_with_other_hyper_parameters_is_refused_although_they_were_changed_to_the_same(
+    tmp_path: Path,
+) -> None:
+    folder = saved(tmp_path / "run", {("storage", "alpha"): 0.3})
+    other = prl.Scheme(
+        *dqn().factories[:2], prl.PERBuffer.create_factory(size=60, **(PRIORITIES | {"alpha": 0.3})), CARTPOLE
+    )
+    with pytest.raises(prl.CheckpointError, match=r"storage.alpha: 0.3 here, 0.6 in the checkpoint"):
+        prl.Learner.resume(folder, scheme=other)
+
+
+def test_a_run_that_begins_with_the_networks_of_another_has_its_own_hyper_parameters(tmp_path: Path) -> None:
+    folder, scheme = saved(tmp_path / "run", OF_DQN), dqn()
+    prl.start_from(scheme, folder)
+    assert not any(part.changed_parameters for part in scheme.changeable)
+    assert {group.stepper.learning_rate for group in scheme.algorithm.training.groups.values()} == {1e-3}
+    assert scheme.algorithm.gamma == 0.99
+    scheme.close()
+
+
+@dataclass(eq=False)
+class SetsAgain(prl.Callback):
+    """Sets a hyper-parameter that a checkpoint cannot hold whenever the run begins."""
+
+    def on_run_begin(self, learner: Any) -> None:
+        learner.scheme.algorithm.update_algorithm_parameter("epsilon", FunctionSchedule(abs, 0.0, 1.0))
+
+
+def test_a_function_that_a_checkpoint_cannot_hold_is_missed_with_a_warning(tmp_path: Path) -> None:
+    with prl.Learner(dqn(), 100, tmp_path / "run", callbacks=[SetsAgain()]) as learner:
+        learner.run()
+    with (
+        pytest.warns(
+            UserWarning, match="DQN: epsilon was changed to FunctionSchedule.*set it again, such as in on_run"
+        ),
+        prl.Learner.resume(tmp_path / "run", scheme=dqn(), callbacks=[SetsAgain()]) as learner,
+    ):
+        assert learner.scheme.algorithm.changed_parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("part", "changed", "message"),
+    [
+        ("algorithm", {"gamma": 3.0}, r"DQN: gamma must lie in \[0, 1\], got 3"),
+        ("algorithm", {"optimizer": None}, "DQN: optimizer is fixed once the object is made"),
+        ("algorithm", {"epsilon": {"name": "CopiesFolder", "hyper_parameters": {}}}, "DQN: epsilon must be a value"),
+        ("storage", {"alpha": -1.0}, "PERBuffer: alpha must be at least 0|PERBuffer: alpha must lie in"),
+        ("storage", {"directory": "elsewhere"}, "PERBuffer: directory is fixed once the object is made"),
+        ("storage", {"error_min": 2.0, "error_max": 1.0}, "PERBuffer: error_min must be at most error_max=1"),
+        ("storage", 7, "PERBuffer: the state has 7 as its changed hyper-parameters"),
+    ],
+)
+def test_a_changed_hyper_parameter_that_is_none_is_refused_by_name(
+    part: str, changed: Any, message: str, tmp_path: Path
+) -> None:
+    folder = saved(tmp_path / "run", {})
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert state["scheme"][part]["changed"] == {}
+    state["scheme"][part]["changed"] = changed
+    torch.save(state, folder / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match=rf"checkpoint\.pt does not fit its own composition: ({message})"):
+        prl.Learner.resume(folder, scheme=dqn(), callbacks=[])
+
+
+@pytest.mark.parametrize("shares", [{"data": 2.0}, {"data": 0.5, "main": 0.25}, 3, {"other": 1.0}])
+def test_changed_shares_that_are_none_are_refused(shares: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "episodes.npz")
+    source = prl.from_dataset(prl.PERBuffer.create_factory(100, **PRIORITIES), data)
+    scheme = dqn(sources={"data": source}, mixed={"main": prl.MixedSource({"data": 0.5, "main": 0.5})})
+    state = scheme.state_dict()
+    assert state["mixed"] == {"main": {}}
+    with pytest.raises(ValueError, match="MixedStorage: shares must"):
+        scheme.load_state_dict(state | {"mixed": {"main": {"shares": shares}}})
+    scheme.close()
