@@ -63,11 +63,8 @@ class SACDecomposed(SAC):
         super().build()
         self._weights = weights_of(self.components, self.component_weights, self.device)
 
-    def update_algorithm_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter, such as the weights, while the algorithm is in use."""
-        if name == "component_weights":
-            check_components(type(self).__name__, self.reward_components or (), value)
-        super().update_algorithm_parameter(name, value)
+    def _use_parameters(self) -> None:
+        super()._use_parameters()
         self._weights = weights_of(self.components, self.component_weights, self.device)
 
     def critic_head(self) -> Head:
