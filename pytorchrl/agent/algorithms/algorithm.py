@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
+from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -54,7 +54,7 @@ class Algorithm(FieldComponent, ABC):
     unchangeable = frozenset({"optimizer"})
 
     actions: ClassVar[ActionKind] = "any"
-    """The supported action spaces; of "bounded" ones, networks see actions scaled to [-1, 1]."""
+    """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Algorithm(FieldComponent, ABC):
         self.device = find_device(device)
         self.actor = actor
         self.action_space = envs.action_space
-        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions == "bounded")
+        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()

@@ -1,0 +1,59 @@
+"""A vehicle that accelerates, turns or brakes: a choice, each with a parameter of its own."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+LENGTH = 30
+_RADIUS = 0.2
+_ACCELERATE, _TURN = 0, 1
+
+
+class Steering(gym.Env[NDArray[np.float32], Any]):
+    """Drive to a target, and brake there, in the manner of gym-hybrid's Moving.
+
+    The first choice accelerates, its parameter is the acceleration in [0, 1]; the second turns, its parameter is the
+    angle in half turns; the third brakes. Observations are the target's distance ahead and to the left, both as the
+    driver sees them, and the speed. The reward is the distance gained, and 1 at the end of a success.
+    """
+
+    observation_space = spaces.Box(-4.0, 4.0, (3,), np.float32)
+
+    def __init__(self) -> None:
+        parameters = spaces.Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32))
+        self.action_space = spaces.Tuple((spaces.Discrete(3), parameters))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._speed, self._steps = 0.0, 0
+        # The target, in a frame that moves with the driver.
+        distance, angle = self.np_random.uniform([0.5, -np.pi], [1.5, np.pi])
+        self._target = distance * np.array([np.cos(angle), np.sin(angle)])
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        choice, (acceleration, angle) = action
+        before = np.linalg.norm(self._target)
+        if choice == _ACCELERATE:
+            self._speed = min(self._speed + 0.2 * float(acceleration), 0.3)
+        elif choice == _TURN:
+            turn = np.pi * float(angle)
+            cos, sin = np.cos(turn), np.sin(turn)
+            self._target = np.array([[cos, sin], [-sin, cos]]) @ self._target
+        else:
+            self._speed = 0.0
+        self._target = self._target - np.array([self._speed, 0.0])
+        distance = np.linalg.norm(self._target)
+        self._steps += 1
+        is_there = bool(distance < _RADIUS and self._speed == 0)
+        cut = self._steps == LENGTH and not is_there
+        if distance > 2.5:
+            # Too far away to be found again.
+            cut = True
+        return self._observation(), float(before - distance) + is_there, is_there, cut, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        return np.array([*self._target, self._speed], np.float32)
