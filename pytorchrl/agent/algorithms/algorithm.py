@@ -116,6 +116,11 @@ class Algorithm(FieldComponent, ABC):
     def update_plan(self) -> UpdatePlan:
         """Return the schedule of update phases while collecting."""
 
+    @property
+    def optional_fields(self) -> Mapping[str, tuple[int, float]]:
+        """Fields of :meth:`act` that data lack: the numbers of a row, and the value of all of them in such data."""
+        return {}
+
     def request_fields(self, source: str, storage: Storage) -> None:
         """Let a storage of a source add the fields to its batches that the algorithm needs; called once."""
         self.sources[source].request_fields(storage)

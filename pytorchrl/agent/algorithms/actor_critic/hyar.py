@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_representation import HybridRepresentation
 from pytorchrl.agent.algorithms.actor_critic.parts.latent_actions import (
     LATENT_ACTION,
+    NO_LATENT_ACTION,
     LatentRows,
     explored,
     no_latent_action,
@@ -25,8 +26,7 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegative,
 from storages.storage import Storage
 from storages.transition import Batch
 
-_ROWS_OF_SCALE = 5_000
-"""Rows from which bounds and tolerance are computed, as in the paper."""
+_ROWS_OF_SCALE = 5_000  # from which bounds and tolerance are computed, as in the authors' code
 
 
 class HyAR(TD3):
@@ -41,10 +41,9 @@ class HyAR(TD3):
         embedding_size: numbers of the embedding of a choice (d1).
         latent_size: numbers of the latent of the parameters (d2).
         lr_representation: learning rate of embeddings and autoencoder.
-        pretraining_updates: updates of the representation alone, in the first update phase.
-        representation_every: updates of the critics between later updates of the representation, which take the place
-            of an update phase.
-        representation_updates: how many of these there are each time.
+        pretraining_updates: updates of the representation in the first update phase.
+        representation_every: updates of the critics between later phases in which the representation alone learns.
+        representation_updates: updates of the representation in such a phase.
         kl_weight: weight of the KL divergence of the latents from a standard normal distribution, beside the squared
             error of decoded parameters in [-1, 1].
         dynamics_weight: weight of the error of the predicted change of the observation (beta); 0 predicts none.
@@ -74,8 +73,7 @@ class HyAR(TD3):
         assert isinstance(self.action_space, HybridBox)
         arguments = self.actor, self.action_space, self.embedding_size, self.latent_size
         learnt = self.representation = HybridRepresentation(*arguments, predicts=self.dynamics_weight > 0)
-        networks = learnt.latents, learnt.encoder, learnt.decoder
-        self.train_representation = self.train("representation", *networks, lr="lr_representation")
+        self.train_representation = self.train("representation", *learnt.networks, lr="lr_representation")
         self.training.counters["represented_at"] = 0
         super().build()
 
@@ -99,6 +97,11 @@ class HyAR(TD3):
         if is_latent:
             return self.representation.action(view, chosen), {LATENT_ACTION: chosen}
         return chosen, {LATENT_ACTION: no_latent_action(chosen, self.representation.size)}
+
+    @property
+    def optional_fields(self) -> Mapping[str, tuple[int, float]]:
+        """The latent actions, which data lack."""
+        return {LATENT_ACTION: (self.representation.size, NO_LATENT_ACTION)}
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows, whose actions are latent ones."""
@@ -129,9 +132,8 @@ class HyAR(TD3):
     def update_representation(self, batch: Batch) -> Metrics:
         """Update embeddings and autoencoder on one batch."""
         losses = self.representation.losses(Rows(batch, self.codec), self.generator)
-        loss = losses.parameters + self.kl_weight * losses.divergence + self.dynamics_weight * losses.changes
+        loss = losses.weighted(self.kl_weight, self.dynamics_weight)
         self._backward(Losses({self.train_representation: loss}))
         self._step([self.train_representation])
         self.representation.latents.updates.add_(1)
-        metrics = {"representation_loss": loss, "parameter_error": losses.parameters, "change_error": losses.changes}
-        return {name: metric.detach() for name, metric in metrics.items()}
+        return {"representation_loss": loss.detach(), **losses.metrics}

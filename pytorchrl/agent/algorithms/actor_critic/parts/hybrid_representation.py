@@ -1,7 +1,6 @@
 """A learnt representation of hybrid actions: embeddings of choices, and a conditional VAE of their parameters."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,20 +14,10 @@ from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_actions import HybridA
 from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_decoder import Decoded, HybridDecoder
 from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_latents import HybridLatents
 from pytorchrl.agent.algorithms.actor_critic.parts.observation_changes import error_of_changes, numbers_of
+from pytorchrl.agent.algorithms.actor_critic.parts.representation_losses import RepresentationLosses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.envs.hybrid_box import HybridBox
 from storages.transition import MASK
-
-
-class RepresentationLosses(NamedTuple):
-    """Parts of the loss of a batch, () each."""
-
-    parameters: Tensor
-    """Squared error of the decoded parameters in [-1, 1], summed over these."""
-    divergence: Tensor
-    """KL divergence of the latents from a standard normal distribution."""
-    changes: Tensor
-    """Mean squared error of the predicted changes, in units of the variance of each in the batch."""
 
 
 class HybridRepresentation:
@@ -60,6 +49,7 @@ class HybridRepresentation:
         head = HybridDecoder(parameters, numbers_of(actor.observation_space) if predicts else 0)
         self.encoder: Network = actor.make("encoder", LatentGaussian(latent_size), beside=embedded + parameters)
         self.decoder: Network = actor.make("decoder", head, beside=self.size, acts=True)
+        self.networks = self.latents, self.encoder, self.decoder
 
     def losses(self, rows: Rows, generator: torch.Generator) -> RepresentationLosses:
         """Return the losses of the actions of a batch."""

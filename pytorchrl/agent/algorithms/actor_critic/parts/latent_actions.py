@@ -14,12 +14,13 @@ from storages.transition import Batch
 
 LATENT_ACTION = "LatentAction"
 """(E, size): latent action of which ACT was decoded, in [-1, 1]; other numbers where it was not."""
-_NONE = 2.0
+NO_LATENT_ACTION = 2.0
+"""Stands for each number of a latent action that there is not."""
 
 
 def no_latent_action(action: Tensor, size: int) -> Tensor:
     """Return what is stored (E, size) of actions (E, A) that were not decoded of latent ones."""
-    return action.new_full((len(action), size), _NONE)
+    return action.new_full((len(action), size), NO_LATENT_ACTION)
 
 
 def explored(explorer: Explorer, policy: Callable[[], Tensor], exploration: Exploration) -> tuple[Tensor, bool]:
