@@ -1,9 +1,12 @@
-"""Spaces of actions that the wrapper JoinActions joins from a choice and its parameters."""
+"""Actions that the wrapper JoinActions joins from choices and their parameters."""
 
+from typing import Any
+
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+import pytorchrl as prl
 
 PARTS = spaces.Dict(
     angle=spaces.Box(np.float32(-2), np.float32(1), (1,)),
@@ -13,7 +16,11 @@ PARTS = spaces.Dict(
 """A choice of three, between its two parameters."""
 
 
-def joined() -> HybridBox:
-    """The Box of ``PARTS``: a parameter in [-2, 1], three scores, and a parameter in [0, 1]."""
-    low, high = np.array([-2, -1, -1, -1, 0], np.float32), np.array([1, 1, 1, 1, 1], np.float32)
-    return HybridBox(low, high, np.float32, [(1, 3)])
+class _Env(gym.Env[Any, Any]):
+    def __init__(self, action_space: gym.Space[Any]) -> None:
+        self.action_space = action_space
+
+
+def joined(parts: gym.Space[Any] = PARTS) -> gym.Space[Any]:
+    """The joined space; of ``PARTS``, a parameter in [-2, 1], three scores, and a parameter in [0, 1]."""
+    return prl.JoinActions(_Env(parts)).action_space
