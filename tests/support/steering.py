@@ -1,5 +1,9 @@
-"""A vehicle that accelerates, turns or brakes: a choice, each with a parameter of its own."""
+"""A vehicle that accelerates, turns or brakes: a choice, with a parameter of its own for two of the three.
 
+``python -m tests.support.steering HyAR 1`` trains an algorithm with a seed.
+"""
+
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -7,8 +11,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+import pytorchrl as prl
+from tests.support.training import train
+
 LENGTH = 30
+STEPS = 8_000
 _RADIUS = 0.2
+_TOO_FAR = 2.5
 _ACCELERATE, _TURN = 0, 1
 
 
@@ -49,11 +58,27 @@ class Steering(gym.Env[NDArray[np.float32], Any]):
         distance = np.linalg.norm(self._target)
         self._steps += 1
         is_there = bool(distance < _RADIUS and self._speed == 0)
-        cut = self._steps == LENGTH and not is_there
-        if distance > 2.5:
-            # Too far away to be found again.
-            cut = True
-        return self._observation(), float(before - distance) + is_there, is_there, cut, {}
+        is_cut = not is_there and bool(self._steps == LENGTH or distance > _TOO_FAR)
+        return self._observation(), float(before - distance) + is_there, is_there, is_cut, {}
 
     def _observation(self) -> NDArray[np.float32]:
         return np.array([*self._target, self._speed], np.float32)
+
+
+def steering_scheme(algorithm: type[prl.TD3], seed: int, **hyper_parameters: Any) -> prl.Scheme:
+    """TD3, or an algorithm based on it, for ``STEPS`` steps."""
+    falling = prl.LinearSchedule(1e-3, 0.0)
+    shared = {"lr_pi": falling, "lr_q": falling, "gamma": 0.98, "polyak": 0.99, "mini_batch_size": 128, "test_every": 0}
+    return prl.Scheme(
+        algorithm.create_factory(**shared | hyper_parameters),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
+        prl.ReplayBuffer.create_factory(size=STEPS),
+        prl.VecEnv.create_factory(Steering, wrappers=["JoinActions"]),
+        seed=seed,
+    )
+
+
+if __name__ == "__main__":
+    name, chosen_seed = sys.argv[1:]
+    learnt = train(steering_scheme(getattr(prl, name), int(chosen_seed)), STEPS)
+    sys.stdout.write(f"{name}, seed {chosen_seed}: {learnt.evaluate(50).mean_return:.2f}\n")
