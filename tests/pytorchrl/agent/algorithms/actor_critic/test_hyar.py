@@ -13,6 +13,9 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.actor_critic.parts.latent_actions import LATENT_ACTION, NO_LATENT_ACTION
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.envs.spaces import space_as_data
+from storages.datasets import About, write_dataset
+from storages.episode import Episode
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
@@ -479,3 +482,26 @@ def test_it_learns_to_accelerate_turn_and_brake(seed: int) -> None:
     # Random actions return -0.3 on average.
     assert scheme.evaluate(50).mean_return > 1.6
     scheme.close()
+
+
+def test_it_learns_from_data_alone_whose_file_tells_the_columns_of_choices(tmp_path: Path) -> None:
+    space, random = joined(), np.random.default_rng(0)
+    space.seed(0)
+    episodes = []
+    for _ in range(6):
+        fields = {ACT: np.stack([space.sample() for _ in range(5)]), REW: np.ones((5, 1), np.float32)}
+        observations = random.normal(size=(6, 3)).astype(np.float32)
+        episodes.append(Episode(observations, fields, terminated=True, truncated=False))
+    observed = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    about = About(observation_space=space_as_data(observed), action_space=space_as_data(space))
+    write_dataset(tmp_path / "data.npz", episodes, about=about)
+    scheme = prl.Scheme(
+        prl.HyAR.create_factory(pretraining_updates=3, mini_batch_size=4, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(6,)),
+        prl.from_dataset(prl.ReplayBuffer.create_factory(size=40), tmp_path / "data.npz"),
+    )
+    algorithm: Any = scheme.algorithm
+    with prl.Learner(scheme, 6, tmp_path / "run") as learner:
+        assert learner.run()
+    assert algorithm.representation.latents.updates == 3
+    assert algorithm.updates == 5
