@@ -185,8 +185,8 @@ def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it
     env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
     options = ["--algorithm", name, "--env", env]
     if cls.actions == "hybrid":
-        steering = Path(__file__).parents[2] / "support" / "steering.py"
-        options[-1:] = ["Steering", "--import", str(steering), "--env.wrappers", "[JoinActions]"]
+        tasks = Path(__file__).parents[2] / "support" / "hybrid_tasks.py"
+        options[-1:] = ["Steering", "--import", str(tasks), "--env.wrappers", "[JoinActions]"]
     if cls is prl.DAgger:
         (tmp_path / "my_teacher.py").write_text(EXPERT)
         options += ["--import", "my_teacher.py", "--algorithm.expert", "left"]
