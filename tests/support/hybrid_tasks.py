@@ -1,4 +1,4 @@
-"""Tasks whose actions are a choice and its parameters, solved by algorithms based on TD3.
+"""Tasks whose actions are a choice and its parameters, and the settings that actor-critics learn them with.
 
 ``python -m tests.support.hybrid_tasks Steering HyAR 1`` trains an algorithm with a seed.
 """
@@ -96,8 +96,8 @@ class Actuators(gym.Env[NDArray[np.float32], Any]):
         return self._position.astype(np.float32), reward, is_there, is_cut, {}
 
 
-def hybrid_scheme(env: type[gym.Env[Any, Any]], algorithm: type[prl.TD3], seed: int) -> prl.Scheme:
-    """TD3, or an algorithm based on it, for ``STEPS`` steps."""
+def hybrid_scheme(env: type[gym.Env[Any, Any]], algorithm: type[prl.OffPolicyAlgorithm], seed: int) -> prl.Scheme:
+    """An actor-critic with few hyper-parameters of its own, for ``STEPS`` steps."""
     falling = prl.LinearSchedule(1e-3, 0.0)
     shared = {"lr_pi": falling, "lr_q": falling, "gamma": 0.98, "polyak": 0.99, "mini_batch_size": 128, "test_every": 0}
     return prl.Scheme(
