@@ -28,6 +28,7 @@ import pytorchrl as prl
 from docs import algorithm_curves, algorithm_parameters, part_sections, reference_pages
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.envs.hybrid_box import HybridBox
 from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.compatibility import check_composition
 from storages.component.declared import hyper_parameters_of
@@ -52,6 +53,7 @@ SPACES = {
     "discrete": "Discrete",
     "box": "Box",
     "bounded": "Box with finite bounds",
+    "hybrid": "choices with parameters, joined by `JoinActions`",
 }
 LEARNS_FROM = {"rollout": "rollouts", "replay": "replay", "any": "any storage"}
 EXAMPLE = {
@@ -59,6 +61,7 @@ EXAMPLE = {
     "discrete": spaces.Discrete(3),
     "box": spaces.Box(-1, 1, (2,)),
     "bounded": spaces.Box(-1, 1, (2,)),
+    "hybrid": HybridBox(np.full(4, -1), np.full(4, 1), np.float32, [(0, 3)]),
 }
 
 ACTORS = {"none": "without a memory", "possible": "with or without a memory", "required": "with a memory"}

@@ -433,7 +433,9 @@ class Scheme(Closing):
                 self.algorithm.request_fields(name, storage)
             if name in self._mixed:
                 # A mix has all methods that algorithms call on a source of replayed transitions.
-                sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))
+                sources[name] = cast(
+                    "Storage", MixedStorage(read, self._mixed[name].shares, self.algorithm.optional_fields)
+                )
             elif read:
                 sources[name] = read[name]
         return sources

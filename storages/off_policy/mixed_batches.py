@@ -13,6 +13,7 @@ from storages.transition import (
     INDICES,
     LEAD_OUT,
     MASK,
+    REW,
     RHS,
     SORTED_INDICES,
     SOURCE_SIZES,
@@ -24,6 +25,14 @@ from storages.transition import (
 _OF_ROWS = frozenset({RHS, WEIGHTS, INDICES})
 """Fields with one entry for each sequence or episode instead of each step."""
 _OF_PACKING = frozenset({BATCH_SIZES, SORTED_INDICES, UNSORTED_INDICES, EPISODE})
+
+
+def with_constants(batch: Batch, constants: Mapping[str, tuple[int, float]]) -> Batch:
+    """Return a batch with those fields that it lacks: for each the numbers of a row, and the value of all of them."""
+    reward = batch[REW]
+    lacking = {key: constant for key, constant in constants.items() if key not in batch}
+    filled = {key: reward.new_full((*reward.shape[:-1], size), value) for key, (size, value) in lacking.items()}
+    return {**batch, **filled}
 
 
 def join(batches: Sequence[Batch]) -> Batch:

@@ -8,7 +8,7 @@ from typing import Any
 from storages.checks import refuse_counts, refuse_incomplete
 from storages.component.setting import Setting
 from storages.core.sampling.update_errors import tensor_of_errors
-from storages.off_policy.mixed_batches import join, misfits, split
+from storages.off_policy.mixed_batches import join, misfits, split, with_constants
 from storages.storage import Storage
 from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
 
@@ -46,6 +46,7 @@ class MixedStorage:
     Args:
         storages: the storages by name; all for one device and with the same fields.
         shares: each storage's share of a batch's rows, by the same names; they sum to 1.
+        constants: fields that some of the storages lack: the numbers of a row, and the value of all of them there.
 
     Raises:
         ValueError: names or devices differ, shares do not sum to 1, or a storage is on-policy.
@@ -53,9 +54,15 @@ class MixedStorage:
 
     on_policy = False
 
-    def __init__(self, storages: Mapping[str, Storage], shares: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        storages: Mapping[str, Storage],
+        shares: Mapping[str, float],
+        constants: Mapping[str, tuple[int, float]] | None = None,
+    ) -> None:
         self.storages = dict(storages)
         """The storages by name."""
+        self._constants = dict(constants or {})
         self.shares = self._shares_as_made = self._checked(shares)
         """Each storage's share of a batch's rows, by name."""
         for name, storage in self.storages.items():
@@ -193,7 +200,8 @@ class MixedStorage:
         return f"{_OWNER}({', '.join(parts)})"
 
     def _batches(self, parts: list[Iterator[Batch]]) -> Iterator[Batch]:
-        for batches in zip(*parts, strict=True):
+        for drawn in zip(*parts, strict=True):
+            batches = [with_constants(batch, self._constants) for batch in drawn] if self._constants else drawn
             fields = [batch.keys() for batch in batches]
             # A storage's own fields and shapes are fixed; those added by windows may change.
             if fields != self._fields_that_fit:

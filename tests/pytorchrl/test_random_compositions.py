@@ -22,6 +22,7 @@ from storages.datasets import write_dataset
 from storages.episode import Episode
 from storages.transition import ACT, IRET, REW
 from tests.support.comparison import assert_equal
+from tests.support.hybrid import joined
 from tests.support.profiles import by_profile
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
@@ -42,7 +43,10 @@ ACTIONS: dict[str, Any] = {
     "unbounded": spaces.Box(-np.inf, np.inf, (2,), np.float32),
     "several": spaces.MultiDiscrete([2, 3]),
     "binary": spaces.MultiBinary(3),
+    "hybrid": joined(),
 }
+PLAIN = [kind for kind in ACTIONS if kind != "hybrid"]
+"""Kinds of actions, without a Box that stands for a choice and its parameters."""
 FEW_QUANTILES = {"num_quantiles": 5, "num_target_quantiles": 4, "num_action_quantiles": 3, "num_cosines": 4}
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
@@ -84,12 +88,22 @@ OFF_POLICY: dict[str, Any] = {
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
     "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "HyAR": (
+        prl.HyAR,
+        {"pretraining_updates": 3, "representation_every": 3, "representation_updates": 2, "latent_size": 2},
+        ["hybrid"],
+    ),
+    "HyAR, without predictions": (
+        prl.HyAR,
+        {"pretraining_updates": 2, "embedding_size": 1, "dynamics_weight": 0.0},
+        ["hybrid"],
+    ),
     "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
     "SVG0": (prl.SVG0, {}, ["bounded"]),
     "PGT": (prl.PGT, {"num_critics": 2, "policy_delay": 2}, ["bounded"]),
     "ACER": (prl.ACER, {"replay_ratio": 2.0}, ["discrete"]),
     "ACERContinuous": (prl.ACERContinuous, {"replay_ratio": 2.0}, ["bounded", "unbounded"]),
-    "PCL": (prl.PCL, {"replay_ratio": 2.0, "path_length": 3, "together": True}, list(ACTIONS)),
+    "PCL": (prl.PCL, {"replay_ratio": 2.0, "path_length": 3, "together": True}, PLAIN),
     "UnifiedPCL": (prl.UnifiedPCL, {"replay_ratio": 2.0}, ["discrete"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
     "DiscreteBCQ": (prl.DiscreteBCQ, {}, ["discrete"]),
@@ -111,9 +125,9 @@ OFF_POLICY: dict[str, Any] = {
     "DecisionTransformer": (
         prl.DecisionTransformer,
         {"embedding_size": 4, "num_heads": 2, "num_layers": 1, "context_length": 3, "max_timestep": 4},
-        list(ACTIONS),
+        PLAIN,
     ),
-    "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
+    "BehaviourCloning": (prl.BehaviourCloning, {}, PLAIN),
     "BehaviourCloning, mixture": (
         prl.BehaviourCloning,
         {"distribution": prl.heads.MixturePolicy(num_components=2)},
@@ -124,38 +138,38 @@ OFF_POLICY: dict[str, Any] = {
         {"distribution": prl.heads.SquashedGaussianPolicy()},
         ["bounded"],
     ),
-    "DAgger": (prl.DAgger, {"beta": 0.3}, list(ACTIONS)),
+    "DAgger": (prl.DAgger, {"beta": 0.3}, PLAIN),
 }
 ON_POLICY: dict[str, Any] = {
-    "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
+    "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, PLAIN),
     "PPO with its options": (
         prl.PPO,
         {"num_mini_batch": 2, "desired_kl": 1e-3, "dual_clip": 3.0, "normalize_advantages": "rollout"},
-        list(ACTIONS),
+        PLAIN,
     ),
-    "A2C": (prl.A2C, {}, list(ACTIONS)),
-    "OptionCritic": (prl.OptionCritic, {"num_options": 3, "deliberation_cost": 0.1}, list(ACTIONS)),
+    "A2C": (prl.A2C, {}, PLAIN),
+    "OptionCritic": (prl.OptionCritic, {"num_options": 3, "deliberation_cost": 0.1}, PLAIN),
     "OptionCritic, Beta": (
         prl.OptionCritic,
         {"num_options": 2, "distribution": prl.heads.BetaPolicy(), "num_mini_batch": 2},
         ["bounded"],
     ),
-    "IMPALA": (prl.IMPALA, {}, list(ACTIONS)),
+    "IMPALA": (prl.IMPALA, {}, PLAIN),
     "PPO, gSDE": (prl.PPO, {"num_mini_batch": 2, "distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
     "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
-    "TRPO": (prl.TRPO, {"value_epochs": 2, "value_mini_batches": 2}, list(ACTIONS)),
-    "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
-    "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
+    "TRPO": (prl.TRPO, {"value_epochs": 2, "value_mini_batches": 2}, PLAIN),
+    "TRPOSinglePath": (prl.TRPOSinglePath, {}, PLAIN),
+    "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, PLAIN),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "PQN": (prl.PQN, {"num_mini_batch": 2, "num_epochs": 2}, ["discrete"]),
-    "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
-    "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
-    "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, list(ACTIONS)),
-    "PPOD, as if it had acted": (prl.PPOD, {"num_mini_batch": 2, "repeated_as": "policy"}, list(ACTIONS)),
-    "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, list(ACTIONS)),
-    "AMP": (prl.AMP, {"num_mini_batch": 2, "discriminator_epochs": 2}, list(ACTIONS)),
-    "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
-    "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
+    "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, PLAIN),
+    "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, PLAIN),
+    "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, PLAIN),
+    "PPOD, as if it had acted": (prl.PPOD, {"num_mini_batch": 2, "repeated_as": "policy"}, PLAIN),
+    "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, PLAIN),
+    "AMP": (prl.AMP, {"num_mini_batch": 2, "discriminator_epochs": 2}, PLAIN),
+    "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, PLAIN),
+    "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, PLAIN),
 }
 WITHOUT_SHARED_BODY = (
     "TRPO",
@@ -242,7 +256,9 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     ended = ["discrete", "dict"]
     # A line search compares outputs of the policy, which must not be random.
     compares = issubclass(cls, prl.TRPO | prl.TRPOSinglePath)
-    observed = ["vector"] if name in WITH_MODELS else ["vector", *ended] if cls.sources["main"].values else ended
+    observed = (
+        ["vector"] if name in (*WITH_MODELS, "HyAR") else ["vector", *ended] if cls.sources["main"].values else ended
+    )
     observations = draw(st.sampled_from(observed))
     return Composition(
         algorithm=name,

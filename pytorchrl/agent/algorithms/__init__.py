@@ -6,6 +6,7 @@ from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.demmesac import DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.hyar import HyAR
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
@@ -146,6 +147,7 @@ __all__ = [
     "EveryRollout",
     "EveryTransitions",
     "GAILReward",
+    "HyAR",
     "Losses",
     "MPODiscrete",
     "MunchausenDQN",

@@ -6,10 +6,14 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from pytorchrl.agent.envs.hybrid_box import HybridBox
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions, check_widths
 
-ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded"]
-"""Any space, Discrete, Box, or Box with finite bounds; a Box must be of floating-point numbers."""
+ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded", "hybrid"]
+"""Any space, Discrete, Box, Box with finite bounds, or such a Box of choices and numbers that JoinActions made; a Box
+must be of floating-point numbers."""
+SCALED: frozenset[ActionKind] = frozenset({"bounded", "hybrid"})
+"""Kinds with finite bounds: networks see actions scaled to [-1, 1]."""
 
 
 def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) -> None:
@@ -25,6 +29,12 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
             f"{algorithm} needs a Discrete action space, the environments have {space}; "
             f"{way_out if several else 'SAC and PPO act in a Box'}"
         )
+    if kind == "hybrid" and not (isinstance(space, HybridBox) and space.choices):
+        raise UnsupportedSpaceError(
+            f"{algorithm} needs actions of discrete choices and continuous parameters, which wrappers=['JoinActions'] "
+            f"joins from a Dict or a Tuple, the environments have {space}; TD3 and SAC act in any Box with finite "
+            f"bounds, DQN and PPO choose among Discrete actions"
+        )
     if kind in ("box", "bounded") and not isinstance(space, spaces.Box):
         raise UnsupportedSpaceError(
             f"{algorithm} needs a Box action space, the environments have {space}; DQN and PPO choose among Discrete "
@@ -32,10 +42,10 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
         )
     if isinstance(space, spaces.Box):
         check_real_actions(space, algorithm)
-        if kind == "bounded" and not (np.isfinite(space.low) & np.isfinite(space.high)).all():
+        if kind in SCALED and not (np.isfinite(space.low) & np.isfinite(space.high)).all():
             raise UnsupportedSpaceError(
                 f"{algorithm} needs finite bounds of every action, the environments have {space}; "
                 f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO needs none"
             )
-        if kind == "bounded":
+        if kind in SCALED:
             check_widths(space, algorithm)

@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
+from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -55,7 +55,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     unchangeable = frozenset({"optimizer"})
 
     actions: ClassVar[ActionKind] = "any"
-    """The supported action spaces; of "bounded" ones, networks see actions scaled to [-1, 1]."""
+    """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
     reads_rewards: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.device = find_device(device)
         self.actor = actor
         self.action_space = envs.action_space
-        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions == "bounded")
+        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()
@@ -121,6 +121,11 @@ class Algorithm(FieldComponent, Changeable, ABC):
     @abstractmethod
     def update_plan(self) -> UpdatePlan:
         """Return the schedule of update phases while collecting."""
+
+    @property
+    def optional_fields(self) -> Mapping[str, tuple[int, float]]:
+        """Fields of :meth:`act` that data lack: the numbers of a row, and the value of all of them in such data."""
+        return {}
 
     def request_fields(self, source: str, storage: Storage) -> None:
         """Let a storage of a source add the fields to its batches that the algorithm needs; called once."""

@@ -13,6 +13,8 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.hybrid_box import HybridBox
+
 
 class UnsupportedSpaceError(ValueError):
     """Raised for a space that the environments, the actor or the algorithm cannot handle."""
@@ -91,13 +93,16 @@ def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
 def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
     """Serialise a space to plain data, in the format of data sets (that of Minari).
 
+    Choices of a :class:`HybridBox` are added to it, which other readers skip.
+
     Raises:
         UnsupportedSpaceError: its elements are not numbers.
     """
     match space:
         case spaces.Box():
             shape, bounds = list(space.shape), (space.low.tolist(), space.high.tolist())
-            return {"type": "Box", "dtype": str(space.dtype), "shape": shape, "low": bounds[0], "high": bounds[1]}
+            data = {"type": "Box", "dtype": str(space.dtype), "shape": shape, "low": bounds[0], "high": bounds[1]}
+            return data | {"choices": [list(one) for one in space.choices]} if isinstance(space, HybridBox) else data
         case spaces.Discrete():
             return {"type": "Discrete", "dtype": "int64", "start": int(space.start), "n": int(space.n)}
         case spaces.MultiDiscrete():
@@ -138,6 +143,8 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
             shape = tuple(data.get("shape", ()))
             dtype = np.dtype(data["dtype"])
             low, high = (np.broadcast_to(np.asarray(data[bound], dtype), shape) for bound in ("low", "high"))
+            if "choices" in data:
+                return HybridBox(low, high, dtype.type, data["choices"])
             return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
             return spaces.Discrete(data["n"], start=data.get("start", 0))

@@ -102,7 +102,10 @@ def several_actions(space: str) -> gym.Env[Any, Any]:
     ("space", "expected"),
     [
         ("discrete", r"wrapper JoinActions, with which actions are MultiDiscrete\(\[2 2\]\) compatible A2C, .*PPO"),
-        ("mixed", r"wrapper JoinActions, with which actions are Box \(3,\) of float32, from .* compatible A2C, .*SAC,"),
+        (
+            "mixed",
+            r"wrapper JoinActions, with which actions are Box \(3,\) of float32, .* compatible A2C, .*HyAR, .*SAC,",
+        ),
         ("text", r"compatible none: JoinActions: part '0' of the action space is Text"),
         ("words", r"compatible none: VecEnv: the action space is Text"),
     ],

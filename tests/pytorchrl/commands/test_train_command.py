@@ -110,6 +110,7 @@ NEEDED = {
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
+    "HyAR": "wrappers=['JoinActions'] joins",
     "R2D2": 'give it memory="lstm"',
     "Rainbow": "give the actor noisy=True",
     "TRPOSinglePath": "cut_episodes='drop'",
@@ -183,6 +184,9 @@ def test_every_algorithm_is_composed_on_the_command_line_with_parts_that_suit_it
     cls = getattr(prl, name)
     env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
     options = ["--algorithm", name, "--env", env]
+    if cls.actions == "hybrid":
+        tasks = Path(__file__).parents[2] / "support" / "hybrid_tasks.py"
+        options[-1:] = ["Steering", "--import", str(tasks), "--env.wrappers", "[JoinActions]"]
     if cls is prl.DAgger:
         (tmp_path / "my_teacher.py").write_text(EXPERT)
         options += ["--import", "my_teacher.py", "--algorithm.expert", "left"]

@@ -220,6 +220,18 @@ def test_incompatible_batches_raise_an_error_that_names_their_storages_and_field
         next(batches)
 
 
+@pytest.mark.parametrize("window", [None, Sequences(3), Episodes(packed=True, whole=False)])
+def test_a_field_that_one_storage_lacks_has_a_constant_in_its_rows(window: Any) -> None:
+    factory = ReplayBuffer.create_factory(size=50, sequences=window)
+    lacking, having = filled(factory), filled(factory, Extra=np.full((1, 2), 3.0, np.float32))
+    shares = {"demonstrations": 0.5, "main": 0.5}
+    mixed = MixedStorage({"demonstrations": lacking, "main": having}, shares, {"Extra": (2, 7.0)})
+    parts = [part["Extra"] for part, _ in split(next(mixed.generate_batches(1, 8)), None)]
+    for part, value in zip(parts, (7.0, 3.0), strict=True):
+        assert part.shape[-1] == 2
+        assert (part == value).all()
+
+
 @pytest.mark.parametrize(("n_step", "burn_in"), [(2, 0), (1, 2), (2, 2)])
 def test_sequences_of_different_lengths_are_refused_with_n_steps_or_burn_in(n_step: int, burn_in: int) -> None:
     one, two = (

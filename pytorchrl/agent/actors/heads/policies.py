@@ -56,15 +56,17 @@ class DeterministicPolicy:
     Args:
         scale: actions lie in (-scale, scale).
         squash: by a tanh; False leaves actions unbounded.
+        size: A, numbers of an action; None takes that of the action space.
     """
 
     scale: float = 1.0
     squash: bool = True
+    size: int | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to (N, A)."""
-        layer = actor.linear(features, math.prod(box_of(actor, self).shape or (1,)))
-        return DeterministicLayer(layer, self.scale, self.squash)
+        size = math.prod(box_of(actor, self).shape or (1,)) if self.size is None else self.size
+        return DeterministicLayer(actor.linear(features, size), self.scale, self.squash)
 
 
 class CategoricalLayer(OutputLayer):

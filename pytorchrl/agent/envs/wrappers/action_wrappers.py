@@ -7,6 +7,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.hybrid_box import with_bounds
+
 
 class BoundAction(gym.ActionWrapper[Any, Any, Any]):
     """Give finite bounds to the components of an action that have none; actions are not changed.
@@ -29,7 +31,7 @@ class BoundAction(gym.ActionWrapper[Any, Any, Any]):
         highs = np.where(np.isfinite(space.high), space.high, high).astype(space.dtype)
         if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
             raise ValueError(f"BoundAction: low and high must be finite, low below high, in {space}; got {low}, {high}")
-        self.action_space = spaces.Box(lows, highs, dtype=space.dtype.type)
+        self.action_space = with_bounds(space, lows, highs)
 
     def action(self, action: Any) -> Any:
         """Return the action unchanged."""

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.hybrid_box import HybridBox
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, choices_of
 from pytorchrl.agent.envs.wrappers.action_wrappers import rounded
 from pytorchrl.agent.envs.wrappers.flat_observation import named_parts
@@ -19,7 +20,7 @@ class JoinActions(gym.ActionWrapper[Any, Any, Any]):
     Discrete parts alone become a MultiDiscrete space. With continuous parts the space is a Box, in which every choice
     of a discrete part has a score in [-1, 1], and the choice with the largest score is made, as in Hausknecht and
     Stone, "Deep Reinforcement Learning in Parameterized Action Space" (arXiv 1511.04143). Numbers of a Box of integers
-    are rounded.
+    are rounded. HyAR learns a representation of such actions.
 
     Args:
         env: with a Dict or a Tuple as action space.
@@ -47,7 +48,7 @@ class JoinActions(gym.ActionWrapper[Any, Any, Any]):
         else:
             self._parts = numbers = [_Scores(part) if isinstance(part, _Choices) else part for part in parts]
             low, high = (np.concatenate(bounds) for bounds in zip(*(part.bounds for part in numbers), strict=True))
-            self.action_space = spaces.Box(low, high, dtype=low.dtype.type)
+            self.action_space = HybridBox(low, high, low.dtype.type, _scored(numbers))
         self._ends = np.cumsum([part.size for part in self._parts])[:-1]
 
     def action(self, action: NDArray[Any]) -> Any:
@@ -115,6 +116,16 @@ class _Numbers(NamedTuple):
         """Convert numbers (size,) to an element of the space."""
         shaped = numbers.reshape(self.space.shape)
         return shaped.astype(self.space.dtype) if self._is_real else rounded(shaped, self.space)
+
+
+def _scored(parts: Sequence[_Scores | _Numbers]) -> Iterator[tuple[int, int]]:
+    """Yield the first column and the number of the scores of each choice."""
+    column = 0
+    for part in parts:
+        counts = part.choices.counts if isinstance(part, _Scores) else []
+        for position, count in enumerate(counts):
+            yield column + sum(counts[:position]), count
+        column += part.size
 
 
 def _joinable(name: str, part: gym.Space[Any]) -> _Choices | _Numbers:

@@ -20,6 +20,7 @@ from pytorchrl.agent.explorers import (
 from storages.transition import ACT, DONE, OBS, RHS, RHS2
 from tests.support.by_hand import envs_with, exploring
 from tests.support.comparison import assert_equal
+from tests.support.hybrid import PARTS, joined
 from tests.support.toys import Noise, continuous
 from tests.support.training import saved_and_loaded, train
 
@@ -30,8 +31,16 @@ class ContinuousNoise(Noise):
     action_space = BOX  # type: ignore[assignment]
 
 
+class HybridNoise(Noise):
+    action_space = PARTS  # type: ignore[assignment]
+
+
+ENVS: dict[str, Any] = {"discrete": Noise, "hybrid": HybridNoise}
+SPACES: dict[str, Any] = {"discrete": DISCRETE, "hybrid": joined()}
+
+
 def made(cls: Any, memory: Any = None, **hyper_parameters: Any) -> Any:
-    envs = envs_with(DISCRETE if cls.actions == "discrete" else BOX)
+    envs = envs_with(SPACES.get(cls.actions, BOX))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory=memory)("cpu", envs)
     return cls.create_factory(**hyper_parameters)("cpu", actor, envs)
 
@@ -42,7 +51,11 @@ def scheme_of(cls: Any, memory: Any = None, actor: Any = None, **hyper_parameter
         cls.create_factory(**settings),
         prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory=memory, memory_size=4, **(actor or {})),
         prl.ReplayBuffer.create_factory(size=100, sequences=prl.Sequences(4) if memory else None),
-        prl.VecEnv.create_factory(Noise if cls.actions == "discrete" else ContinuousNoise, num_envs=3),
+        prl.VecEnv.create_factory(
+            ENVS.get(cls.actions, ContinuousNoise),
+            num_envs=3,
+            wrappers=["JoinActions"] if cls.actions == "hybrid" else [],
+        ),
     )
 
 
@@ -54,6 +67,7 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
     (prl.SAC, EpsilonGreedy(0.1), f"SAC: EpsilonGreedy {VALUES} SquashedGaussian; explore with Sample"),
     (prl.SAC, Boltzmann(1.0), "SAC: Boltzmann needs"),
     (prl.TD3, EpsilonGreedy(0.1), f"TD3: EpsilonGreedy {VALUES} a tensor of torch.float32; explore with GaussianNoise"),
+    (prl.HyAR, EpsilonGreedy(0.1), f"HyAR: EpsilonGreedy {VALUES} a tensor of torch.float32; explore with Gaussian"),
     (prl.TD3, Sample(), "TD3: Sample needs a distribution"),
     (prl.BCQ, Sample(), "BCQ: Sample needs a distribution"),
     (prl.IQL, EpsilonGreedy(0.1), f"IQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
@@ -97,6 +111,7 @@ FITS: list[tuple[Any, Explorer]] = [
     (prl.SAC, GaussianNoise(0.2, clip=0.3)),
     (prl.SAC, Greedy()),
     (prl.TD3, OrnsteinUhlenbeck(0.3)),
+    (prl.HyAR, UniformUntil(45, OrnsteinUhlenbeck(0.3))),
     (prl.NAF, OrnsteinUhlenbeck(0.3)),
     (prl.QtOpt, OrnsteinUhlenbeck(0.3)),
     (prl.TD3, UniformUntil(45, OrnsteinUhlenbeck(prl.LinearSchedule(0.5, 0.1)))),
@@ -144,7 +159,7 @@ def test_schedules_of_an_explorer_use_the_progress_of_the_run(target: int, is_gr
     assert bool((greedy == action).all()) is is_greedy
 
 
-@pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3])
+@pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3, prl.HyAR])
 def test_recurrent_states_are_updated_while_actions_are_random(cls: Any) -> None:
     scheme = scheme_of(cls, "gru", start_steps=1_000)
     scheme.collect(60)
@@ -155,7 +170,7 @@ def test_recurrent_states_are_updated_while_actions_are_random(cls: Any) -> None
     assert (stored[RHS][~begins].abs().sum(-1) > 0).all()
 
 
-@pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3])
+@pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3, prl.HyAR])
 def test_evaluation_does_not_explore(cls: Any) -> None:
     algorithm = made(cls, start_steps=1_000, explorer=None)
     obs, done = torch.randn(1, 3).expand(60, 3), torch.zeros(60, 1)

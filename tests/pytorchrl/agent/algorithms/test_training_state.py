@@ -19,11 +19,11 @@ from tests.pytorchrl.agent.algorithms.test_rows import BOX as ONE_NUMBER
 from tests.pytorchrl.agent.algorithms.test_rows import batch_of
 from tests.support.by_hand import envs_with, replayed
 from tests.support.comparison import assert_equal
+from tests.support.hybrid import joined
 from tests.support.toys import continuous
 from tests.support.training import saved_and_loaded
 
 DISCRETE, BOX = spaces.Discrete(3), continuous(size=2)
-ACTIONS = {"discrete": torch.tensor([[0], [2], [1], [2], [0], [1]]).numpy(), "box": torch.linspace(-2, 2, 12)}
 
 
 class TwoValues(OffPolicyAlgorithm):
@@ -68,8 +68,9 @@ def made(algorithm: Any, space: Any = DISCRETE, actor: Any = None, **hyper_param
 
 def batch_for(algorithm: Any, seed: int = 0) -> Any:
     if isinstance(algorithm.action_space, spaces.Discrete):
-        return replayed(ACTIONS["discrete"], seed)
-    return replayed(ACTIONS["box"].view(6, 2).numpy(), seed)
+        return replayed(np.array([[0], [2], [1], [2], [0], [1]]), seed)
+    size = algorithm.action_space.shape[0]
+    return replayed(torch.linspace(-2, 2, 6 * size).view(6, size).numpy(), seed)
 
 
 OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -84,6 +85,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "MBPO": (prl.MBPO, BOX, {"rollout_length": 2, "policy_delay": 2}),
     "SACDecomposed": (prl.SACDecomposed, BOX, {"component_weights": {"reward": 0.5}}),
     "QRSAC": (prl.QRSAC, BOX, {"num_quantiles": 5}),
+    "HyAR": (prl.HyAR, joined(), {"policy_delay": 3}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
     "DiscreteBCQ": (prl.DiscreteBCQ, DISCRETE, {"target_update_interval": 2}),

@@ -39,6 +39,7 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
+from tests.support.hybrid import joined
 from tests.support.profiles import FULL
 
 DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2,))
@@ -78,6 +79,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "CrossQ": (prl.CrossQ.create_factory(policy_delay=1), BOX),
     "MPO": (prl.MPO.create_factory(num_samples=3), BOX),
     "MPODiscrete": (prl.MPODiscrete.create_factory(), DISCRETE),
+    "HyAR": (prl.HyAR.create_factory(policy_delay=1), joined()),
     "TD3": (prl.TD3.create_factory(policy_delay=1), BOX),
     "ACER": (prl.ACER.create_factory(), DISCRETE),
     "ACERContinuous": (prl.ACERContinuous.create_factory(), BOX),
@@ -135,7 +137,7 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
     def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty((*shape, *size), dtype=dtype, device="meta")
 
-    action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(2)
+    action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(*algorithm.action_space.shape)
     scalars = (RTG, DONE, DONE2, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
     acted = empty(3 if algorithm.action_space is DISCRETE else 4)
     others = {name: empty(1) for name in scalars}

@@ -1,5 +1,7 @@
 """Actions of Dict and Tuple spaces are chosen as one array, and reach the environment in their own structure."""
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,31 @@ def test_beside_continuous_parts_the_choice_with_the_largest_score_is_made() -> 
     np.testing.assert_array_equal(choices, [0, 11])
     np.testing.assert_array_equal(numbers, np.array([1.5, 4.5], np.float32))
     np.testing.assert_array_equal(integers, np.array([7], np.int16))
+
+
+def test_the_joined_space_says_which_columns_are_scores_of_which_choice() -> None:
+    space = spaces.Dict(a=BOX, b=spaces.MultiDiscrete([2, 3]), c=spaces.Box(0, 1, ()), d=spaces.Discrete(4))
+    joined = prl.JoinActions(Recording(space))
+    box: Any = joined.action_space
+    assert box.choices == [(2, 2), (4, 3), (8, 4)]
+    for copied in (pickle.loads(pickle.dumps(box)), copy.deepcopy(box)):
+        assert copied == box
+        assert copied.choices == box.choices
+    bounded: Any = prl.BoundAction(joined).action_space
+    assert bounded.choices == box.choices
+    for mode in ("sync", "async"):
+        arguments = {"action_space": KIND_AND_NUMBER}
+        envs: Any = prl.VecEnv.create_factory(Recording, 2, env_kwargs=arguments, wrappers=["JoinActions"], mode=mode)()
+        assert envs.action_space.choices == [(0, 3)]
+        envs.close()
+
+
+def test_unbounded_numbers_beside_choices_are_bounded_by_another_wrapper() -> None:
+    space = spaces.Tuple((spaces.Discrete(2), spaces.Box(-np.inf, np.inf, (1,), np.float32)))
+    bounded: Any = prl.BoundAction(prl.JoinActions(Recording(space)), -3.0, 2.0).action_space
+    np.testing.assert_array_equal(bounded.low, [-1, -1, -3])
+    np.testing.assert_array_equal(bounded.high, [1, 1, 2])
+    assert bounded.choices == [(0, 2)]
 
 
 def test_a_space_of_numbers_in_double_precision_keeps_them() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from pytorchrl.agent.envs.hybrid_box import HybridBox
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, compact, space_as_data, space_from_data
 
 SPACES = [
@@ -17,6 +18,8 @@ SPACES = [
     spaces.MultiDiscrete([[3, 2], [4, 5]], dtype=np.int32, start=[[1, 0], [0, 7]]),
     spaces.MultiBinary(4),
     spaces.MultiBinary((2, 3)),
+    HybridBox(np.array([-1, -1, 0]), np.array([1, 1, 3]), np.float64, [(0, 2)]),
+    HybridBox(np.full(3, -1), np.full(3, 1), np.float32, [(1, 2)]),
     spaces.Dict({"image": spaces.Box(0, 255, (8, 8, 3), np.uint8), "inner": spaces.Dict({"kind": spaces.Discrete(3)})}),
 ]
 
@@ -27,6 +30,8 @@ def test_a_space_survives_a_round_trip_through_json(space: Any, shorten: Any) ->
     again = space_from_data(json.loads(json.dumps(shorten(space_as_data(space)))))
     assert again == space
     assert again.dtype == space.dtype
+    assert type(again) is type(space)
+    assert getattr(again, "choices", None) == getattr(space, "choices", None)
 
 
 @pytest.mark.parametrize(

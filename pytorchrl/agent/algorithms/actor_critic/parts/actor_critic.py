@@ -1,14 +1,16 @@
 """Base class of an actor with critics trained by temporal differences."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue
+from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.parts.regression import Regression
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -29,7 +31,7 @@ class ActorCritic(OffPolicyAlgorithm):
         num_critics: number of critics; targets take their minimum.
     """
 
-    actions = "bounded"
+    actions: ClassVar[ActionKind] = "bounded"
     unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
 
     lr_pi: NonNegativeOrSchedule = 1e-3
@@ -53,12 +55,16 @@ class ActorCritic(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make policy, critics and target networks."""
         self.pi = self.actor.make("policy", self.policy_head(), acts=True)
-        self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
+        self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
         with_graph = self.overrides(ActorCritic.losses)
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
         self.build_targets()
+
+    def make_critics(self) -> Ensemble:
+        """Return the critics, of observations and actions."""
+        return self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
 
     def build_targets(self) -> None:
         """Make the target critics."""

@@ -1,0 +1,82 @@
+"""Embeddings of discrete choices, and the scale of the latents of their parameters."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
+
+_INITIAL_BOUND = 2.0
+"""Most of a standard normal distribution, the prior of the latents of parameters, lies within this bound."""
+_SMALLEST_HALF_RANGE = 1e-3
+"""Avoids division by 0."""
+
+
+class HybridLatents(QuickModule):
+    """Tables of embeddings, and the bounds between which latents of parameters are scaled to [-1, 1].
+
+    Embeddings are the tanh of the table's numbers, so that a policy with actions in (-1, 1) reaches all of them.
+
+    Args:
+        counts: alternatives of each of the C choices.
+        embedding_size: numbers of an embedding (d1).
+        latent_size: numbers of the latent of the parameters (d2).
+    """
+
+    low: Tensor
+    high: Tensor
+    tolerance: Tensor
+    updates: Tensor
+
+    def __init__(self, counts: Sequence[int], embedding_size: int, latent_size: int) -> None:
+        super().__init__()
+        tables = [torch.empty(count, embedding_size).uniform_(-1, 1) for count in counts]
+        self.tables = nn.ParameterList([nn.Parameter(table) for table in tables])
+        self.sizes = embedding_size * len(counts), latent_size
+        """Numbers of the embeddings of all choices together, and of the latent of the parameters."""
+        self.register_buffer("low", torch.full((latent_size,), -_INITIAL_BOUND))
+        self.register_buffer("high", torch.full((latent_size,), _INITIAL_BOUND))
+        self.register_buffer("tolerance", torch.zeros(()))
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        # All are part of the weights, so that a policy acts by them, and networks that begin anew learn them anew.
+
+    def embedded(self, choices: Tensor) -> Tensor:
+        """Return the embeddings (N, C * d1) of choices (N, C)."""
+        pairs = zip(self.tables, choices.unbind(1), strict=True)
+        return torch.cat([table[chosen].tanh() for table, chosen in pairs], dim=1)
+
+    def nearest(self, embedded: Tensor) -> Tensor:
+        """Return the choices (N, C) whose embeddings are the nearest to vectors (N, C * d1)."""
+        pairs = zip(self.tables, embedded.chunk(len(self.tables), dim=1), strict=True)
+        distances = [(vector[:, None] - table.tanh()).square().sum(2) for table, vector in pairs]
+        return torch.stack([distance.argmin(1) for distance in distances], dim=1)
+
+    def scaled(self, latent: Tensor) -> Tensor:
+        """Scale latents (N, d2) from their bounds to [-1, 1], and clip them."""
+        return ((latent - self._middle) / self._half_range).clamp(-1, 1)
+
+    def unscaled(self, scaled: Tensor) -> Tensor:
+        """Scale numbers (N, d2) in [-1, 1] to the bounds of latents."""
+        return scaled * self._half_range + self._middle
+
+    def set_scale(self, latents: Tensor, errors: Tensor, central_range: float) -> None:
+        """Take the bounds of each dimension, and the tolerance, from recent actions.
+
+        Args:
+            latents: (N, d2), of their parameters.
+            errors: (N, 1), of their decoded parameters; the tolerance is the mean.
+            central_range: share of the latents between the bounds, such as 0.96.
+        """
+        tail = (1 - central_range) / 2
+        self.low.copy_(latents.quantile(tail, dim=0))
+        self.high.copy_(latents.quantile(1 - tail, dim=0))
+        self.tolerance.copy_(errors.mean())
+
+    @property
+    def _middle(self) -> Tensor:
+        return (self.low + self.high) / 2
+
+    @property
+    def _half_range(self) -> Tensor:
+        return ((self.high - self.low) / 2).clamp(min=_SMALLEST_HALF_RANGE)
