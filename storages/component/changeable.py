@@ -17,9 +17,16 @@ class Changeable(Component):
     """A component whose hyper-parameters may change while it is in use, and whose state holds the changed ones."""
 
     unchangeable: ClassVar[frozenset[str]] = frozenset()
-    """Hyper-parameters that are fixed after construction, and that :meth:`_update_parameters` refuses."""
+    """Hyper-parameters that are fixed after construction, and that :meth:`_update_parameters` refuses.
+
+    Those of all base classes are among them.
+    """
     _as_made: Mapping[str, Any] = MappingProxyType({})
     """Values with which the object was made, of the hyper-parameters that were changed since."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.unchangeable = frozenset().union(*(vars(base).get("unchangeable", ()) for base in cls.__mro__))
 
     @property
     def changed_parameters(self) -> dict[str, Any]:

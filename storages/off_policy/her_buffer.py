@@ -51,7 +51,7 @@ class HERBuffer(EREBuffer):
     her_terminated: Callable[..., Any] | None = None
     info_keys: Sequence[str] = ()
 
-    unchangeable = EREBuffer.unchangeable | {"her_function", "info_keys"}
+    unchangeable = frozenset({"her_function", "info_keys"})
     follows_episodes = True
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:

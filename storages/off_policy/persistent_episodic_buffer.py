@@ -73,7 +73,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     max_bytes: ClassVar[None] = None  # type: ignore[misc]
     count_draws: ClassVar[bool] = False  # type: ignore[misc]
 
-    unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
+    unchangeable = frozenset({"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"})
     stores_slices_whole = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:

@@ -96,6 +96,17 @@ def test_updates_of_a_hyper_parameter_are_validated() -> None:
     assert learner.used == [(0, 1)]
 
 
+def test_what_any_base_class_fixes_is_fixed() -> None:
+    class Sized(Changeable):
+        unchangeable = frozenset({"quantiles"})
+
+    class Both(Sized, Learner):
+        pass
+
+    assert {"quantiles", "size"} <= Both.unchangeable
+    assert Learner.unchangeable == {"size"}
+
+
 def test_only_what_differs_from_the_values_as_made_is_changed() -> None:
     learner = made(lr=0.5)
     assert (learner.changed_parameters, learner.state_dict()) == ({}, {"changed": {}})

@@ -32,7 +32,7 @@ class CrossQ(SAC):
             form one batch.
     """
 
-    unchangeable = SAC.unchangeable | {"renorm_warmup"}
+    unchangeable = frozenset({"renorm_warmup"})
 
     polyak: ClassVar[float] = 0.0  # type: ignore[misc]  # there are no target networks
     lr_pi: NonNegativeOrSchedule = 1e-3

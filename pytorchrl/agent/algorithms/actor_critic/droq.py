@@ -15,7 +15,7 @@ class DroQ(REDQ):
         dropout: dropout rate of the critics' layers, below 1.
     """
 
-    unchangeable = REDQ.unchangeable | {"dropout"}
+    unchangeable = frozenset({"dropout"})
 
     num_critics: Count = 2
     dropout: HalfOpenUnitInterval = 0.01

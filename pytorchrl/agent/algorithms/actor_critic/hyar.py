@@ -55,7 +55,7 @@ class HyAR(TD3):
     """
 
     actions = "hybrid"
-    unchangeable = TD3.unchangeable | {"embedding_size", "latent_size", "dynamics_weight"}
+    unchangeable = frozenset({"embedding_size", "latent_size", "dynamics_weight"})
 
     embedding_size: Count = 6
     latent_size: Count = 6

@@ -33,7 +33,7 @@ class MPO(MaximumAPosteriori):
     """
 
     actions = "bounded"
-    unchangeable = MaximumAPosteriori.unchangeable | {"distribution"}
+    unchangeable = frozenset({"distribution"})
 
     distribution: DistributionHead = GaussianPolicy("state-dependent", bounded_mean=True, initial_log_std=-0.5)
     num_samples: Count = 20

@@ -22,7 +22,7 @@ class PCL(PathConsistency):
         value_loss_coef: with ``together``, weight of the value function's loss.
     """
 
-    unchangeable = PathConsistency.unchangeable | {"together"}
+    unchangeable = frozenset({"together"})
 
     lr_value: NonNegativeOrSchedule = 1e-3
     together: bool = False

@@ -25,7 +25,7 @@ class REDQ(SAC):
         ValueError: ``num_target_critics`` exceeds ``num_critics``.
     """
 
-    unchangeable = SAC.unchangeable | {"num_target_critics"}
+    unchangeable = frozenset({"num_target_critics"})
 
     num_critics: Count = 10
     num_target_critics: Count = 2

@@ -31,7 +31,7 @@ class SAC(SoftActorCritic):
 
     actions = "bounded"
 
-    unchangeable = SoftActorCritic.unchangeable | {"distribution"}
+    unchangeable = frozenset({"distribution"})
 
     distribution: DistributionHead = SquashedGaussianPolicy()
     target_entropy: float | None = None

@@ -41,7 +41,7 @@ class SACDecomposed(SAC):
         ValueError: a component is named twice, or a weight is not a finite number of a component.
     """
 
-    unchangeable = SAC.unchangeable | {"reward_components"}
+    unchangeable = frozenset({"reward_components"})
 
     reward_components: Sequence[str] | None = None  # type: ignore[misc]  # what others leave to the reward alone
     component_weights: Mapping[str, Any] | None = None  # type: ignore[misc]

@@ -23,7 +23,7 @@ class TQC(QuantileCritics):
         ValueError: no quantiles would be left.
     """
 
-    unchangeable = QuantileCritics.unchangeable | {"num_dropped"}
+    unchangeable = frozenset({"num_dropped"})
 
     num_critics: Count = 5
     num_dropped: CountOrZero = 2

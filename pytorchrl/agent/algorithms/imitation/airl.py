@@ -27,7 +27,7 @@ class AIRLReward(AdversarialClassifier):
     """
 
     expert: ClassVar[Needs] = Needs("replay", collected=False, single_steps=True)
-    unchangeable = AdversarialClassifier.unchangeable | {"reward_of"}
+    unchangeable = frozenset({"reward_of"})
 
     reward_of: Literal["state", "state-action"] = "state"
 

@@ -24,7 +24,7 @@ class BehaviourCloning(OffPolicyAlgorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", collected=False, sequences=True)}
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"distribution"}
+    unchangeable = frozenset({"distribution"})
 
     distribution: DistributionHead = Policy()
     lr: NonNegativeOrSchedule = 1e-3

@@ -30,7 +30,7 @@ class DAgger(BehaviourCloning):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
-    unchangeable = BehaviourCloning.unchangeable | {"expert"}
+    unchangeable = frozenset({"expert"})
     called_in_training = frozenset({"expert"})
 
     expert: Callable[[Any], Any] | None = None

@@ -43,7 +43,7 @@ class PPOD(PPO):
         "repeated": Needs("rollout", collected=False),
         "demonstrations": Needs("replay", collected=False, sequences=True),
     }
-    unchangeable = PPO.unchangeable | {"rho", "phi", "alpha", "capacity"}
+    unchangeable = frozenset({"rho", "phi", "alpha", "capacity"})
 
     rho: UnitInterval = 0.1
     phi: UnitInterval = 0.3

@@ -39,7 +39,7 @@ class MBPO(SAC):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True)}
-    unchangeable = SAC.unchangeable | {"ensemble_size"}
+    unchangeable = frozenset({"ensemble_size"})
 
     num_mini_batch: Count = 10
     ensemble_size: Count = 5

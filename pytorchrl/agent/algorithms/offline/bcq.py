@@ -23,7 +23,7 @@ class BCQ(BatchConstrained):
         phi: the largest perturbation of an action.
     """
 
-    unchangeable = BatchConstrained.unchangeable | {"phi"}
+    unchangeable = frozenset({"phi"})
 
     phi: Positive = 0.05
 

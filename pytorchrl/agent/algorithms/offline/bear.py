@@ -38,7 +38,7 @@ class BEAR(BatchConstrained):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
-    unchangeable = BatchConstrained.unchangeable | {"initial_multiplier"}
+    unchangeable = frozenset({"initial_multiplier"})
 
     lr_vae: NonNegativeOrSchedule = 3e-4
     lr_pi: NonNegativeOrSchedule = 1e-4

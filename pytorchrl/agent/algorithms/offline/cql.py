@@ -31,7 +31,7 @@ class CQL(SAC):
         backup_entropy: include the policy's entropy in TD targets.
     """
 
-    unchangeable = SAC.unchangeable | {"lagrange_threshold"}
+    unchangeable = frozenset({"lagrange_threshold"})
 
     lr_pi: NonNegativeOrSchedule = 1e-4
     lr_q: NonNegativeOrSchedule = 3e-4

@@ -54,9 +54,9 @@ class DecisionTransformer(OffPolicyAlgorithm):
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, whole_episodes=True)}
     reads_rewards = True
     keeps_acting_state = True
-    unchangeable = OffPolicyAlgorithm.unchangeable | {
+    unchangeable = frozenset({
         "gamma", "distribution", "context_length", "embedding_size", "num_layers", "num_heads", "max_timestep",
-    }  # fmt: skip
+    })  # fmt: skip
 
     gamma = 1.0
     optimizer: Optimizer = AdamW(weight_decay=1e-4)

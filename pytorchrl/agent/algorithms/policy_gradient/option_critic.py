@@ -48,7 +48,7 @@ class OptionCritic(A2C):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", log_probs=False)}
     keeps_acting_state = True
-    unchangeable = A2C.unchangeable | {"num_options"}
+    unchangeable = frozenset({"num_options"})
 
     num_options: Count = 4
     option_epsilon: UnitIntervalOrSchedule = 0.1

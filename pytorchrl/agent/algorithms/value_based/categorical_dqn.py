@@ -26,7 +26,7 @@ class CategoricalDQN(DQN):
         ValueError: ``v_min`` is not less than ``v_max``.
     """
 
-    unchangeable = DQN.unchangeable | {"v_min", "v_max", "num_atoms"}
+    unchangeable = frozenset({"v_min", "v_max", "num_atoms"})
 
     v_min: float = -10.0
     v_max: float = 10.0

@@ -45,10 +45,12 @@ class IQN(DQN):
         risk: risk measure that actions maximise, both in the environments and in targets (section 4).
     """
 
-    unchangeable = DQN.unchangeable | {
-        *("num_quantiles", "num_target_quantiles", "num_action_quantiles", "num_cosines", "quantile_layers"),
-        *("kappa", "risk"),
-    }
+    unchangeable = frozenset(
+        {
+            *("num_quantiles", "num_target_quantiles", "num_action_quantiles", "num_cosines", "quantile_layers"),
+            *("kappa", "risk"),
+        }
+    )
     num_quantiles: Count = 64
     num_target_quantiles: Count = 64
     num_action_quantiles: Count = 32

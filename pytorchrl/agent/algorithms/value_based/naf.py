@@ -23,7 +23,7 @@ class NAF(ReplayedQLearning):
     """
 
     actions = "bounded"
-    unchangeable = ReplayedQLearning.unchangeable | {"squash", "min_log_diagonal"}
+    unchangeable = frozenset({"squash", "min_log_diagonal"})
 
     squash: bool = False
     exploration_noise: NonNegativeOrSchedule = 0.3

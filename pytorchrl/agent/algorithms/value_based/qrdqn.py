@@ -18,7 +18,7 @@ class QRDQN(DQN):
         kappa: threshold of the quantile Huber loss, beyond which it is linear (equation 10).
     """
 
-    unchangeable = DQN.unchangeable | {"num_quantiles", "kappa"}
+    unchangeable = frozenset({"num_quantiles", "kappa"})
 
     num_quantiles: Count = 200
     kappa: Positive = 1.0

@@ -37,7 +37,7 @@ class QtOpt(EpsilonGreedyQLearning, ReplayedQLearning):
     """
 
     actions = "bounded"
-    unchangeable = EpsilonGreedyQLearning.unchangeable | {"num_samples", "num_elites"}
+    unchangeable = frozenset({"num_samples", "num_elites"})
 
     num_iterations: Count = 2
     num_samples: Count = 64

@@ -32,7 +32,7 @@ class R2D2(DQN):
         ValueError: the actor has no memory.
     """
 
-    unchangeable = DQN.unchangeable | {"rescaling"}
+    unchangeable = frozenset({"rescaling"})
     gamma = 0.997
     lr = 1e-4
     optimizer = Adam(eps=1e-3)

@@ -32,7 +32,7 @@ class ActorCritic(OffPolicyAlgorithm):
     """
 
     actions: ClassVar[ActionKind] = "bounded"
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
+    unchangeable = frozenset({"num_critics"})
 
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_q: NonNegativeOrSchedule = 1e-3

@@ -55,7 +55,7 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         initial_multiplier: initial Lagrange multiplier of the trust regions.
     """
 
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics", "initial_eta", "initial_multiplier"}
+    unchangeable = frozenset({"num_critics", "initial_eta", "initial_multiplier"})
 
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_q: NonNegativeOrSchedule = 1e-3

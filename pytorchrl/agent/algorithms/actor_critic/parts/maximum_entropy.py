@@ -21,7 +21,7 @@ class MaximumEntropy(OffPolicyAlgorithm):
         learn_alpha: tune the temperature to a target entropy; False keeps the initial one.
     """
 
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"initial_alpha"}
+    unchangeable = frozenset({"initial_alpha"})
 
     lr_alpha: NonNegativeOrSchedule = 3e-4
     initial_alpha: Positive = 1.0

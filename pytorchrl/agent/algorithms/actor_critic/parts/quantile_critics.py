@@ -16,7 +16,7 @@ class QuantileCritics(SAC):
         kappa: threshold of the quantile Huber loss, beyond which it is linear.
     """
 
-    unchangeable = SAC.unchangeable | {"num_quantiles", "kappa"}
+    unchangeable = frozenset({"num_quantiles", "kappa"})
 
     num_quantiles: Count = 25
     kappa: Positive = 1.0

@@ -32,7 +32,7 @@ class SoftActorCritic(MaximumEntropy):
         policy_delay: critic updates per update of the policy and of the temperature or state values.
     """
 
-    unchangeable = MaximumEntropy.unchangeable | {"num_critics"}
+    unchangeable = frozenset({"num_critics"})
 
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 1e-3

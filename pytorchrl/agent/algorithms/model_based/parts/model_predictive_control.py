@@ -45,7 +45,7 @@ class ModelPredictiveControl(OffPolicyAlgorithm):
     actions = "bounded"
     keeps_acting_state = True
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True)}
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"ensemble_size"}
+    unchangeable = frozenset({"ensemble_size"})
 
     planner: Planner = CrossEntropy()
     ensemble_size: Count = 5

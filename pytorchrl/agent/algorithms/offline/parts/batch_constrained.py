@@ -45,7 +45,7 @@ class BatchConstrained(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
-    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
+    unchangeable = frozenset({"num_critics"})
 
     lr_vae: NonNegativeOrSchedule = 1e-3
     lr_pi: NonNegativeOrSchedule = 1e-3

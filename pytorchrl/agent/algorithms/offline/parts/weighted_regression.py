@@ -27,7 +27,7 @@ class WeightedRegression(ActorCritic):
         distribution: of the policy's actions, within the scaled bounds or clipped to them.
     """
 
-    unchangeable = ActorCritic.unchangeable | {"distribution"}
+    unchangeable = frozenset({"distribution"})
 
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 3e-4

@@ -33,7 +33,7 @@ class PolicyGradient(Algorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout")}
-    unchangeable = Algorithm.unchangeable | {"distribution"}
+    unchangeable = frozenset({"distribution"})
 
     distribution: DistributionHead = Policy()
     num_epochs: Count = 1

@@ -14,7 +14,7 @@ class EpsilonGreedyQLearning(QLearning):
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
     """
 
-    unchangeable = QLearning.unchangeable | {"huber_threshold"}
+    unchangeable = frozenset({"huber_threshold"})
 
     epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
     huber_threshold: Positive | None = 1.0
