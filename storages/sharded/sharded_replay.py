@@ -102,6 +102,8 @@ class ShardedReplay:
         """Position of the commit to which the latest state refers, for each shard with a directory."""
         self._changes: dict[str, Any] = {}
         """Changed hyper-parameters of the shards, which a replacement gets, too."""
+        self._fields_added: list[str] = []
+        """Names of the methods that had fields added to all further batches, which are called of a replacement, too."""
         self._algorithm = algorithm
         self._gamma = None if algorithm is None else algorithm.gamma
         """The discount factor of the shards."""
@@ -184,13 +186,11 @@ class ShardedReplay:
 
     def include_next_actions(self) -> None:
         """Add ACT2 and TAKEN2 to all further batches."""
-        self._pipeline.drop()
-        self._call_all("include_next_actions")
+        self._add_fields("include_next_actions")
 
     def include_returns_to_go(self) -> None:
         """Add RTG to all further batches."""
-        self._pipeline.drop()
-        self._call_all("include_returns_to_go")
+        self._add_fields("include_returns_to_go")
 
     def newest_steps(self, steps: int) -> Batch:
         """Raise an error: a shard does not know the newest steps of all shards.
@@ -343,6 +343,11 @@ class ShardedReplay:
         progress, self._progress = self._progress, None
         return PendingUpdates(by_shard, progress)
 
+    def _add_fields(self, method: str) -> None:
+        self._pipeline.drop()
+        self._call_all(method)
+        self._fields_added.append(method)
+
     def _follow_gamma(self) -> None:
         """Give the shards the algorithm's present discount factor, if it was changed."""
         if self._algorithm is not None and self._algorithm.gamma != self._gamma:
@@ -363,8 +368,10 @@ class ShardedReplay:
         self._pipeline.refresh()
 
     def _take_up_replacement(self, shard: int) -> None:
-        """Pin the commit to which the latest state refers in a shard that was replaced."""
+        """Have a shard that was replaced go on as the others, and pin the commit to which the latest state refers."""
         self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
+        for method in self._fields_added:
+            self.group.call(shard, method)
         self.group.call(shard, "take_changes", self._changes)
         if self._gamma is not None:
             self.group.call(shard, "__setattr__", "algorithm", SimpleNamespace(gamma=self._gamma))

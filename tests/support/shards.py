@@ -47,6 +47,9 @@ def maker(factory: Factory[Any], directory: Path | None = None) -> Any:
     return make
 
 
+_CALLS_OF_REPLACEMENTS = "__setattr__", "pin", "take_changes", "include_next_actions", "include_returns_to_go"
+
+
 class _Answer:
     def __init__(self, group: "FragileShards", shard: int, work: Any) -> None:
         self.group, self.shard, self._work, self._life = group, shard, work, group.lives[shard]
@@ -104,8 +107,8 @@ class FragileShards(LocalShards):
 
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
         answer = _Answer(self, shard, lambda: getattr(self.shards[shard], method)(*arguments))
-        if method == "call" and arguments[0] in ("__setattr__", "pin", "take_changes"):
-            # The answers of these calls are never requested.
+        if method == "call" and arguments[0] in _CALLS_OF_REPLACEMENTS:
+            # The answers of these calls are not always requested.
             answer.result()
         return answer
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storages.component.factory import Factory
 from storages.sharded import ShardedReplay, ShardLostError, SliceWriter
-from storages.transition import ERRORS, INDICES
+from storages.transition import ACT2, ERRORS, INDICES, RTG, TAKEN2
 from tests.support.model import contents
 from tests.support.shards import PRIORITISED, FragileShards, slice_of
 
@@ -54,6 +54,19 @@ def test_a_lost_shard_in_memory_is_replaced_by_an_empty_one_and_others_are_drawn
     assert not counts[3]
     group.insert_data_slice(1, slice_of(np.random.default_rng(1), 30)).result()
     assert drawn_of(replay, 30)[3] > 0
+
+
+def test_batches_of_a_replacement_have_the_fields_that_were_added() -> None:
+    group, replay = fragile(1)
+    replay.include_next_actions()
+    replay.include_returns_to_go()
+    drawn_of(replay, 4)
+    group.kill(0)
+    group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
+    with pytest.warns(RuntimeWarning, match="shard 0 died"):
+        assert len(replay) == 60
+    (batch,) = replay.generate_batches(1, 8)
+    assert {ACT2, TAKEN2, RTG} <= batch.keys()
 
 
 def test_a_lost_shard_on_disk_is_restored_to_its_last_commit(tmp_path: Path) -> None:
