@@ -119,7 +119,8 @@ def _is_faster(left: Tensor, right: Tensor, rows: int) -> bool:
 
 
 def _is_usual(rows: int) -> bool:
-    return any(rows % each == 0 for each in _USUAL_ROWS)
+    """Whether batches often have that number of rows, and oneDNN was not disabled in torch."""
+    return any(rows % each == 0 for each in _USUAL_ROWS) and bool(torch.backends.mkldnn.enabled)
 
 
 def _has_faster_onednn() -> bool:

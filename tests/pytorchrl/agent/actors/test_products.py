@@ -132,6 +132,14 @@ def test_other_features_are_left_to_torch(features: Tensor, calls: list[tuple[in
     torch.testing.assert_close(outputs, layer(features))
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration:UserWarning")
+def test_onednn_can_be_disabled_in_torch(calls: list[tuple[int, ...]]) -> None:
+    with torch.backends.mkldnn.flags(enabled=False):
+        linear(layer_of(), random_tensor(ROWS, SIZE))
+        matmul(random_tensor(SIZE, SIZE), random_tensor(SIZE, SIZE), rows=SIZE, out=torch.empty(SIZE, SIZE))
+    assert not calls
+
+
 def test_double_precision_and_autocast_are_left_to_torch(calls: list[tuple[int, ...]]) -> None:
     layer = layer_of()
     with torch.autocast("cpu", torch.bfloat16):
