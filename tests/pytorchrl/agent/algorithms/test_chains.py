@@ -54,7 +54,7 @@ VARIANTS = {
     "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
     "NAF": Variant(prl.NAF, OF_QUADRATICS, times=2),
     "dueling NAF": Variant(prl.NAF, OF_QUADRATICS, {"dueling": True}, times=2),
-    "QtOpt": Variant(prl.QtOpt, VALUES | {"num_samples": 16, "num_elites": 4, "lag": 20}, times=2),
+    "QtOpt": Variant(prl.QtOpt, VALUES | {"num_samples": 16, "num_elites": 4, "lag": 20}, times=3),
     "SACDiscrete": Variant(
         prl.SACDiscrete,
         COMMON
