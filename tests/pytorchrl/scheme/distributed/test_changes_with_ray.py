@@ -80,11 +80,15 @@ def test_shards_and_asynchronous_collectors_get_the_changes_and_functions_too() 
         scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
         scheme.algorithm.update_algorithm_parameter("explorer", explorer)
         scheme.storage.update_storage_parameter("n_step", 1)
-        for _ in range(20):
+        found: list[Any] = []
+        for _ in range(500):
             step()
+            found = [scheme.ask_worker(worker, lambda one: one._algorithm.changed_parameters) for worker in range(2)]
+            # A worker hears of changes when its slice is taken, which the other one's may precede several times.
+            if all(found):
+                break
         for shard in range(2):
             assert scheme.storage.group.call(shard, "__getattribute__", "algorithm").result().gamma == 0.5
-        found = [scheme.ask_worker(worker, lambda one: one._algorithm.changed_parameters) for worker in range(2)]
         assert [one["gamma"] for one in found] == [0.5, 0.5]
         assert [one["explorer"].epsilon.at(1, 2) for one in found] == [0.25, 0.25]
         batch = next(iter(scheme.storage.generate_batches(1, 64)))
