@@ -81,8 +81,9 @@ def test_shards_and_asynchronous_collectors_get_the_changes_and_functions_too() 
         scheme.algorithm.update_algorithm_parameter("explorer", explorer)
         scheme.storage.update_storage_parameter("n_step", 1)
         found: list[Any] = []
-        for _ in range(500):
-            step()
+        for _ in range(25):
+            for _ in range(20):
+                step()
             found = [scheme.ask_worker(worker, lambda one: one._algorithm.changed_parameters) for worker in range(2)]
             # A worker hears of changes when its slice is taken, which the other one's may precede several times.
             if all(found):
