@@ -144,6 +144,12 @@ class HogwildScheme(Scheme):
         self._processes.settle()
         return super().state_dict()
 
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
+        assert self._processes is not None
+        self._processes.settle()
+        return super().load_state_dict(state)
+
     def close(self) -> None:
         """End the processes, and close environments and storages."""
         try:

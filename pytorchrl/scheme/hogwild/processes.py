@@ -201,12 +201,11 @@ class HogwildProcesses:
     def load_state_dict(self, state: Mapping[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
-        The algorithm's state must have been loaded before.
+        The processes must be at rest, and the algorithm's state must have been loaded before.
         """
         saved = state["workers"]
         if len(saved) != len(self.all):
             raise ValueError(f"the state is of {len(saved)} processes, there are {len(self.all)}")
-        self.settle()
         self.steps, self.episodes = state["steps"], state["episodes"]
         self._reports, self._waiting = deque(map(_restored, state["reports"])), deque()
         self._shaped_returns = list(state["shaped_returns"])
@@ -238,7 +237,7 @@ class HogwildProcesses:
         pending = sum(process.transitions for process in self.all) + sum(report.steps for report in self._reports)
         left = self.limit - self.steps - pending
         changes = self._algorithm.changed_parameters
-        refuse_unsendable(changes, type(self._algorithm).__name__)
+        refuse_unsendable(changes, f"HogwildScheme: {type(self._algorithm).__name__}")
         for process in self.all:
             if left <= 0:
                 return
@@ -285,6 +284,7 @@ class HogwildProcesses:
         made = int(self._shared.steps[process.number])
         self.steps += made - process.reported
         process.reported = made
+        self._algorithm.training.counters = self._shared.counters()
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

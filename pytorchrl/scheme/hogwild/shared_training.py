@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.optimizers import FlatParameters
 from pytorchrl.agent.optimizers.elementwise import ElementwiseStepper
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays

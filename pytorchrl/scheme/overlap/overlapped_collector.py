@@ -279,7 +279,7 @@ class OverlappedCollector:
         """
         changes = self.algorithm.changed_parameters
         if self._changes.differ(changes):
-            refuse_unsendable(changes, type(self.algorithm).__name__)
+            refuse_unsendable(changes, f"Overlapped: {type(self.algorithm).__name__}")
             self._changes.record(self._position, changes)
             self._tell_changes()
             self._let_all_go_on()
