@@ -35,6 +35,14 @@ def nsq(**changes: Any) -> dict[str, Any]:
     }
 
 
+def explored_apart(**changes: Any) -> dict[str, Any]:
+    """An explorer whose epsilon depends on the place of an environment among those of all processes."""
+    algorithm = prl.NStepQLearning.create_factory(
+        lr=1e-3, optimizer=prl.SGD(), explorer=prl.ApeXEpsilonGreedy(0.5, 7.0), test_every=0
+    )
+    return nsq(algo_factory=algorithm, **changes)
+
+
 def recurrent(**changes: Any) -> dict[str, Any]:
     """V-trace, several minibatches of sequences, a memory, normalised rewards and two environments."""
     return {

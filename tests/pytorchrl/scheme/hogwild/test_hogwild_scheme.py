@@ -1,6 +1,7 @@
 """Updates by several processes of parameters in shared memory."""
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.heads import Values
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.scheme.hogwild.worker import Order
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.schedule import FunctionSchedule
 from tests.support.comparison import assert_equal
-from tests.support.hogwild import TARGET, Parts, a3c, nsq, processes_of, recurrent, train
+from tests.support.hogwild import TARGET, Parts, a3c, explored_apart, nsq, processes_of, recurrent, train
+from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
 
 
@@ -34,7 +38,7 @@ def test_a_single_process_makes_the_updates_of_an_ordinary_scheme(parts: Parts) 
 EXPLORERS = (prl.EpsilonGreedy(0.9), prl.EpsilonGreedy(0.1))
 
 
-@pytest.mark.parametrize(("parts", "explorers"), [(a3c, None), (nsq, None), (nsq, EXPLORERS)])
+@pytest.mark.parametrize(("parts", "explorers"), [(a3c, None), (nsq, None), (nsq, EXPLORERS), (explored_apart, None)])
 def test_processes_learn_from_where_the_others_have_brought_the_parameters(
     parts: Parts, explorers: tuple[prl.Explorer, ...] | None
 ) -> None:
@@ -47,6 +51,7 @@ def test_processes_learn_from_where_the_others_have_brought_the_parameters(
             given = made["algo_factory"].hyper_parameters | {"explorer": explorers[number]}
             made["algo_factory"] = prl.NStepQLearning.create_factory(**given)
         schemes.append(prl.Scheme(**made, seed=seed_of_worker(7, number)))
+        schemes[number].collector.explore_among(2, number)  # type: ignore[union-attr]
     passed_on = copy.deepcopy(schemes[0].algorithm.state_dict())
     with prl.HogwildScheme(**parts(), seed=7, processes=2, explorers=explorers) as scheme:
         for turn, number in enumerate(turns):
@@ -88,6 +93,33 @@ def test_the_steps_of_all_processes_are_counted_and_none_goes_beyond_the_target(
         assert all(one["train/policy_lag"] >= 0 for one in metrics)
 
 
+class WaitsInItsThirdStep(Counter):
+    """Waits in a process for which there is a named pipe, until something has opened and closed it."""
+
+    folder = Path()
+
+    def step(self, action: Any) -> Any:
+        pipe = self.folder / str(os.getpid())
+        if self.count == 2 and pipe.exists():
+            pipe.read_text()
+        return super().step(action)
+
+
+def test_the_lag_counts_the_updates_of_others_since_the_parameters_were_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WaitsInItsThirdStep, "folder", tmp_path)
+    envs = prl.VecEnv.create_factory(WaitsInItsThirdStep, env_kwargs={"length": 50})
+    with prl.HogwildScheme(**a3c(train_envs_factory=envs), processes=2) as scheme:
+        quick, slow = processes_of(scheme)
+        pipe = tmp_path / str(slow._process.pid)
+        os.mkfifo(pipe)
+        slow.tell("work", Order(10, TARGET, {}, {}))
+        with pipe.open("w"):
+            quick.ask("work", Order(15, TARGET, {}, {}))
+        assert [one["train/policy_lag"] for one in slow.answer().metrics] == [3, 0]
+
+
 def test_each_process_has_random_numbers_of_its_own() -> None:
     with prl.HogwildScheme(**a3c(), processes=2) as scheme:
         first, second = (process.ask("state", None)["scheme"] for process in processes_of(scheme))
@@ -119,6 +151,47 @@ def test_changed_hyper_parameters_reach_all_processes() -> None:
         train(scheme, TARGET)
         assert scheme.algorithm.updates > updates
         assert_equal(scheme.algorithm.get_weights(), weights)
+
+
+def test_changes_of_algorithm_and_storage_have_the_effect_that_they_have_in_an_ordinary_scheme() -> None:
+    parts = a3c(storage_factory=prl.GAEBuffer.create_factory(size=5))
+    with prl.Scheme(**parts) as ordinary, prl.HogwildScheme(**parts, processes=1) as shared:
+        for scheme in (ordinary, shared):
+            train(scheme, 50)
+            scheme.algorithm.update_algorithm_parameter("entropy_coef", 0.3)
+            scheme.algorithm.update_algorithm_parameter("max_grad_norm", 0.1)
+            scheme.storage.update_storage_parameter("gae_lambda", 0.2)
+            train(scheme, TARGET)
+        assert_equal(shared.algorithm.get_weights(), ordinary.algorithm.get_weights())
+
+
+class FixedNetwork(prl.A2C):
+    """A2C beside a network that is not trained."""
+
+    def build(self) -> None:
+        super().build()
+        self.fixed = self.actor.make("fixed", Values())
+
+    def losses(self, rows: Any) -> Any:
+        losses = super().losses(rows)
+        weights = sum(parameter.double().sum() for parameter in self.fixed.parameters())
+        return Losses(losses.of, {**losses.metrics, "fixed": weights}, gradients=losses.gradients)
+
+
+def test_networks_that_are_not_trained_are_the_same_in_all_processes() -> None:
+    algorithm = FixedNetwork.create_factory(optimizer=prl.SGD())
+    with prl.HogwildScheme(**a3c(algo_factory=algorithm), processes=2) as scheme:
+        found = [process.ask("work", Order(5, TARGET, {}, {})).metrics[0]["fixed"] for process in processes_of(scheme)]
+        assert found[0] == found[1] != 0
+
+
+def test_a_run_with_an_explorer_for_each_process_resumes_from_its_folder(tmp_path: Path) -> None:
+    with prl.Learner(prl.HogwildScheme(**nsq(), processes=2, explorers=EXPLORERS), 50, tmp_path / "run") as learner:
+        assert learner.run()
+    with prl.Learner.resume(tmp_path / "run", target_steps=100) as again:
+        assert again.scheme.config["hogwild"]["explorers"] == [one.config for one in EXPLORERS]
+        assert again.run()
+        assert again.scheme.steps == 100
 
 
 def test_a_change_that_cannot_be_sent_to_the_processes_is_refused_by_name() -> None:
