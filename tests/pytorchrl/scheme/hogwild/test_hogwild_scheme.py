@@ -174,7 +174,7 @@ class FixedNetwork(prl.A2C):
 
     def losses(self, rows: Any) -> Any:
         losses = super().losses(rows)
-        weights = sum(parameter.double().sum() for parameter in self.fixed.parameters())
+        weights = sum(parameter.detach().double().sum() for parameter in self.fixed.parameters())
         return Losses(losses.of, {**losses.metrics, "fixed": weights}, gradients=losses.gradients)
 
 
