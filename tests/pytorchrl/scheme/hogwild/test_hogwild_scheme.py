@@ -180,7 +180,8 @@ class FixedNetwork(prl.A2C):
 
 def test_networks_that_are_not_trained_are_the_same_in_all_processes() -> None:
     algorithm = FixedNetwork.create_factory(optimizer=prl.SGD())
-    with prl.HogwildScheme(**a3c(algo_factory=algorithm), processes=2) as scheme:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), shared_body=False)
+    with prl.HogwildScheme(**a3c(algo_factory=algorithm, actor_factory=actor), processes=2) as scheme:
         found = [process.ask("work", Order(5, TARGET, {}, {})).metrics[0]["fixed"] for process in processes_of(scheme)]
         assert found[0] == found[1] != 0
 
