@@ -43,6 +43,11 @@ def explored_apart(**changes: Any) -> dict[str, Any]:
     return nsq(algo_factory=algorithm, **changes)
 
 
+def noisy(**changes: Any) -> dict[str, Any]:
+    """Layers with random weights, drawn from the actor's generator."""
+    return nsq(actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), noisy=True), **changes)
+
+
 def recurrent(**changes: Any) -> dict[str, Any]:
     """V-trace, several minibatches of sequences, a memory, normalised rewards and two environments."""
     return {

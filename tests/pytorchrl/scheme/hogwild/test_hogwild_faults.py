@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
 
 import pytorchrl as prl
 from tests.pytorchrl.scheme.test_overlap import is_running
@@ -55,6 +56,34 @@ def test_an_exception_of_an_environment_shows_its_traceback_and_the_run_resumes(
     again.close()
 
 
+class FailingA2C(prl.A2C):
+    """Fails in its third update, as long as it is broken."""
+
+    is_broken = True
+
+    def losses(self, rows: Any) -> Any:
+        if self.updates == 2 and FailingA2C.is_broken:
+            raise FloatingPointError("the loss is not finite")
+        return super().losses(rows)
+
+
+def test_an_update_that_failed_is_made_by_the_resumed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = a3c(algo_factory=FailingA2C.create_factory(test_every=0))
+    with prl.HogwildScheme(**parts, processes=1) as scheme:
+        with pytest.raises(FloatingPointError, match="the loss is not finite"):
+            train(scheme, 50)
+        state = scheme.state_dict()
+    monkeypatch.setattr(FailingA2C, "is_broken", False)
+    with prl.HogwildScheme(**parts, processes=1) as resumed, prl.Scheme(**parts) as whole:
+        resumed.load_state_dict(state)
+        assert (resumed.steps, resumed.algorithm.updates) == (15, 2)
+        train(resumed, 50)
+        train(whole, 50)
+        assert resumed.algorithm.updates == 10
+        # Not exactly, as the restored rollout lies elsewhere in memory, which rounds its sums in another order.
+        torch.testing.assert_close(resumed.algorithm.get_weights(), whole.algorithm.get_weights())
+
+
 class BreaksOnDemand(Counter):
     """Fails in a process for which there is a file named after its process id."""
 
@@ -72,6 +101,7 @@ def test_after_an_exception_the_steps_of_all_processes_are_counted(
     monkeypatch.setattr(BreaksOnDemand, "folder", tmp_path)
     with prl.HogwildScheme(**a3c(train_envs_factory=prl.VecEnv.create_factory(BreaksOnDemand)), processes=2) as scheme:
         train(scheme, 40)
+        scheme.load_state_dict(scheme.state_dict())
         (tmp_path / str(processes_of(scheme)[1]._process.pid)).touch()
         with pytest.raises(ZeroDivisionError, match="the arm is stuck"):
             train(scheme, 10**9)

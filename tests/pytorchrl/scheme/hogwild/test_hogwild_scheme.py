@@ -15,12 +15,12 @@ from pytorchrl.scheme.hogwild.worker import Order
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.schedule import FunctionSchedule
 from tests.support.comparison import assert_equal
-from tests.support.hogwild import TARGET, Parts, a3c, explored_apart, nsq, processes_of, recurrent, train
+from tests.support.hogwild import TARGET, Parts, a3c, explored_apart, noisy, nsq, processes_of, recurrent, train
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
 
 
-@pytest.mark.parametrize("parts", [a3c, nsq, recurrent])
+@pytest.mark.parametrize("parts", [a3c, nsq, noisy, recurrent])
 def test_a_single_process_makes_the_updates_of_an_ordinary_scheme(parts: Parts) -> None:
     with prl.Scheme(**parts(), seed=3) as ordinary, prl.HogwildScheme(**parts(), seed=3, processes=1) as shared:
         expected, found = train(ordinary, TARGET), train(shared, TARGET)
@@ -142,6 +142,14 @@ def test_parameters_rest_while_the_policy_is_evaluated_and_saved() -> None:
         assert not any(process.transitions for process in processes_of(scheme))
 
 
+def test_a_process_waits_until_its_report_is_taken() -> None:
+    with prl.HogwildScheme(**a3c(), processes=2) as scheme:
+        scheme.set_progress(0, 10_000)
+        for _ in range(4):
+            scheme.collect(10_000)
+            assert 1 <= len(scheme.state_dict()["collector"]["reports"]) <= 2
+
+
 def test_changed_hyper_parameters_reach_all_processes() -> None:
     with prl.HogwildScheme(**a3c(), processes=2) as scheme:
         train(scheme, 60)
@@ -203,13 +211,13 @@ def test_a_change_that_cannot_be_sent_to_the_processes_is_refused_by_name() -> N
             scheme.collect(10)
 
 
-@pytest.mark.parametrize("parts", [a3c, recurrent])
+@pytest.mark.parametrize("parts", [a3c, noisy, recurrent])
 def test_a_resumed_run_of_one_process_is_the_uninterrupted_run(parts: Parts) -> None:
     with prl.HogwildScheme(**parts(), processes=1) as whole:
         train(whole, TARGET)
         expected = whole.state_dict()
     with prl.HogwildScheme(**parts(), processes=1) as saved:
-        train(saved, 80)
+        train(saved, 84)
         state = saved_and_loaded(saved.state_dict())
     with prl.HogwildScheme(**parts(), processes=1) as resumed:
         assert resumed.load_state_dict(state) == []
