@@ -224,7 +224,6 @@ class HogwildProcesses:
             self._end()
         finally:
             atexit.unregister(self._end)
-            self._memory.close()
 
     @property
     def _num_envs(self) -> int:

@@ -134,6 +134,7 @@ def test_a_killed_process_is_named_and_the_run_resumes_from_the_shared_parameter
     assert again.run()
     assert again.scheme.steps == 600
     assert again.get_metrics()["train/episodes_cut_by_resume"] == 3
+    assert again.scheme.load_state_dict(state) == [3, 4, 5]
     again.close()
 
 
