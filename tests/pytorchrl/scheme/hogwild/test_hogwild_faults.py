@@ -1,6 +1,7 @@
 """Exceptions, kills and ends of runs whose processes share their parameters."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import torch
 
 import pytorchrl as prl
 from tests.pytorchrl.scheme.test_overlap import is_running
-from tests.support.hogwild import a3c, processes_of, train
+from tests.support.hogwild import a3c, nsq, processes_of, train
 from tests.support.toys import Counter
 
 
@@ -150,6 +151,13 @@ def test_an_exception_while_a_process_makes_its_parts_is_raised_in_the_learner()
     assert "In Hogwild process 0" in "\n".join(caught.value.__notes__)
 
 
+def test_no_process_remains_where_parts_are_refused() -> None:
+    with pytest.raises(prl.UnsupportedSpaceError) as caught:
+        prl.HogwildScheme(**nsq(train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1")), processes=2)
+    assert not [child for child in multiprocessing.active_children() if "Hogwild" in child.name]
+    assert "NStepQLearning" in str(caught.value)
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_no_process_remains_after_a_scheme_is_closed_or_garbage_collected(is_closed: bool) -> None:
     scheme = prl.HogwildScheme(**a3c(), processes=2)
@@ -168,7 +176,7 @@ def test_no_process_remains_after_a_scheme_is_closed_or_garbage_collected(is_clo
 SCRIPT = """
 import sys
 import pytorchrl as prl
-from tests.support.hogwild import a3c, processes_of
+from tests.support.hogwild import a3c, nsq, processes_of
 
 class PrintsIds(prl.Callback):
     def on_update(self, learner, info):

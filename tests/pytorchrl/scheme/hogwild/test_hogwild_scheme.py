@@ -138,8 +138,11 @@ def test_parameters_rest_while_the_policy_is_evaluated_and_saved() -> None:
         assert not any(process.transitions for process in processes_of(scheme))
         scheme.collect(10_000)
         assert any(process.transitions for process in processes_of(scheme))
-        scheme.state_dict()
+        state = saved_and_loaded(scheme.state_dict())
         assert not any(process.transitions for process in processes_of(scheme))
+        scheme.collect(10_000)
+        scheme.load_state_dict(state)
+        assert_equal(scheme.state_dict()["algorithm"], state["algorithm"])
 
 
 def test_a_process_waits_until_its_report_is_taken() -> None:
