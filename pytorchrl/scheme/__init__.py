@@ -7,6 +7,7 @@ from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme, WorkerDiedError
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
+from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.overlap import CollectorError, Overlapped
 from pytorchrl.scheme.scheme import Scheme
 
@@ -17,6 +18,7 @@ __all__ = [
     "Episode",
     "Evaluation",
     "EvaluationStoppedError",
+    "HogwildScheme",
     "Overlapped",
     "RayScheme",
     "Scheme",

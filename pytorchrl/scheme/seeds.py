@@ -11,6 +11,19 @@ def seed_of(run_seed: int, *purpose: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(run_seed, spawn_key=purpose)
 
 
+def seed_of_worker(run_seed: int, worker: int, generation: int = 0) -> int:
+    """Return the seed of a worker that computes gradients; that of the first one is the run's.
+
+    Args:
+        run_seed: of the run.
+        worker: its index.
+        generation: how often the worker with this index was replaced.
+    """
+    if not worker and not generation:
+        return run_seed
+    return int(seed_of(run_seed, WORKERS, worker, generation).generate_state(1)[0])
+
+
 def seed_of_training_envs(run_seed: int) -> np.random.SeedSequence:
     """Return the seed of the first reset of a run's training environments."""
     return seed_of(run_seed, TRAIN_ENVS)

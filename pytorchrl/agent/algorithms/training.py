@@ -81,7 +81,7 @@ class Target:
         self.network = make_target(network)
         self.polyak, self.every, self.every_steps = polyak, every, every_steps
         # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.
-        self._ours, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
+        self.flat, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
         self._group = group
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)
         self._buffers = [(our, their) for our, their in buffers if our is not their]
@@ -93,9 +93,9 @@ class Target:
         Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
         """
         if self._group is not None:
-            self._ours.vector.lerp_(self._group.flat.vector, 1 - polyak)
+            self.flat.vector.lerp_(self._group.flat.vector, 1 - polyak)
         else:
-            for parameter, followed in zip(self._ours.parameters, self._theirs, strict=True):
+            for parameter, followed in zip(self.flat.parameters, self._theirs, strict=True):
                 parameter.lerp_(followed, 1 - polyak)
         for our, their in self._buffers:
             our.copy_(their)

@@ -40,13 +40,32 @@ class ElementwiseOptimizer(Optimizer):
 
     def make(self, parameters: FlatParameters) -> FlatStepper:
         """Make a stepper of these parameters."""
-        return _ElementwiseStepper(parameters, self)
+        return ElementwiseStepper(parameters, self)
 
 
-class _ElementwiseStepper(FlatStepper):
+class ElementwiseStepper(FlatStepper):
+    """The stepper of an elementwise update rule, whose state is vectors alone.
+
+    Args:
+        parameters: to be trained.
+        rule: the update rule.
+    """
+
     def __init__(self, parameters: FlatParameters, rule: ElementwiseOptimizer) -> None:
         super().__init__(parameters, type(rule).__name__, rule.averages)
         self._rule = rule
+
+    @property
+    def vectors(self) -> list[Tensor]:
+        """All values that a step changes: those of the parameters, and each average."""
+        return [self.parameters.vector, *(vector for vector, _ in self._averages.values())]
+
+    def use(self, vectors: Sequence[Tensor]) -> None:
+        """Let the values lie in other vectors, given in the order of :attr:`vectors`."""
+        parameters, *averages = vectors
+        self.parameters.use(parameters)
+        for name, vector in zip(self._averages, averages, strict=True):
+            self._averages[name] = vector, self.parameters.views_of(vector)
 
     def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
         parameters, averages = self._tensors(positions)

@@ -47,6 +47,12 @@ class FlatParameters:
             start += _aligned(parameter.numel())
         return views
 
+    def use(self, vector: Tensor) -> None:
+        """Make the parameters views of another vector of the same layout, such as one in shared memory."""
+        self.vector = vector
+        for parameter, view in zip(self.parameters, self.views_of(vector), strict=True):
+            parameter.data = view
+
     def check(self) -> None:
         """Check that the parameters are still views of the vector.
 

@@ -24,6 +24,7 @@ from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
+from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.setting import Setting
@@ -42,6 +43,7 @@ COMPOSITION = (
     "device",
     "seed",
     "distributed",
+    "hogwild",
 )
 """Keys of a configuration that belong to the composition."""
 
@@ -84,6 +86,8 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
     }
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
+    if (hogwild := config.get("hogwild")) is not None:
+        return HogwildScheme(**parts, **made_of(hogwild))
     return Scheme(**parts, collection=made_of(config.get("collection")))
 
 

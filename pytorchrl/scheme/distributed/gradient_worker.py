@@ -18,7 +18,7 @@ from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import with_explorer
 from pytorchrl.scheme.distributed.collection_worker import RunState
 from pytorchrl.scheme.scheme import Scheme
-from pytorchrl.scheme.seeds import WORKERS, seed_of
+from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.factory import Factory
 from storages.storage import Storage
 from storages.transition import ERRORS, Batch
@@ -92,9 +92,6 @@ class GradientWorker:
 
     def __init__(self, blueprint: GradientBlueprint, worker: int, generation: int = 0) -> None:
         self._worker = worker
-        seed = blueprint.run_seed
-        if worker or generation:
-            seed = int(seed_of(seed, WORKERS, worker, generation).generate_state(1)[0])
         self._scheme = Scheme(
             with_explorer(blueprint.algo_factory, blueprint.explorers, worker),
             blueprint.actor_factory,
@@ -103,7 +100,7 @@ class GradientWorker:
             sources=blueprint.sources,
             normalize_rewards=blueprint.normalize_rewards,
             device=blueprint.device,
-            seed=seed,
+            seed=seed_of_worker(blueprint.run_seed, worker, generation),
         )
         self._due = 0
         """Number of update phases that are due."""

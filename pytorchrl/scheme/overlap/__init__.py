@@ -1,7 +1,7 @@
 """Collection in other processes of the same machine, overlapped with the updates of this one."""
 
+from pytorchrl.scheme.overlap.forked_process import CollectorError
 from pytorchrl.scheme.overlap.overlapped import Overlapped
 from pytorchrl.scheme.overlap.overlapped_collector import OverlappedCollector
-from pytorchrl.scheme.overlap.process import CollectorError
 
 __all__ = ["CollectorError", "Overlapped", "OverlappedCollector"]

@@ -72,13 +72,13 @@ def refuse_unsendable(changes: Mapping[str, Any], owner: str) -> None:
     """Refuse changed hyper-parameters that cannot be sent to another process.
 
     Raises:
-        TypeError: the message names the hyper-parameter, of the algorithm ``owner``.
+        TypeError: the message names the hyper-parameter, of the ``owner``: a scheme and its algorithm.
     """
     for name, value in changes.items():
         try:
             pickle.dumps(value)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise TypeError(
-                f"Overlapped: {owner}.{name} was changed to {value!r}, which cannot be sent to the collector "
+                f"{owner}.{name} was changed to {value!r}, which cannot be sent to the collector "
                 f"processes: {error}; define functions in a module, not as a lambda"
             ) from error

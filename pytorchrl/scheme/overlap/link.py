@@ -67,37 +67,14 @@ def receive(pipe: Connection) -> Any:
 
 
 @dataclass
-class Link:
-    """A collector process's connection to the learner's process."""
+class PipeToLearner:
+    """A forked process's connection to the learner's process."""
 
-    number: int
+    title: str
+    """The process in messages, such as "collector process 1"."""
     pipe: Connection
-    may_step: Semaphore
-    """Counts permitted steps and sent commands."""
-    has_stepped: Semaphore
-    """Counts the steps made, and a step that failed."""
-    commands: NDArray[Any]
-    """(workers,): number of commands sent to each process."""
-    written: NDArray[Any]
-    """(workers,): number of steps that each process has made since the run began."""
     learner: int
     """Process id of the learner."""
-
-    def __post_init__(self) -> None:
-        self._commands_taken = 0
-
-    def wait(self) -> bool:
-        """Wait for permission for a step, or for a command; returns whether it is a command.
-
-        Raises:
-            LearnerGoneError: the learner's process has ended.
-        """
-        while not self.may_step.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
-            self._look_for_learner()
-        if self.commands[self.number] == self._commands_taken:
-            return False
-        self._commands_taken += 1
-        return True
 
     def receive(self) -> Any:
         """Wait for a message from the learner.
@@ -125,7 +102,7 @@ class Link:
 
     def send_error(self, error: Exception, *, by_step: bool = False) -> None:
         """Send the learner an exception, with its traceback in this process as a note."""
-        error.add_note(f"In collector process {self.number}:\n{traceback.format_exc()}")
+        error.add_note(f"In {self.title}:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:  # pickling a user-defined class may raise anything; its message is kept
@@ -136,3 +113,34 @@ class Link:
     def _look_for_learner(self) -> None:
         if os.getppid() != self.learner:
             raise LearnerGoneError
+
+
+@dataclass
+class Link(PipeToLearner):
+    """A collector process's connection to the learner's process."""
+
+    number: int
+    may_step: Semaphore
+    """Counts permitted steps and sent commands."""
+    has_stepped: Semaphore
+    """Counts the steps made, and a step that failed."""
+    commands: NDArray[Any]
+    """(workers,): number of commands sent to each process."""
+    written: NDArray[Any]
+    """(workers,): number of steps that each process has made since the run began."""
+
+    def __post_init__(self) -> None:
+        self._commands_taken = 0
+
+    def wait(self) -> bool:
+        """Wait for permission for a step, or for a command; returns whether it is a command.
+
+        Raises:
+            LearnerGoneError: the learner's process has ended.
+        """
+        while not self.may_step.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
+            self._look_for_learner()
+        if self.commands[self.number] == self._commands_taken:
+            return False
+        self._commands_taken += 1
+        return True

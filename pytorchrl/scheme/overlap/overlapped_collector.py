@@ -10,7 +10,8 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.scheme.collector import Episode, count_observations
 from pytorchrl.scheme.overlap.changes import ChangeHistory, ChangesAfter, refuse_unsendable
-from pytorchrl.scheme.overlap.process import CollectorError, CollectorProcess
+from pytorchrl.scheme.overlap.forked_process import CollectorError
+from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
@@ -278,7 +279,7 @@ class OverlappedCollector:
         """
         changes = self.algorithm.changed_parameters
         if self._changes.differ(changes):
-            refuse_unsendable(changes, type(self.algorithm).__name__)
+            refuse_unsendable(changes, f"Overlapped: {type(self.algorithm).__name__}")
             self._changes.record(self._position, changes)
             self._tell_changes()
             self._let_all_go_on()

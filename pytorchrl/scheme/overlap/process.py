@@ -1,32 +1,20 @@
 """The learner's handle of a collector process."""
 
 import os
-import signal
-import warnings
 from collections import deque
 from contextlib import suppress
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.worker_signals import worker_signals
-from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, receive, send
+from pytorchrl.scheme.overlap.forked_process import SECONDS_BETWEEN_LOOKS, ForkedProcess
+from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, send
 from pytorchrl.scheme.overlap.step_slots import StepLayout
 from pytorchrl.scheme.overlap.worker import WorkerParts, serve
 
-_SECONDS_BETWEEN_LOOKS = 1.0
-"""Interval at which a waiting learner checks that the process is alive."""
-_SECONDS_TO_END = 5.0
-"""Time for the current step to end, after which the process is killed."""
 
-
-class CollectorError(RuntimeError):
-    """Raised when a collector process has ended unexpectedly."""
-
-
-class CollectorProcess:
+class CollectorProcess(ForkedProcess):
     """Forks a process that makes environments and collects in them.
 
     Args:
@@ -39,34 +27,26 @@ class CollectorProcess:
     def __init__(
         self, number: int, parts: WorkerParts, commands: NDArray[np.int64], written: NDArray[np.int64]
     ) -> None:
-        context = get_context("fork")
+        super().__init__(f"collector process {number}")
         self.number = number
         self._commands, self._written = commands, written
-        self._pipe, pipe_of_process = context.Pipe()
-        self._may_step, self._has_stepped = context.Semaphore(0), context.Semaphore(0)
+        self._may_step, self._has_stepped = self._context.Semaphore(0), self._context.Semaphore(0)
         self._finished: deque[Finished] = deque()
         """Finished episodes of steps that are not stored yet."""
         self._failure: Exception | None = None
         """Exception of a failed step that is not waited for yet."""
-        link = Link(number, pipe_of_process, self._may_step, self._has_stepped, commands, written, os.getpid())
-        # Shared with this process, which holds signals back for the environments of the other one as well.
-        signals = worker_signals()
-        self._process = context.Process(target=serve, args=(link, parts, signals), name=f"collector {number}")
-        with warnings.catch_warnings():
-            # The warning is about threads of this process; the forked one needs none of them.
-            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            self._process.start()
-        pipe_of_process.close()
+        self._start(
+            lambda pipe: Link(
+                self.title, pipe, os.getpid(), number, self._may_step, self._has_stepped, commands, written
+            ),
+            serve,
+            parts,
+        )
 
     @property
     def position(self) -> int:
         """Number of steps that it has made since the run began."""
         return int(self._written[self.number])
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process is running."""
-        return self._process.is_alive()
 
     def description(self) -> dict[str, Any]:
         """Wait until its environments are made; returns their attributes.
@@ -97,7 +77,7 @@ class CollectorProcess:
             CollectorError: the process has ended.
             Exception: any exception raised by the step.
         """
-        while not self._has_stepped.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
+        while not self._has_stepped.acquire(timeout=SECONDS_BETWEEN_LOOKS):
             if not self.is_alive and not self._has_stepped.acquire(block=False):
                 raise self._ended()
         if self.position <= position:
@@ -161,21 +141,10 @@ class CollectorProcess:
         with suppress(OSError):
             send(self._pipe, "go on")
 
-    def close(self) -> None:
-        """End the process after its current step; a second call does nothing."""
-        if self._pipe.closed:
-            return
-        with suppress(OSError):
-            # None is the message to stop, wherever the process waits for one.
-            send(self._pipe, None)
-            self._commands[self.number] += 1
-            self._may_step.release()
-        self._pipe.close()
-        self._process.join(_SECONDS_TO_END)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
+    def _ask_to_end(self) -> None:
+        super()._ask_to_end()
+        self._commands[self.number] += 1
+        self._may_step.release()
 
     def _received(self, *, keep_failure: bool = False) -> Any:
         """Return the next message. Finished episodes are queued, and with ``keep_failure`` a failed step is kept."""
@@ -189,25 +158,3 @@ class CollectorProcess:
                 raise message.error
             else:
                 return message
-
-    def _next(self) -> Any:
-        while not self._pipe.poll(_SECONDS_BETWEEN_LOOKS):
-            if not self.is_alive and not self._pipe.poll():
-                raise self._ended()
-        try:
-            return receive(self._pipe)
-        except (EOFError, OSError):
-            raise self._ended() from None
-
-    def _ended(self) -> CollectorError:
-        self._process.join(_SECONDS_TO_END)
-        code = self._process.exitcode
-        if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-            why = ", perhaps because it ran out of memory" if -code == signal.SIGKILL else ""
-        else:
-            how, why = f"ended with exit code {code}", ""
-        return CollectorError(
-            f"collector process {self.number} (id {self._process.pid}) {how}{why}. Its collected steps are in the "
-            f"storage; a resumed run begins new episodes"
-        )

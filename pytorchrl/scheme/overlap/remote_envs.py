@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
+from pytorchrl.scheme.overlap.forked_process import end_processes
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
@@ -42,7 +43,7 @@ class RemoteEnvs:
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(edges)]
         """Indices of the environments of each process."""
         self.processes: list[CollectorProcess] = []
-        self._end_processes = weakref.finalize(self, _end, self.processes, os.getpid())
+        self._end_processes = weakref.finalize(self, end_processes, self.processes, os.getpid())
         # At exit, multiprocessing joins its processes, and these wait for this one; they must have ended before that.
         atexit.register(self._end_processes)
         try:
@@ -88,12 +89,6 @@ class RemoteEnvs:
     def envs_of(self, process: int, envs: Sequence[int]) -> list[int]:
         """Return the indices, among all environments, of some environments of a process."""
         return [self.rows[process].start + env for env in envs]
-
-
-def _end(processes: Sequence[CollectorProcess], owner: int) -> None:
-    """End the processes, unless called in a process that was forked from their owner."""
-    if os.getpid() == owner:
-        close_all(processes)
 
 
 def _with_num_envs(factory: Factory[VecEnv], num_envs: int) -> Factory[VecEnv]:

@@ -11,8 +11,8 @@ class A2C(PolicyAndValue):
     """Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), made synchronous.
 
     The storage's ``size`` is the length of a rollout (5 in the paper). ``VanillaOnPolicyBuffer`` computes the paper's
-    n-step returns, ``GAEBuffer`` generalised advantages (Schulman et al., arXiv 1506.02438). With gradient workers, it
-    is A3C, the asynchronous original: they use ``compute_gradients``, and the learner ``apply_gradients``.
+    n-step returns, ``GAEBuffer`` generalised advantages (Schulman et al., arXiv 1506.02438). In a
+    ``HogwildScheme``, or with gradient workers, it is A3C, the asynchronous original.
     """
 
     lr: NonNegativeOrSchedule = 7e-4

@@ -1,0 +1,99 @@
+"""A forked process that serves the learner's process, and the error of its unexpected end."""
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
+from storages.component.closing import close_all
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""Interval at which a waiting learner checks that the process is alive."""
+_SECONDS_TO_END = 5.0
+"""Time for the current step to end, after which the process is killed."""
+
+
+class CollectorError(RuntimeError):
+    """Raised when a collector process, or a process of a HogwildScheme, has ended unexpectedly."""
+
+
+class ForkedProcess:
+    """The learner's handle of a process that it forks; a subclass starts it.
+
+    Args:
+        title: of the process in messages, such as "collector process 1".
+    """
+
+    loss = "Its collected steps are in the storage; a resumed run begins new episodes"
+    """Result of an unexpected end, for the message."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._context = get_context("fork")
+        self._pipe, self._pipe_of_process = self._context.Pipe()
+
+    def _start(self, link: Callable[[Connection], PipeToLearner], serve: Callable[..., None], *arguments: Any) -> None:
+        """Fork the process, which calls ``serve`` with its link, the arguments, and the signals that it shares."""
+        # Shared with this process, which holds signals back for the environments of the other one as well.
+        signals = worker_signals()
+        self._process = self._context.Process(
+            target=serve, args=(link(self._pipe_of_process), *arguments, signals), name=self.title
+        )
+        with warnings.catch_warnings():
+            # The warning is about threads of this process; the forked one needs none of them.
+            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+            self._process.start()
+        self._pipe_of_process.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is running."""
+        return self._process.is_alive()
+
+    def close(self) -> None:
+        """End the process after its current step; a second call does nothing."""
+        if self._pipe.closed:
+            return
+        with suppress(OSError):
+            self._ask_to_end()
+        self._pipe.close()
+        self._process.join(_SECONDS_TO_END)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
+    def _ask_to_end(self) -> None:
+        # None is the message to stop, wherever the process waits for one.
+        send(self._pipe, None)
+
+    def _next(self) -> Any:
+        while not self._pipe.poll(SECONDS_BETWEEN_LOOKS):
+            if not self.is_alive and not self._pipe.poll():
+                raise self._ended()
+        try:
+            return receive(self._pipe)
+        except (EOFError, OSError):
+            raise self._ended() from None
+
+    def _ended(self) -> CollectorError:
+        self._process.join(_SECONDS_TO_END)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+            why = ", perhaps because it ran out of memory" if -code == signal.SIGKILL else ""
+        else:
+            how, why = f"ended with exit code {code}", ""
+        return CollectorError(f"{self.title} (id {self._process.pid}) {how}{why}. {self.loss}")
+
+
+def end_processes(processes: Sequence[ForkedProcess], owner: int) -> None:
+    """End processes, unless called in a process that was forked from their owner, whose process id is given."""
+    if os.getpid() == owner:
+        close_all(processes)
