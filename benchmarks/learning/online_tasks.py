@@ -143,17 +143,6 @@ _HOPPER = _Halves(
     hidden_sizes=(256, 256),
     settings={"mini_batch_size": 256},
 )
-_HALF_CHEETAH = _Halves(
-    env="HalfCheetah-v5",
-    train_steps=30_000,
-    transitions=30_000,
-    updates=20_000,
-    steps=20_000,
-    random_steps=5_000,
-    gamma=0.99,
-    hidden_sizes=(256, 256),
-    settings={"mini_batch_size": 256},
-)
 
 ONLINE = StagedPage(
     "offline-to-online",
@@ -162,7 +151,6 @@ ONLINE = StagedPage(
     "online_tasks.py",
     {
         "pendulum": _task(_PENDULUM, random_return=-1_210.0, expert_return=-145.5, seeds=(1, 2, 3)),
-        "half-cheetah": _task(_HALF_CHEETAH, random_return=-280.2, expert_return=12_135.0, seeds=(1, 2, 3)),
         "hopper": _task(_HOPPER, random_return=-20.3, expert_return=3_234.3, seeds=(1, 2, 3)),
     },
 )
