@@ -20,8 +20,8 @@ _UPDATES = "updates"
 class SharedTraining:
     """Moves parameters, averages of optimisers, target networks and counters into memory that processes share.
 
-    Updates are lock-free: Recht et al., "Hogwild!" (arXiv 1106.5730). Each process counts its steps and updates in a
-    place of its own, so that no count is lost.
+    Updates are lock-free: Recht et al., "Hogwild!" (arXiv 1106.5730). Each process has separate counts of its steps
+    and updates, so that none is lost.
 
     Args:
         algorithm: one of its copies in the processes; all are made from the same factories.

@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from tests.support.clocks import RememberedClocks
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.data_sets import recorded
+from tests.support.ended_learners import SIGNALS, output_of_ended
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
 
@@ -377,7 +376,6 @@ learner = prl.Learner(scheme, 10_000_000, sys.argv[1], callbacks=[PrintsIds()])
 learner.run()
 learner.close()
 """
-SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
 def test_the_other_processes_and_the_memory_are_released_if_waiting_for_one_is_interrupted(
@@ -410,27 +408,9 @@ def test_the_other_processes_and_the_memory_are_released_if_waiting_for_one_is_i
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("ending", [*SIGNALS, "exited"])
 def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, ending]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        pids = [int(pid) for pid in process.stdout.readline().split()]
-        if ending == "killed":
-            process.kill()
-        elif ending in SIGNALS:
-            # Like a terminal, which sends the signal to the collector processes, too.
-            os.killpg(process.pid, SIGNALS[ending])
-        rest = process.stdout.read()
-        assert process.wait(60) == (-signal.SIGKILL if ending == "killed" else 0)
-    assert len(pids) == 2
-    deadline = time.monotonic() + 60
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    printed = output_of_ended(SCRIPT, [str(tmp_path / "run"), mode, ending], ending)
     if ending in ("ctrl_c", "terminated"):
-        assert "; continue" in rest
+        assert "; continue" in printed
         envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=mode)
         scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
         again = prl.Learner.resume(tmp_path / "run", scheme=scheme, callbacks=())
@@ -439,15 +419,6 @@ def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp
         again.step()
         assert again.scheme.steps > steps
         again.close()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A zombie has ended, and only its exit code has not been read yet.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ them. Batches of varying numbers of rows, such as those of whole episodes, are t
 
 
 def matmul(left: Tensor, right: Tensor, *, rows: int, out: Tensor) -> Tensor:
-    """Return ``left @ right``, in ``out`` unless oneDNN computes it in memory of its own; without gradients.
+    """Return ``left @ right``, in ``out`` or, computed by oneDNN, in new memory; without gradients.
 
     Args:
         left: (M, K), in CPU memory, as the others.

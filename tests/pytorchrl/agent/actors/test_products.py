@@ -121,7 +121,7 @@ def test_infinite_and_undefined_numbers_stay_visible(calls: list[tuple[int, ...]
     [
         pytest.param(random_tensor(8, SIZE), id="few rows"),
         pytest.param(random_tensor(131, SIZE), id="rows that vary between batches"),
-        pytest.param(random_tensor(2, ROWS, SIZE), id="more dimensions"),
+        pytest.param(random_tensor(ROWS, 2, SIZE), id="more dimensions"),
         pytest.param(random_tensor(SIZE, ROWS).t(), id="transposed"),
     ],
 )

@@ -4,9 +4,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from tests.pytorchrl.scheme.test_overlap import is_running
+from tests.support.ended_learners import SIGNALS, output_of_ended
 from tests.support.hogwild import a3c, nsq, processes_of, train
 from tests.support.toys import Counter
 
@@ -194,7 +191,6 @@ learner = prl.Learner(scheme, 10_000_000, sys.argv[1], callbacks=[PrintsIds()])
 learner.run()
 learner.close()
 """
-SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
 @pytest.mark.quick_share(0, long=1)
@@ -202,27 +198,9 @@ SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": sign
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("ending", [*SIGNALS, "exited"])
 def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, ending]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        pids = [int(pid) for pid in process.stdout.readline().split()]
-        if ending == "killed":
-            process.kill()
-        elif ending in SIGNALS:
-            # Like a terminal, which sends the signal to the other processes, too.
-            os.killpg(process.pid, SIGNALS[ending])
-        rest = process.stdout.read()
-        assert process.wait(60) == (-signal.SIGKILL if ending == "killed" else 0)
-    assert len(pids) == 2
-    deadline = time.monotonic() + 60
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    printed = output_of_ended(SCRIPT, [str(tmp_path / "run"), mode, ending], ending)
     if ending in ("ctrl_c", "terminated"):
-        assert "; continue" in rest
+        assert "; continue" in printed
         envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=mode)
         scheme = prl.HogwildScheme(**a3c(train_envs_factory=envs), processes=2)
         again = prl.Learner.resume(tmp_path / "run", scheme=scheme, callbacks=())
