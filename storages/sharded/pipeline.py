@@ -87,6 +87,8 @@ class Pipeline:
             ShardLostError: no shard answers.
         """
         for number in range(count):
+            while self._rounds_ahead and self._ask(generator, batch_size, count - number, take_updates):
+                pass
             while not (self._queue and self._queue[0].batches is not None):
                 self._ask(generator, batch_size, count - number, take_updates)
                 if not self._queue:
@@ -116,16 +118,16 @@ class Pipeline:
 
     # Inside
 
-    def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_updates: TakeUpdates) -> None:
-        """Send a round of requests, unless enough batches are queued."""
+    def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_updates: TakeUpdates) -> bool:
+        """Send a round of requests, unless enough batches are queued or all shards are empty; return whether it did."""
         if len(self._queue) > self._rounds_ahead * self._batches_at_once:
-            return
+            return False
         for shard, pending in list(self._awaited.items()):
             if self._group.wait([pending], 0.0) is not None:
                 self._hear(shard, pending)
         probabilities = self._known.probabilities
         if not probabilities.any():
-            return
+            return False
         count = self._batches_at_once if self._rounds_ahead else min(most, self._batches_at_once)
         chosen = self._known.choose(generator, count).tolist()
         counts, (updates, progress) = Counter(chosen), take_updates()
@@ -139,6 +141,7 @@ class Pipeline:
             else:
                 self._awaited[shard] = pending
         self._queue.extend(requests[shard] for shard in chosen)
+        return True
 
     def _receive(self, request: "_Request") -> None:
         """Wait for the batches of a request; remove its entries from the queue if no answer comes."""
@@ -154,7 +157,7 @@ class Pipeline:
         request.factor = self._known.factor(answer.summary.mass, request.probability)
         # A shard that replaces this one later has other numbers.
         request.first_index = self._known.first_index(request.shard)
-        request.batches = unpack(answer.batches)
+        request.batches = unpack(answer.batches, answer.release)
         if not answer.batches:
             self._queue = deque(entry for entry in self._queue if entry is not request)
 

@@ -13,7 +13,8 @@ from storages.component.factory import Factory
 from storages.core.parts import Mass
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.sharded.packed_batches import PackedBatches, pack
+from storages.sharded.packed_batches import Layout, PackedBatches, pack, pack_into
+from storages.sharded.shared_memory import OpenedPieces, Place
 from storages.storage import EmptyStorageError
 from storages.transition import Batch
 
@@ -45,6 +46,10 @@ class Reply(NamedTuple):
     """State of the shard when the batches were sampled."""
     batches: PackedBatches
     """The requested batches; none if the shard is empty."""
+    layout: Layout | None = None
+    """Of the batches that lie in shared memory, and not in ``batches``; None if there are none."""
+    release: Callable[[], None] | None = None
+    """Called by the learner when it has copied the batches out of shared memory."""
 
 
 class Update(NamedTuple):
@@ -75,9 +80,15 @@ class ReplayShard:
         """The storage of the shard."""
         refuse_what_no_shard_can_be(type(storage), vars(storage))
         self._identity = uuid.uuid4().hex
+        self._opened = OpenedPieces()
 
     def exchange(
-        self, updates: Sequence[Update], progress: tuple[int, int] | None, batches: int, batch_size: int
+        self,
+        updates: Sequence[Update],
+        progress: tuple[int, int] | None,
+        batches: int,
+        batch_size: int,
+        place: Place | None = None,
     ) -> Reply:
         """Update priorities, and then sample batches.
 
@@ -87,6 +98,8 @@ class ReplayShard:
             progress: arguments of ``set_progress``; None if they are unchanged.
             batches: number of batches to sample.
             batch_size: rows of each batch.
+            place: shared memory for the batches; they are sent where None, and where it is too small or cannot be
+                mapped.
         """
         for update in updates:
             if update.identity == self._identity and (priorities := self.storage.priorities) is not None:
@@ -100,7 +113,9 @@ class ReplayShard:
             except EmptyStorageError:
                 # A storage that samples whole episodes has no rows until one has ended.
                 summary = summary._replace(mass=Mass(0, 0.0))
-        return Reply(summary, pack(drawn))
+        memory = self._opened.memory_at(place) if place is not None and drawn else None
+        layout = None if memory is None else pack_into(memory, drawn)
+        return Reply(summary, pack(drawn) if layout is None else [], layout)
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> int:
         """Store a slice, with ERRORS if the collector computed them; return the number of stored transitions."""

@@ -1,6 +1,6 @@
 """Replay shards as Ray actors, on this machine or on a cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,8 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostErr
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
+from storages.sharded.offered_pieces import OfferedPieces
+from storages.sharded.replay_shard import Reply, Update
 
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 _SECONDS_TO_CLOSE = 60.0
@@ -45,7 +47,8 @@ class RayShards(ShardGroup):
     """A group of replay shards that are Ray actors; the object can be sent to other processes.
 
     Ray restarts a shard that died, on any machine with its resources, where its ``directory`` must be accessible.
-    Batches and slices are transferred through Ray's object store, which the processes of a machine share.
+    Batches of shards on this machine are written into shared memory; those of other machines, and slices, are
+    transferred through Ray's object store.
 
     Args:
         maker: of the undivided storage; ``size``, ``max_bytes`` and ``directory`` are divided among shards.
@@ -71,10 +74,38 @@ class RayShards(ShardGroup):
             resources=own, scheduling_strategy="SPREAD", max_restarts=-1, max_task_retries=0, **options
         )
         self._actors: list[Any] = [actor.remote(one) for one in makers]
+        self._offered = self._no_pieces()
 
     def __len__(self) -> int:
         """Number of shards."""
         return len(self._actors)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs; shared memory stays with this one."""
+        return {"_actors": self._actors}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`__getstate__` returned."""
+        self._actors = state["_actors"]
+        self._offered = self._no_pieces()
+
+    def _no_pieces(self) -> list[OfferedPieces]:
+        return [OfferedPieces() for _ in self._actors]
+
+    def exchange(
+        self,
+        shard: int,
+        updates: Sequence[Update],
+        progress: tuple[int, int] | None,
+        batches: int,
+        batch_size: int,
+    ) -> Pending[Reply]:
+        """Call :meth:`ReplayShard.exchange` asynchronously, with shared memory for the batches."""
+        offered = self._offered[shard]
+        piece = offered.take() if batches else None
+        arguments = (updates, progress, batches, batch_size, None if piece is None else piece.place)
+        reference = self._actors[shard].exchange.remote(*arguments)
+        return _Answer(reference, shard, lambda reply: offered.read(piece, reply))
 
     def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
         """Start a method call of a :class:`ReplayShard`."""
@@ -112,11 +143,12 @@ class _Answer:
     Args:
         reference: to the result.
         shard: index of the shard.
+        read: function of what the shard returned that returns the result.
     """
 
-    def __init__(self, reference: Any, shard: int) -> None:
+    def __init__(self, reference: Any, shard: int, read: Callable[[Any], Any] = lambda returned: returned) -> None:
         self.reference = reference
-        self._shard = shard
+        self._shard, self._read = shard, read
 
     def result(self) -> Any:
         """Wait for the answer.
@@ -127,8 +159,9 @@ class _Answer:
             Exception: any exception raised in the shard, with its traceback.
         """
         try:
-            return ray.get(self.reference)
+            returned = ray.get(self.reference)
         except (RayActorError, ActorUnavailableError, ObjectLostError, OutOfMemoryError) as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise RuntimeError(f"shard {self._shard} could not be made: {error}") from error
             raise ShardLostError(f"shard {self._shard} died before it answered: {error}") from error
+        return self._read(returned)

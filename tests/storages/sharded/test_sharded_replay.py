@@ -96,6 +96,23 @@ def test_batches_of_every_setting_are_prefetched_from_three_shards(setting: str)
     assert {int(batch[INDICES][0]) >> 40 for batch in batches} == {0, 1, 2}
 
 
+def test_the_next_round_is_requested_before_the_first_is_used_up() -> None:
+    group, replay = local(PRIORITISED, 1, batches_at_once=4, rounds_ahead=2)
+    replay.insert_data_slice(slice_of(np.random.default_rng(0), 30))
+    asked: list[int] = []
+    exchange = group.exchange
+
+    def recorded(shard: int, updates: Any, progress: Any, batches: int, batch_size: int) -> Any:
+        asked.append(batches)
+        return exchange(shard, updates, progress, batches, batch_size)
+
+    group.exchange = recorded  # type: ignore[method-assign]
+    counts = [len(asked) for _ in learn(replay, 14)]
+    # Two rounds are on their way while the batches of one are used.
+    assert counts == [3] * 4 + [4] * 4 + [5] * 4 + [6] * 2
+    assert asked == [4] * 6
+
+
 def filled_unequally() -> tuple[LocalShards, ShardedReplay]:
     """Three shards of 8, 40 and 16 transitions, with errors of very different sizes."""
     group, replay = local(PRIORITISED, 3, **AT_ONCE)

@@ -12,6 +12,7 @@ import torch
 
 from storages import PERBuffer, SampleError, Sequences
 from storages.sharded import LocalShards, ShardedReplay, SliceWriter, factory_of_shard
+from storages.sharded.shared_memory import Piece
 from storages.transition import ERRORS, INDICES, MASK, OBS, REW
 from tests.support.model import GAMMA, equal, through_a_file
 from tests.support.profiles import FULL
@@ -68,6 +69,28 @@ def test_shards_in_other_processes_draw_the_batches_of_local_shards(factory: Any
     for theirs, ours in zip(learn(one, 6), expected, strict=True):
         assert equal(theirs, ours)
     one.close()
+
+
+def test_batches_come_through_shared_memory_after_a_first_reply_and_after_a_replacement() -> None:
+    group = started(WHOLE, 1)
+    replay = ShardedReplay(group, batches_at_once=4, patience_seconds=60)
+
+    def pieces() -> set[Piece]:
+        return {piece for offered in group._offered for piece in offered._free}
+
+    fill(group)
+    list(learn(replay, 30))
+    before = pieces()
+    assert before
+    assert all(piece.was_used and not Path(piece.place.path).exists() for piece in before)
+    os.kill(group.process_ids()[0], signal.SIGKILL)
+    with pytest.warns(RuntimeWarning, match="shard 0 died and was replaced"):
+        replay.state_dict()
+    fill(group)
+    list(learn(replay, 30))
+    assert pieces()
+    assert not pieces() & before
+    replay.close()
 
 
 def test_batches_can_be_modified_in_place() -> None:

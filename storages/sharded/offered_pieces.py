@@ -1,0 +1,61 @@
+"""The pieces of shared memory that a learner offers to a shard for its replies."""
+
+from storages.sharded.packed_batches import arrays_in, bytes_of, layout_of
+from storages.sharded.replay_shard import Reply
+from storages.sharded.shared_memory import Piece
+
+
+class OfferedPieces:
+    """The pieces of one shard: as many as it has requests at a time, each as large as its largest reply so far.
+
+    The first replies of a shard are sent as messages. So are all of a shard on another machine, those of one that has
+    just replaced another, and those that are larger than any before.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Piece] = []
+        self._size = 0
+        self._identity: str | None = None
+        self._is_reachable = True
+        """Whether the shard has not yet failed to map a new piece."""
+
+    def take(self) -> Piece | None:
+        """Return a piece for a reply; None if the reply has to be sent."""
+        if not self._is_reachable or not self._size:
+            return None
+        if self._free:
+            return self._free.pop()
+        try:
+            return Piece(self._size)
+        except OSError:
+            self._is_reachable = False
+            return None
+
+    def read(self, piece: Piece | None, reply: Reply) -> Reply:
+        """Return the reply to a request with its batches, which are in the piece if the shard could write to it.
+
+        Args:
+            piece: what :meth:`take` returned for the request.
+            reply: what the shard answered.
+        """
+        if reply.summary.identity != self._identity:
+            # The pieces of the shard before have no names any more.
+            self._free.clear()
+            self._identity, self._is_reachable = reply.summary.identity, True
+        if reply.layout is not None:
+            assert piece is not None
+            piece.mark_as_used()
+            return reply._replace(
+                batches=arrays_in(piece.memory, reply.layout), layout=None, release=lambda: self._give_back(piece)
+            )
+        needed = bytes_of(layout_of(reply.batches))
+        if needed > self._size:
+            self._size = needed
+            self._free.clear()
+        elif piece is not None and reply.batches and needed <= piece.place.size and not piece.was_used:
+            self._is_reachable = False
+        return reply
+
+    def _give_back(self, piece: Piece) -> None:
+        if piece.place.size == self._size:
+            self._free.append(piece)
