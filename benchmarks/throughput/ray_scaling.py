@@ -26,11 +26,9 @@ from rich.console import Console
 import pytorchrl as prl
 from benchmarks.shared.machine import machine
 from benchmarks.shared.rounds import Goal, Rounds, in_turn
-from pytorchrl.scheme.distributed.collection_worker import CollectionWorker
-from pytorchrl.scheme.distributed.slices import Arrays, arrays_of
+from benchmarks.throughput.kept_steps import SLICE, keep_episodes, kept_episodes, slice_of
 
 WAIT_SECONDS = 0.005
-SLICE = 1_000
 
 
 class Cheap(gym.Env[Any, Any]):
@@ -110,7 +108,7 @@ def ways(rounds: int, slices: int) -> tuple[Rounds, Rounds]:
     """Measure the microseconds of sending a transition to the learner, and of collecting and sending it."""
     remote = prl.RayScheme(**parts(0.0), slice_steps=SLICE, resources={"collector": {"num_cpus": 0.01}})
     remote.collect(remote.steps + 1)
-    sent = {"pytorchrl": lambda: remote.storage.insert_data_slice(remote.ask_worker(0, resend))}
+    sent = {"pytorchrl": lambda: remote.storage.insert_data_slice(remote.ask_worker(0, slice_of))}
     collected: dict[str, Callable[[], Any]] = {"pytorchrl": lambda: remote.collect(remote.steps + 1)}
     closing: list[Callable[[], None]] = [remote.close]
     try:
@@ -153,11 +151,6 @@ def _ways(what: str, work: Mapping[str, Callable[[], Any]], rounds: int, slices:
     )
 
 
-def resend(worker: CollectionWorker) -> Arrays:
-    """Copy a slice that was sent already out of the collector's storage again."""
-    return arrays_of(worker.storage, SLICE)
-
-
 def torchrl() -> tuple[Callable[[], Any], Callable[[], None]]:
     """Collects as many transitions with torchrl's collector in a separate process."""
     from torchrl.collectors import MultiSyncCollector
@@ -179,14 +172,10 @@ def rllib() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], None]]:
     register_env("cheap", lambda config: Cheap())
     config = PPOConfig().environment("cheap").env_runners(rollout_fragment_length=SLICE, num_envs_per_env_runner=1)
     runner = ray.remote(SingleAgentEnvRunner).options(num_cpus=0.01).remote(config=config)
-
-    def keep(worker: Any) -> None:
-        worker.kept = worker.sample(num_timesteps=SLICE, random_actions=True)
-
-    ray.get(runner.__ray_call__.remote(keep))
+    ray.get(runner.__ray_call__.remote(keep_episodes))
     return (
         lambda: ray.get(runner.sample.remote(num_timesteps=SLICE, random_actions=True)),
-        lambda: ray.get(runner.__ray_call__.remote(lambda worker: worker.kept)),
+        lambda: ray.get(runner.__ray_call__.remote(kept_episodes)),
         lambda: ray.kill(runner),
     )
 

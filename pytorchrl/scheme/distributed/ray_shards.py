@@ -11,6 +11,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostErr
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
+from storages.sharded.compact_steps import Compact
 from storages.sharded.offered_pieces import OfferedPieces
 from storages.sharded.replay_shard import Reply, Update
 
@@ -114,6 +115,10 @@ class RayShards(ShardGroup):
             # If the shard has died, the call is repeated in its replacement.
             remote = remote.options(max_task_retries=-1)
         return _Answer(remote.remote(*arguments), shard)
+
+    def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
+        """Call :meth:`ReplayShard.insert_data_slice` asynchronously, with each observation sent once."""
+        return self.begin(shard, "insert_data_slice", Compact(data))
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
         """Return the first answer that is complete; None after the timeout."""

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.scheme.collector import Episode
+from storages.sharded.compact_steps import Compact
 from storages.storage import Storage
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any] | Mapping[str, NDArray[Any]]]
@@ -30,6 +31,10 @@ class Slice(NamedTuple):
     """Number of episodes that ended, as stored."""
     shaped_returns: list[float]
     """Returns of episodes in stored rewards, where those may differ from the environments' own."""
+
+    def __reduce__(self) -> tuple[type["Slice"], tuple[Any, ...]]:
+        """Have the slice pickled with each observation once."""
+        return Slice, (Compact(self.data), *self[1:])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the slice as tensors and plain data."""
