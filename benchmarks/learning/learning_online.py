@@ -22,8 +22,8 @@ from benchmarks.learning.staged_runs import Arguments, make_page
 class OnlineArguments(Arguments):
     """What to run."""
 
-    only: tuple[Literal["pendulum", "hopper"], ...] = ("pendulum",)
-    """Tasks to run; "hopper" takes hours."""
+    only: tuple[Literal["pendulum", "half-cheetah", "hopper"], ...] = ("pendulum",)
+    """Tasks to run; "half-cheetah" and "hopper" take hours."""
 
 
 if __name__ == "__main__":
