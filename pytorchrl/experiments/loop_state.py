@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-_ADDED_LATER = ("settled_before", "phases_due")
-"""Entries that checkpoints of earlier versions lack."""
-
 
 @dataclass
 class LoopState:
@@ -34,7 +31,4 @@ class LoopState:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`; other keys are ignored."""
         for field in fields(self):
-            if field.name in _ADDED_LATER:
-                setattr(self, field.name, int(state.get(field.name, 0)))
-            else:
-                setattr(self, field.name, state[field.name])
+            setattr(self, field.name, state[field.name])

@@ -392,8 +392,7 @@ class Scheme(Closing):
         self.algorithm.load_state_dict(state["algorithm"])
         for name, saved in self._saved.items():
             saved.load_state_dict(state["storage"] if name == "main" else state["sources"][name])
-        # States of earlier versions lack the shares.
-        for name in self._mixed.keys() & state.get("mixed", {}).keys():
+        for name in self._mixed.keys() & state["mixed"].keys():
             self.sources[name].take_changes(state["mixed"][name])
         self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]

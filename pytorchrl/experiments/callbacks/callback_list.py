@@ -109,8 +109,7 @@ class Callbacks:
             for saved in left:
                 if saved["config"] == callback.config:
                     callback.load_state_dict(saved["state"])
-                    # Checkpoints of earlier versions lack it.
-                    for number, states_of_arguments in saved.get("due", ()):
+                    for number, states_of_arguments in saved["due"]:
                         arguments = tuple(map(evaluation_from, states_of_arguments))
                         moment = "on_evaluation" if arguments else "on_step"
                         due.setdefault(int(number), _Event(moment, arguments[:1], [])).callbacks.append(callback)

@@ -359,9 +359,7 @@ class OverlappedCollector:
             self._make_slots(layout)
             self._ask_all("map_slots", [layout] * len(self.envs.processes))
             self._let_all_go_on()
-        # States of earlier versions lack them.
-        saved, present = state.get("changes", []), self.algorithm.changed_parameters
-        self._changes.load_state_dict(saved, type(self.algorithm), present)
+        self._changes.load_state_dict(state["changes"], type(self.algorithm), self.algorithm.changed_parameters)
         self._tell_changes()
         self._let_all_go_on()
         lost = self._ask_all("load", state["processes"])
