@@ -283,15 +283,3 @@ def test_an_event_of_a_checkpoint_that_is_none_is_refused(due: Any, message: str
     torch.save(state, tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(prl.CheckpointError, match=message):
         prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(), callbacks=[Records("one")])
-
-
-def test_a_checkpoint_of_an_earlier_version_has_no_events_that_are_due(tmp_path: Path) -> None:
-    with prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[Records("one")]) as learner:
-        learner.run()
-    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
-    del state["learner"]["callbacks"][0]["due"]
-    torch.save(state, tmp_path / "run" / "checkpoint.pt")
-    records = Records("one")
-    with prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(), target_steps=120, callbacks=[records]) as resumed:
-        resumed.run()
-    assert records.calls[-1] == (120, "evaluation of 2")
