@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from storages import Episodes, PERBuffer
-from storages.sharded import LocalShards, Pending, ReplayShard, ShardedReplay, SliceWriter
+from storages.sharded import LocalShards, Pending, ReplayShard, ShardedReplay, SliceWriter, shared_memory
 from storages.sharded.offered_pieces import OfferedPieces
 from storages.sharded.packed_batches import arrays_in, pack, pack_into, unpack
 from storages.sharded.replay_shard import Reply, Update
@@ -25,13 +25,17 @@ FOLDER = Path("/dev/shm")
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="shared memory has no names here")
 
 
+PREFIX = f"pytorchrl-test-{os.getpid()}-"
+"""Begins the names of this process alone: other tests may run at the same time."""
+
+
 @pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    """No piece has a name after a test, unless it had one before."""
-    before = set(FOLDER.glob("pytorchrl-????????"))
+def _nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No piece has a name after a test."""
+    monkeypatch.setattr(shared_memory, "_PREFIX", PREFIX)
     yield
     gc.collect()
-    assert set(FOLDER.glob("pytorchrl-????????")) <= before
+    assert not list(FOLDER.glob(f"{PREFIX}*"))
 
 
 class _Answer:
@@ -144,13 +148,13 @@ def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:
 
 def test_a_shard_on_another_machine_sends_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenedPieces, "memory_at", lambda self, place: None)
-    made: list[Piece] = []
+    made: list[str] = []
     group = SharingShards([maker(PRIORITISED)])
     take = group.offered[0].take
 
     def recorded() -> Piece | None:
         piece = take()
-        made.extend([piece] if piece is not None else [])
+        made.extend([piece.place.path] if piece is not None else [])
         return piece
 
     monkeypatch.setattr(group.offered[0], "take", recorded)
@@ -203,13 +207,13 @@ def test_a_piece_has_no_name_once_it_was_used_and_none_after_its_end() -> None:
 def test_only_pieces_of_shared_memory_are_mapped(tmp_path: Path) -> None:
     piece = Piece(100)
     opened = OpenedPieces()
-    file = tmp_path / "pytorchrl-12345678"
+    file = tmp_path / f"{PREFIX}file"
     file.write_bytes(bytes(100))
-    for path in (str(file), "/dev/shm/other", "/dev/shm/../etc/pytorchrl-x"):
-        with pytest.raises(ValueError, match="must be /dev/shm/pytorchrl-"):
+    for path in (str(file), "/dev/shm/other", f"/dev/shm/../etc/{PREFIX}x"):
+        with pytest.raises(ValueError, match="must be /dev/shm/pytorchrl-test-"):
             opened.memory_at(Place(path, 100))
     assert opened.memory_at(Place(piece.place.path, 200)) is None, "it has another size"
-    link = FOLDER / "pytorchrl-link-of-a-test"
+    link = FOLDER / f"{PREFIX}link"
     link.symlink_to(file)
     try:
         assert opened.memory_at(Place(str(link), 100)) is None, "links are not followed"
