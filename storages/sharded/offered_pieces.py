@@ -16,19 +16,19 @@ class OfferedPieces:
         self._free: list[Piece] = []
         self._size = 0
         self._identity: str | None = None
-        self._is_reachable = True
-        """Whether the shard has not yet failed to map a new piece."""
+        self._can_share = True
+        """False once a piece could not be made, or a new one not be mapped by the shard."""
 
     def take(self) -> Piece | None:
         """Return a piece for a reply; None if the reply has to be sent."""
-        if not self._is_reachable or not self._size:
+        if not self._can_share or not self._size:
             return None
         if self._free:
             return self._free.pop()
         try:
             return Piece(self._size)
         except OSError:
-            self._is_reachable = False
+            self._can_share = False
             return None
 
     def read(self, piece: Piece | None, reply: Reply) -> Reply:
@@ -39,23 +39,15 @@ class OfferedPieces:
             reply: what the shard answered.
         """
         if reply.summary.identity != self._identity:
-            # The pieces of the shard before have no names any more.
-            self._free.clear()
-            self._identity, self._is_reachable = reply.summary.identity, True
+            self._identity, self._can_share = reply.summary.identity, True
         if reply.layout is not None:
             assert piece is not None
             piece.mark_as_used()
-            return reply._replace(
-                batches=arrays_in(piece.memory, reply.layout), layout=None, release=lambda: self._give_back(piece)
-            )
+            batches = arrays_in(piece.memory, reply.layout)
+            return reply._replace(batches=batches, layout=None, release=lambda: self._free.append(piece))
         needed = bytes_of(layout_of(reply.batches))
-        if needed > self._size:
-            self._size = needed
-            self._free.clear()
-        elif piece is not None and reply.batches and needed <= piece.place.size and not piece.was_used:
-            self._is_reachable = False
+        self._size = max(self._size, needed)
+        # The shard of a piece that was used has been replaced; one that is too small will be by a larger one.
+        if piece is not None and reply.batches and needed <= piece.place.size and not piece.was_used:
+            self._can_share = False
         return reply
-
-    def _give_back(self, piece: Piece) -> None:
-        if piece.place.size == self._size:
-            self._free.append(piece)

@@ -47,9 +47,6 @@ class Piece:
             # Without it, a process is killed when it writes to memory that turns out not to exist.
             os.posix_fallocate(file, 0, size)
             self.memory = mmap.mmap(file, size)
-        except (OSError, ValueError):
-            self._unlink()
-            raise
         finally:
             os.close(file)
         self.place = Place(path, size)

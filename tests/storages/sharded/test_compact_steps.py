@@ -78,8 +78,9 @@ def test_stacks_of_frames_arrive_as_they_were(seed: int, steps: int, envs: int, 
     fields = {OBS: stacks, OBS2: following}
     assert same_bits(sent(fields)[0], fields)
     # Also where the layout in memory is not that of the shape.
-    turned = {OBS: np.asfortranarray(stacks), OBS2: following[:, ::-1]}
-    assert same_bits(sent(turned)[0], {name: np.ascontiguousarray(leaf) for name, leaf in turned.items()})
+    for view in (np.asfortranarray, lambda leaf: leaf[:, ::-1], lambda leaf: leaf[..., ::2]):
+        turned = {OBS: view(stacks), OBS2: view(following)}
+        assert same_bits(sent(turned)[0], {name: np.ascontiguousarray(leaf) for name, leaf in turned.items()})
 
 
 def test_nan_and_zeros_of_both_signs_arrive_as_they_were() -> None:
@@ -101,6 +102,15 @@ def test_each_observation_is_sent_once() -> None:
     stacks, following = stacked(random, 500, 2, 4, random.random((500, 2)) < 0.01)
     _, size = sent({OBS: stacks, OBS2: following})
     assert size < 1.4 * stacks.nbytes / 4
+
+
+def test_observations_that_follow_from_nothing_take_no_more_bytes() -> None:
+    random = np.random.default_rng(0)
+    always = np.ones((200, 2), bool)
+    seen, following = walk(random, 200, 2, (9,), np.float32, always)
+    stacks, after = stacked(random, 200, 2, 4, random.random((200, 2)) < 0.7)
+    for fields in ({OBS: seen, OBS2: following}, {OBS: stacks, OBS2: after}):
+        assert sent(fields)[1] < sum(leaf.nbytes for leaf in fields.values()) + 1_000
 
 
 def test_images_whose_first_axis_is_no_stack_are_sent_as_they_are() -> None:

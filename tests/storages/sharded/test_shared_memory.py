@@ -146,6 +146,21 @@ def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:
     assert group.seen[-1] == "in memory"
 
 
+def test_a_shard_that_came_back_from_another_machine_gets_pieces_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SharingShards([maker(PRIORITISED)])
+    replay = filled(group)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(OpenedPieces, "memory_at", lambda self, place: None)
+        list(learn(replay, 40))
+    list(learn(replay, 20))
+    assert set(group.seen) == {"sent"}
+    storage = group.shards[0].storage
+    group.shards[0] = ReplayShard(lambda: storage)
+    with pytest.warns(RuntimeWarning, match="shard 0 died and was replaced"):
+        list(learn(replay, 20))
+    assert group.seen[-1] == "in memory"
+
+
 def test_a_shard_on_another_machine_sends_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenedPieces, "memory_at", lambda self, place: None)
     made: list[str] = []
