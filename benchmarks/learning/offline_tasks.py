@@ -89,7 +89,9 @@ _OF_SAC: tuple[Kind, ...] = ("medium", "medium-replay", "mixed")
 TASKS: dict[str, OfflineTask] = {
     "cartpole": OfflineTask("CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_CQL,), (64, 64), 20_000),
     "pendulum": OfflineTask("Pendulum-v1", _OF_SAC, 10_000, (_TD3BC, _IQL), transitions=50_000),
-    "cartpole-more": OfflineTask("CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_BCQ,), (64, 64), 20_000),
+    "cartpole-more": OfflineTask(
+        "CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_BCQ,), (64, 64), 20_000, seeds=range(1, 9)
+    ),
     "pendulum-more": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_AWAC, _CRR, _XQL), transitions=50_000),
     "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }

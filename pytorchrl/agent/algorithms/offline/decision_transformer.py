@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-from gymnasium import spaces
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import DistributionHead, Features, GaussianPolicy, Policy, in_units_of_environments
+from pytorchrl.agent.actors.heads import DistributionHead, Features, in_units_of_environments
 from pytorchrl.agent.actors.layers.mlp import Dropout
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
@@ -15,7 +13,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.parts.acting_history import ActingHistory
 from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
-from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps, TrajectoryNetwork
+from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps, TrajectoryNetwork, supervised_head
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, explorer_for
@@ -91,7 +89,8 @@ class DecisionTransformer(OffPolicyAlgorithm):
                 f"{type(self).__name__} keeps its own context of past steps; leave out memory={actor.memory!r}"
             )
         self.states = actor.make("states", Features(self.embedding_size), acts=True)
-        head = in_units_of_environments(self._head()).build(self.embedding_size, actor)
+        distribution = self.distribution or supervised_head(self.action_space)
+        head = in_units_of_environments(distribution).build(self.embedding_size, actor)
         dropout = Dropout(actor.dropout, actor.generator)
         sizes = (self.codec.size, self.embedding_size, self.num_layers, self.num_heads, self.max_timestep)
         self.trajectory = TrajectoryNetwork(head, *sizes, dropout)
@@ -138,10 +137,3 @@ class DecisionTransformer(OffPolicyAlgorithm):
         features = self.trajectory(history.steps(self.return_scale))
         policy: Distribution = self.trajectory.policy(history.present(features))
         return policy
-
-    def _head(self) -> DistributionHead:
-        space = self.action_space
-        if self.distribution is not None:
-            return self.distribution
-        is_bounded = isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all()
-        return GaussianPolicy("fixed", bounded_mean=True, initial_log_std=0.0) if is_bounded else Policy()

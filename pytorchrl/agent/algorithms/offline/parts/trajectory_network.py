@@ -2,9 +2,12 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy, Policy
 from pytorchrl.agent.actors.layers.mlp import Dropout
 from pytorchrl.agent.actors.layers.transformer import CausalTransformer
 
@@ -20,6 +23,12 @@ class Steps(NamedTuple):
     """(N, K, A): in the representation for network inputs."""
     first: Tensor
     """(N, 1) int64: timestep of the first step in its episode, from 0."""
+
+
+def supervised_head(space: spaces.Space[Any]) -> DistributionHead:
+    """Return the paper's distribution of actions: with a softmax, or a squared error as loss for a bounded Box."""
+    is_bounded = isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all()
+    return GaussianPolicy("fixed", bounded_mean=True, initial_log_std=0.0) if is_bounded else Policy()
 
 
 class TrajectoryNetwork(nn.Module):
