@@ -1,7 +1,7 @@
 """Steps in fewer bytes, for sending them to another process: each observation, and each stacked frame, once.
 
 The next observation of a step is nearly always the observation of the following one, and all but one of its stacked
-frames are those of the step before. Only what differs is sent; steps arrive equal to the bit.
+frames are those of the step before. Only what differs is sent; steps arrive bitwise equal.
 """
 
 from collections.abc import Callable, Mapping
@@ -146,7 +146,7 @@ def _rows_of(leaf: Leaf) -> Leaf:
 
 
 def _differing(one: Leaf, other: Leaf) -> NDArray[np.int64]:
-    """Return the numbers of the rows, the first two axes, that are not equal to the bit; NaN equals itself."""
+    """Return the numbers of the rows, the first two axes, that are not bitwise equal, as NaN is to itself."""
     pair = [leaf.reshape(*leaf.shape[:2], -1) for leaf in (one, other)]
     word = np.uint64 if pair[0].shape[2] * pair[0].itemsize % 8 == 0 else np.uint8
     pair = [(leaf if leaf.strides[2] == leaf.itemsize else leaf.copy()).view(word) for leaf in pair]

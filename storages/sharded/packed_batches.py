@@ -15,7 +15,7 @@ from storages.transition import Batch
 
 PackedBatches: TypeAlias = list[NDArray[np.void]]
 """Structured arrays, each element a batch; consecutive batches of equal shapes and dtypes share one array."""
-Layout: TypeAlias = list[tuple[int, np.dtype[np.void]]]
+PackedLayout: TypeAlias = list[tuple[int, np.dtype[np.void]]]
 """Length and dtype of each structured array, with which :func:`arrays_in` finds them in memory."""
 
 _ALIGNMENT_BYTES = 64
@@ -29,7 +29,7 @@ def pack(batches: Sequence[Batch]) -> PackedBatches:
     return packed
 
 
-def pack_into(memory: mmap.mmap, batches: Sequence[Batch]) -> Layout | None:
+def pack_into(memory: mmap.mmap, batches: Sequence[Batch]) -> PackedLayout | None:
     """Copy batches of tensors on the CPU into memory; returns None, with nothing written, if they do not fit."""
     groups = _groups_of(batches)
     layout = _layout_for(groups)
@@ -55,17 +55,17 @@ def unpack(packed: PackedBatches, release: Callable[[], None] | None = None) -> 
             release()
 
 
-def layout_of(packed: PackedBatches) -> Layout:
+def layout_of(packed: PackedBatches) -> PackedLayout:
     """Return the length and the dtype of each array."""
     return [(len(records), records.dtype) for records in packed]
 
 
-def bytes_of(layout: Layout) -> int:
+def bytes_of(layout: PackedLayout) -> int:
     """Return the bytes that arrays take in memory."""
     return sum(_padded(length * dtype.itemsize) for length, dtype in layout)
 
 
-def arrays_in(memory: mmap.mmap, layout: Layout) -> PackedBatches:
+def arrays_in(memory: mmap.mmap, layout: PackedLayout) -> PackedBatches:
     """Return structured arrays that lie in memory, one after the other."""
     found, begin = [], 0
     for length, dtype in layout:
@@ -78,7 +78,7 @@ def _groups_of(batches: Sequence[Batch]) -> list[list[Batch]]:
     return [list(alike) for _, alike in itertools.groupby(batches, _kinds_of)]
 
 
-def _layout_for(groups: Sequence[Sequence[Batch]]) -> Layout:
+def _layout_for(groups: Sequence[Sequence[Batch]]) -> PackedLayout:
     return [(len(rows), _record_of(_kinds_of(rows[0]))) for rows in groups]
 
 

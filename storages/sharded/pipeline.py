@@ -87,7 +87,7 @@ class Pipeline:
             ShardLostError: no shard answers.
         """
         for number in range(count):
-            while self._rounds_ahead and self._ask(generator, batch_size, count - number, take_updates):
+            while self._ask(generator, batch_size, count - number, take_updates):
                 pass
             while not (self._queue and self._queue[0].batches is not None):
                 self._ask(generator, batch_size, count - number, take_updates)

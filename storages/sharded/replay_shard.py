@@ -13,7 +13,7 @@ from storages.component.factory import Factory
 from storages.core.parts import Mass
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.sharded.packed_batches import Layout, PackedBatches, pack, pack_into
+from storages.sharded.packed_batches import PackedBatches, PackedLayout, pack, pack_into
 from storages.sharded.shared_memory import OpenedPieces, Place
 from storages.storage import EmptyStorageError
 from storages.transition import Batch
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
     """State of the shard when the batches were sampled."""
     batches: PackedBatches
     """The requested batches; none if the shard is empty."""
-    layout: Layout | None = None
+    layout: PackedLayout | None = None
     """Of the batches that lie in shared memory, and not in ``batches``; None if there are none."""
     release: Callable[[], None] | None = None
     """Called by the learner when it has copied the batches out of shared memory."""

@@ -1,4 +1,4 @@
-"""Steps arrive as they were sent, to the bit, and observations are sent once."""
+"""Steps arrive bitwise equal, and observations are sent once."""
 
 import pickle
 from typing import Any

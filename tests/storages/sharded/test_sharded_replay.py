@@ -96,7 +96,7 @@ def test_batches_of_every_setting_are_prefetched_from_three_shards(setting: str)
     assert {int(batch[INDICES][0]) >> 40 for batch in batches} == {0, 1, 2}
 
 
-def test_the_next_round_is_requested_before_the_first_is_used_up() -> None:
+def test_the_next_round_is_requested_before_the_first_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     group, replay = local(PRIORITISED, 1, batches_at_once=4, rounds_ahead=2)
     replay.insert_data_slice(slice_of(np.random.default_rng(0), 30))
     asked: list[int] = []
@@ -106,7 +106,7 @@ def test_the_next_round_is_requested_before_the_first_is_used_up() -> None:
         asked.append(batches)
         return exchange(shard, updates, progress, batches, batch_size)
 
-    group.exchange = recorded  # type: ignore[method-assign]
+    monkeypatch.setattr(group, "exchange", recorded)
     counts = [len(asked) for _ in learn(replay, 14)]
     # Two rounds are on their way while the batches of one are used.
     assert counts == [3] * 4 + [4] * 4 + [5] * 4 + [6] * 2

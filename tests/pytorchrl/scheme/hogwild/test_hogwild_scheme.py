@@ -44,21 +44,21 @@ def test_processes_learn_from_where_the_others_have_brought_the_parameters(
 ) -> None:
     """In turns, the processes make the updates that ordinary schemes make if their training state is passed on."""
     turns, rollout = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1], 5
-    schemes = []
+    schemes: list[Any] = []
     for number in range(2):
         made = parts()
         if explorers is not None:
             given = made["algo_factory"].hyper_parameters | {"explorer": explorers[number]}
             made["algo_factory"] = prl.NStepQLearning.create_factory(**given)
         schemes.append(prl.Scheme(**made, seed=seed_of_worker(7, number)))
-        schemes[number].collector.explore_among(2, number)  # type: ignore[union-attr]
+        schemes[number].collector.explore_among(2, number)
     passed_on = copy.deepcopy(schemes[0].algorithm.state_dict())
     with prl.HogwildScheme(**parts(), seed=7, processes=2, explorers=explorers) as scheme:
         for turn, number in enumerate(turns):
             one = schemes[number]
             one.algorithm.load_state_dict(passed_on | {"generators": one.algorithm.random_state()})
             one.set_progress(turn * rollout, TARGET)
-            one.collector.steps_elsewhere = turn * rollout - one.steps  # type: ignore[union-attr]
+            one.collector.steps_elsewhere = turn * rollout - one.steps
             one.collect(one.steps + rollout)
             one.set_progress((turn + 1) * rollout, TARGET)
             (expected,) = one.update()
