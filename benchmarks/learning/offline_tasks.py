@@ -79,11 +79,66 @@ _DISCRETE_BCQ = Compared(
         "share_encoder": False,
     },
 )
+_NO_CLIP = 1e6
 _RATES = {"lr_pi": 3e-4, "lr_q": 3e-4, "mini_batch_size": 256}
 _THEIR_RATES = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "batch_size": 256}
 _AWAC = Compared("AWAC", _RATES, "AWAC", _THEIR_RATES)
 _CRR = Compared("CRR", _RATES, "CRR", _THEIR_RATES | {"target_update_type": "soft"})
 _XQL = Compared("XQL", _RATES | {"lr_value": 3e-4})
+_CQL = Compared(
+    "CQL",
+    _RATES | {"lr_alpha": 3e-4, "conservative_weight": 5.0, "num_samples": 10},
+    "CQL",
+    # Without learning it, the multiplier of the weight is 1.
+    _THEIR_RATES
+    | {
+        "temp_learning_rate": 3e-4,
+        "conservative_weight": 5.0,
+        "n_action_samples": 10,
+        "alpha_learning_rate": 0.0,
+        "alpha_threshold": 0.0,
+    },
+)
+_BCQ = Compared(
+    "BCQ",
+    _RATES | {"lr_vae": 3e-4, "phi": 0.05, "kl_weight": 0.5, "num_target_actions": 10, "num_actions": 10},
+    "BCQ",
+    # One number is of the actions in targets and in acting.
+    _THEIR_RATES
+    | {"imitator_learning_rate": 3e-4, "action_flexibility": 0.05, "beta": 0.5, "lam": 0.75, "n_action_samples": 10},
+)
+_BEAR = Compared(
+    "BEAR",
+    _RATES
+    | {
+        "lr_vae": 3e-4,
+        "lr_multiplier": 1e-3,
+        "threshold": 0.05,
+        "kernel": "laplacian",
+        "sigma": 20.0,
+        "num_kernel_actions": 4,
+        "noise_clip": _NO_CLIP,
+        "num_target_actions": 10,
+        "num_actions": 100,
+        "warmup_updates": 2_000,
+    },
+    "BEAR",
+    _THEIR_RATES
+    | {
+        "imitator_learning_rate": 3e-4,
+        "alpha_learning_rate": 1e-3,
+        "alpha_threshold": 0.05,
+        "mmd_kernel": "laplacian",
+        "mmd_sigma": 20.0,
+        "n_mmd_action_samples": 4,
+        "n_target_samples": 10,
+        "n_action_samples": 100,
+        "warmup_steps": 2_000,
+        # The paper's policy has no entropy bonus.
+        "temp_learning_rate": 0.0,
+        "initial_temperature": 1e-8,
+    },
+)
 _OF_SAC: tuple[Kind, ...] = ("medium", "medium-replay", "mixed")
 
 TASKS: dict[str, OfflineTask] = {
@@ -93,5 +148,6 @@ TASKS: dict[str, OfflineTask] = {
         "CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_BCQ,), (64, 64), 20_000, seeds=range(1, 9)
     ),
     "pendulum-more": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_AWAC, _CRR, _XQL), transitions=50_000),
+    "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_CQL, _BCQ, _BEAR), transitions=50_000),
     "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }

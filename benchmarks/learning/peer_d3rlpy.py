@@ -28,8 +28,9 @@ def main(job: dict[str, Any]) -> None:
     encoders = ("actor", "critic") if is_box else ("",)
     settings = dict(job["settings"]) | {f"{one}_encoder_factory".lstrip("_"): encoder for one in encoders}
     settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler()
-    if job["algorithm"] == "IQL":
-        settings["value_encoder_factory"] = encoder
+    further = {"IQL": "value", "BCQ": "imitator", "BEAR": "imitator"}.get(job["algorithm"])
+    if further is not None:
+        settings[f"{further}_encoder_factory"] = encoder
     if is_box:
         settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(
             minimum=env.action_space.low, maximum=env.action_space.high
