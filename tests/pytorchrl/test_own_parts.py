@@ -198,3 +198,27 @@ def test_a_scheme_refuses_a_users_output_that_no_explorer_can_use() -> None:
 
     with pytest.raises(TypeError, match="Blind: Boltzmann needs values of discrete actions, the network gives Gener"):
         own_parts.composed(Blind.create_factory())
+
+
+class Tempered(own_parts.SoftQLearning):
+    """Logs its variable as it is, of shape (1,)."""
+
+    def losses(self, rows: prl.Rows) -> prl.Losses:
+        losses = super().losses(rows)
+        losses.metrics["log_temperature"] = self.training.variables["log_temperature"].detach()
+        return losses
+
+
+def test_a_variable_that_a_users_algorithm_logs_is_logged_and_saved_by_a_resumed_run(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return own_parts.composed(Tempered.create_factory(lr=0.0, start_steps=4, mini_batch_size=4, test_every=0))
+
+    with prl.Learner(scheme(), target_steps=20, log_dir=tmp_path / "run") as learner:
+        while not learner.scheme.algorithm.updates:
+            learner.step()
+        learner.save_checkpoint()
+    with prl.Learner.resume(tmp_path / "run", scheme=scheme()) as resumed:
+        resumed.step()
+        resumed.save_checkpoint()
+        resumed.run()
+        assert resumed.get_metrics()["losses/log_temperature"] == 0.0
