@@ -315,14 +315,15 @@ class Algorithm(FieldComponent, Changeable, ABC):
         losses = self.losses(rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
-        self._backward(losses)
-        groups, metrics = list(losses.of), losses.metrics
+        # The later losses may be of the same cached features.
+        self._backward(losses, retain_graph=self.overrides(Algorithm.losses_after_step))
+        # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
+        gradients, metrics = _gradients_of(losses.of), losses.metrics
         later = self.losses_after_step(rows)
         if later is not None:
             self._backward(later)
-            groups += later.of
+            gradients |= _gradients_of(later.of)
             metrics = {**metrics, **later.metrics}
-        gradients = {name: gradient for group in groups for name, gradient in group.gradients().items()}
         return gradients, Result(metrics, losses.errors)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
@@ -334,7 +335,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
             self._step([group for group in groups if group.has_gradients])
             self.end_update()
 
-    def _backward(self, losses: Losses) -> None:
+    def _backward(self, losses: Losses, *, retain_graph: bool = False) -> None:
         for group in losses.of:
             group.stepper.zero_grad()
         for parameter, gradient in losses.gradients.items():
@@ -349,7 +350,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
             total, *others = with_graph
             for other in others:
                 total = total + other
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
 
     def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
@@ -449,3 +450,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def _generators(self) -> tuple[torch.Generator, ...]:
         """Return the generators to seed and save; a subclass adds its own."""
         return self.generator, *self.actor.generators
+
+
+def _gradients_of(groups: Iterable[Trained]) -> dict[str, Tensor]:
+    """Return copies of the existing gradients of parameter groups, by name."""
+    return {name: gradient for group in groups for name, gradient in group.gradients().items()}
