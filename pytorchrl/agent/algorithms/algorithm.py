@@ -48,6 +48,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     Raises:
         TypeError: the explorer does not support the output of the policy.
         UnsupportedSpaceError: the algorithm does not support the action space of the environments.
+        ValueError: it trains networks that are not the actor's, or by hyper-parameters that it lacks.
     """
 
     context = ("device", "actor", "envs")
@@ -87,6 +88,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
+        self.training.check(self, actor)
         # Torch imports a thousand modules to compute on the meta device, where nothing acts.
         self._tried_output = None if self.device.type == "meta" else self._try_policy()
         self._explorer = self._made_explorer()

@@ -345,6 +345,49 @@ class SameName(TwoValues):
         self.train("q", self.other)
 
 
+def test_trained_networks_that_checkpoints_would_lack_are_refused() -> None:
+    class Forgetful(TwoValues):
+        def build(self) -> None:
+            super().build()
+            self.model = torch.nn.Linear(3, 1)
+            self.train("model", self.model)
+
+    with pytest.raises(ValueError, match=r"Forgetful: the networks trained as 'model' .* self\.actor\.add"):
+        made(Forgetful)
+
+    class Saved(Forgetful):
+        def build(self) -> None:
+            super().build()
+            self.actor.add("model", self.model)
+
+    assert "networks.model.weight" in made(Saved).get_weights()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"lr": "lr_fast"}, "lr_fast"),
+        ({"max_grad_norm": "largest_norm"}, "largest_norm"),
+        ({"polyak": "tau"}, "tau"),
+        ({"every": "seldom_every"}, "seldom_every"),
+        ({"every_steps": "rarely"}, "rarely"),
+    ],
+)
+def test_names_of_hyper_parameters_that_an_algorithm_lacks_are_refused_when_it_is_made(
+    given: dict[str, str], name: str
+) -> None:
+    class Mistaken(TwoValues):
+        def build(self) -> None:
+            super().build()
+            network = self.actor.make("other", StateValue())
+            of_target = given.keys() & {"polyak", "every", "every_steps"}
+            self.train("other", network, **({} if of_target else given))
+            self.target(network, **(given if of_target else {}))
+
+    with pytest.raises(ValueError, match=f"Mistaken: .* needs a hyper-parameter '{name}', which it lacks"):
+        made(Mistaken)
+
+
 def test_two_groups_with_the_same_name_are_refused() -> None:
     with pytest.raises(ValueError, match="there is already a parameter group named 'q'; give each its own name"):
         made(SameName)
