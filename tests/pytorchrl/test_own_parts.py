@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
+from storages.transition import OBS
 from tests.support import own_parts, warm_interpreter
 from tests.support.comparison import assert_equal
 
@@ -222,3 +223,27 @@ def test_a_variable_that_a_users_algorithm_logs_is_logged_and_saved_by_a_resumed
         resumed.save_checkpoint()
         resumed.run()
         assert resumed.get_metrics()["losses/log_temperature"] == 0.0
+
+
+class Costly(prl.PPO):
+    """Has a second value function, of costs, with a field of its own."""
+
+    def make_networks(self) -> Any:
+        self.cost = self.actor.make("cost", prl.heads.StateValue(), acts=True)
+        return *super().make_networks(), self.cost
+
+    def value_functions(self) -> Any:
+        return {**super().value_functions(), "CostValue": self.cost}
+
+
+@pytest.mark.parametrize("shared_body", [False, True])
+def test_values_of_a_users_value_function_are_stored_with_any_actor(shared_body: bool) -> None:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), shared_body=shared_body)
+    scheme = own_parts.composed(Costly.create_factory(), actor, prl.GAEBuffer.create_factory(size=4))
+    scheme.collect(8)
+    scheme.storage.before_gradients()
+    (batch,) = scheme.storage.generate_batches(1)
+    view = scheme.actor.view(batch[OBS])
+    for field, network in scheme.algorithm.value_functions().items():
+        torch.testing.assert_close(batch[field], network(view), check_stride=False)
+    scheme.close()
