@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ PACKAGES = Path(prl.__file__).parents[1]
 
 RESUME_ALL = """
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 import pytorchrl as prl
 
@@ -199,6 +201,35 @@ def test_a_scheme_refuses_a_users_output_that_no_explorer_can_use() -> None:
 
     with pytest.raises(TypeError, match="Blind: Boltzmann needs values of discrete actions, the network gives Gener"):
         own_parts.composed(Blind.create_factory())
+
+
+@dataclass(frozen=True)
+class Uniform(prl.Explorer):
+    """Takes any output."""
+
+    def act(self, output: Any, exploration: prl.Exploration) -> Tensor:
+        return exploration.uniform_actions()
+
+
+def test_an_algorithm_whose_output_has_no_greedy_action_is_refused_unless_it_is_not_evaluated() -> None:
+    class Numbers(nn.Module):
+        def forward(self, features: Tensor) -> Any:
+            return {"values": features}
+
+    class Head:
+        def build(self, features: int, actor: prl.Actor) -> nn.Module:
+            return Numbers()
+
+    class Aimless(own_parts.SoftQLearning):
+        def build(self) -> None:
+            self.q = self.actor.make("q", Head(), acts=True)
+
+        def default_explorer(self) -> prl.Explorer:
+            return Uniform()
+
+    with pytest.raises(TypeError, match=r"Aimless: a dict has no greedy action: .* test_every=0"):
+        own_parts.composed(Aimless.create_factory())
+    own_parts.composed(Aimless.create_factory(test_every=0)).close()
 
 
 class Tempered(own_parts.SoftQLearning):

@@ -46,7 +46,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         num_test_episodes: episodes per evaluation.
 
     Raises:
-        TypeError: the explorer does not support the output of the policy.
+        TypeError: the explorer does not support the output of the policy, or evaluations do not.
         UnsupportedSpaceError: the algorithm does not support the action space of the environments.
         ValueError: it trains networks that are not the actor's, or by hyper-parameters that it lacks.
     """
@@ -92,6 +92,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         # Torch imports a thousand modules to compute on the meta device, where nothing acts.
         self._tried_output = None if self.device.type == "meta" else self._try_policy()
         self._explorer = self._made_explorer()
+        self._try_greedy_action()
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
         self._follow_schedules()
@@ -266,6 +267,18 @@ class Algorithm(FieldComponent, Changeable, ABC):
                     f"mask, or take an algorithm whose policy is a network of Actor.make, such as DQN or PPO"
                 )
             return output
+
+    def _try_greedy_action(self) -> None:
+        """Refuse a policy without a greedy action, which its first evaluation would need."""
+        if self._tried_output is None or not self.test_every or self.overrides(Algorithm.act):
+            return
+        with self.actor.acting(noisy=False):
+            try:
+                best_action(self._tried_output)
+            except TypeError as error:
+                raise TypeError(
+                    f"{type(self).__name__}: {error}; without evaluations, test_every=0, none is needed"
+                ) from None
 
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
