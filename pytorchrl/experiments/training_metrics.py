@@ -67,6 +67,7 @@ class TrainingMetrics:
 def _floats(values: list[Any]) -> list[float]:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if len(tensors) == len(values):
-        floats: list[float] = torch.stack(tensors).double().tolist()
+        # A variable of an algorithm, such as a temperature, has the shape (1,).
+        floats: list[float] = torch.stack(tensors).double().flatten().tolist()
         return floats
     return [float(value) for value in values]

@@ -5,7 +5,7 @@ import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,8 +40,22 @@ class Setting(Configured):
     the class up by name.
 
     Raises:
+        TypeError: the class is not decorated, or has an ``__init__`` of its own, whose arguments would not be recorded.
         ValueError: a field is of a wrong type or outside its range.
     """
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse a class that is not decorated, or has an ``__init__`` in place of fields."""
+        made = super().__new__(cls)
+        owner = next(each for each in cls.__mro__ if "__init__" in vars(each))
+        decorated = getattr(cls, "__dataclass_params__", None)
+        # Callbacks are not frozen, and may keep what is not recorded.
+        if decorated is None or (decorated.frozen and "__dataclass_fields__" not in vars(owner)):
+            raise TypeError(
+                f"{cls.__name__}: decorate it with @dataclass(frozen=True), and annotate fields instead of an __init__ "
+                f"of its own; of its values, only fields are recorded, and restored in a resumed run"
+            )
+        return made
 
     def __post_init__(self) -> None:
         annotations = typing.get_type_hints(type(self), include_extras=True)

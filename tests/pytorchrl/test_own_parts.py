@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
+from storages.transition import OBS
 from tests.support import own_parts, warm_interpreter
 from tests.support.comparison import assert_equal
 
@@ -20,6 +22,7 @@ PACKAGES = Path(prl.__file__).parents[1]
 
 RESUME_ALL = """
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 import pytorchrl as prl
 
@@ -198,3 +201,80 @@ def test_a_scheme_refuses_a_users_output_that_no_explorer_can_use() -> None:
 
     with pytest.raises(TypeError, match="Blind: Boltzmann needs values of discrete actions, the network gives Gener"):
         own_parts.composed(Blind.create_factory())
+
+
+@dataclass(frozen=True)
+class Uniform(prl.Explorer):
+    """Takes any output."""
+
+    def act(self, output: Any, exploration: prl.Exploration) -> Tensor:
+        return exploration.uniform_actions()
+
+
+def test_an_algorithm_whose_output_has_no_greedy_action_is_refused_unless_it_is_not_evaluated() -> None:
+    class Numbers(nn.Module):
+        def forward(self, features: Tensor) -> Any:
+            return {"values": features}
+
+    class Head:
+        def build(self, features: int, actor: prl.Actor) -> nn.Module:
+            return Numbers()
+
+    class Aimless(own_parts.SoftQLearning):
+        def build(self) -> None:
+            self.q = self.actor.make("q", Head(), acts=True)
+
+        def default_explorer(self) -> prl.Explorer:
+            return Uniform()
+
+    with pytest.raises(TypeError, match=r"Aimless: a dict has no greedy action: .* test_every=0"):
+        own_parts.composed(Aimless.create_factory())
+    own_parts.composed(Aimless.create_factory(test_every=0)).close()
+
+
+class Tempered(own_parts.SoftQLearning):
+    """Logs its variable as it is, of shape (1,)."""
+
+    def losses(self, rows: prl.Rows) -> prl.Losses:
+        losses = super().losses(rows)
+        losses.metrics["log_temperature"] = self.training.variables["log_temperature"].detach()
+        return losses
+
+
+def test_a_variable_that_a_users_algorithm_logs_is_logged_and_saved_by_a_resumed_run(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return own_parts.composed(Tempered.create_factory(lr=0.0, start_steps=4, mini_batch_size=4, test_every=0))
+
+    with prl.Learner(scheme(), target_steps=20, log_dir=tmp_path / "run") as learner:
+        while not learner.scheme.algorithm.updates:
+            learner.step()
+        learner.save_checkpoint()
+    with prl.Learner.resume(tmp_path / "run", scheme=scheme()) as resumed:
+        resumed.step()
+        resumed.save_checkpoint()
+        resumed.run()
+        assert resumed.get_metrics()["losses/log_temperature"] == 0.0
+
+
+class Costly(prl.PPO):
+    """Has a second value function, of costs, with a field of its own."""
+
+    def make_networks(self) -> Any:
+        self.cost = self.actor.make("cost", prl.heads.StateValue(), acts=True)
+        return *super().make_networks(), self.cost
+
+    def value_functions(self) -> Any:
+        return {**super().value_functions(), "CostValue": self.cost}
+
+
+@pytest.mark.parametrize("shared_body", [False, True])
+def test_values_of_a_users_value_function_are_stored_with_any_actor(shared_body: bool) -> None:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), shared_body=shared_body)
+    scheme = own_parts.composed(Costly.create_factory(), actor, prl.GAEBuffer.create_factory(size=4))
+    scheme.collect(8)
+    scheme.storage.before_gradients()
+    (batch,) = scheme.storage.generate_batches(1)
+    view = scheme.actor.view(batch[OBS])
+    for field, network in scheme.algorithm.value_functions().items():
+        torch.testing.assert_close(batch[field], network(view), check_stride=False)
+    scheme.close()

@@ -46,8 +46,9 @@ class Algorithm(FieldComponent, Changeable, ABC):
         num_test_episodes: episodes per evaluation.
 
     Raises:
-        TypeError: the explorer does not support the output of the policy.
+        TypeError: the explorer does not support the output of the policy, or evaluations do not.
         UnsupportedSpaceError: the algorithm does not support the action space of the environments.
+        ValueError: it trains networks that are not the actor's, or by hyper-parameters that it lacks.
     """
 
     context = ("device", "actor", "envs")
@@ -87,9 +88,11 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
+        self.training.check(self, actor)
         # Torch imports a thousand modules to compute on the meta device, where nothing acts.
         self._tried_output = None if self.device.type == "meta" else self._try_policy()
         self._explorer = self._made_explorer()
+        self._try_greedy_action()
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
         self._follow_schedules()
@@ -265,6 +268,18 @@ class Algorithm(FieldComponent, Changeable, ABC):
                 )
             return output
 
+    def _try_greedy_action(self) -> None:
+        """Refuse a policy without a greedy action, which its first evaluation would need."""
+        if self._tried_output is None or not self.test_every or self.overrides(Algorithm.act):
+            return
+        with self.actor.acting(noisy=False):
+            try:
+                best_action(self._tried_output)
+            except TypeError as error:
+                raise TypeError(
+                    f"{type(self).__name__}: {error}; without evaluations, test_every=0, none is needed"
+                ) from None
+
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
         if self._tried_output is None:
@@ -315,14 +330,15 @@ class Algorithm(FieldComponent, Changeable, ABC):
         losses = self.losses(rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
-        self._backward(losses)
-        groups, metrics = list(losses.of), losses.metrics
+        # The later losses may be of the same cached features.
+        self._backward(losses, retain_graph=self.overrides(Algorithm.losses_after_step))
+        # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
+        gradients, metrics = _gradients_of(losses.of), losses.metrics
         later = self.losses_after_step(rows)
         if later is not None:
             self._backward(later)
-            groups += later.of
+            gradients |= _gradients_of(later.of)
             metrics = {**metrics, **later.metrics}
-        gradients = {name: gradient for group in groups for name, gradient in group.gradients().items()}
         return gradients, Result(metrics, losses.errors)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
@@ -334,7 +350,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
             self._step([group for group in groups if group.has_gradients])
             self.end_update()
 
-    def _backward(self, losses: Losses) -> None:
+    def _backward(self, losses: Losses, *, retain_graph: bool = False) -> None:
         for group in losses.of:
             group.stepper.zero_grad()
         for parameter, gradient in losses.gradients.items():
@@ -349,7 +365,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
             total, *others = with_graph
             for other in others:
                 total = total + other
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
 
     def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
@@ -449,3 +465,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def _generators(self) -> tuple[torch.Generator, ...]:
         """Return the generators to seed and save; a subclass adds its own."""
         return self.generator, *self.actor.generators
+
+
+def _gradients_of(groups: Iterable[Trained]) -> dict[str, Tensor]:
+    """Return copies of the existing gradients of parameter groups, by name."""
+    return {name: gradient for group in groups for name, gradient in group.gradients().items()}

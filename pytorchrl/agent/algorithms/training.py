@@ -80,6 +80,7 @@ class Target:
     ) -> None:
         self.network = make_target(network)
         self.polyak, self.every, self.every_steps = polyak, every, every_steps
+        self.names = (polyak, every, every_steps)
         # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.
         self.flat, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
         self._group = group
@@ -145,6 +146,29 @@ class TrainingState:
         is_named = group is not None and group.name not in self.targets
         self.targets[group.name if group and is_named else f"target_{len(self.targets)}"] = target
         return target.network
+
+    def check(self, algorithm: object, actor: nn.Module) -> None:
+        """Check what was registered, once the algorithm is built.
+
+        Raises:
+            ValueError: a trained network is not among the actor's, or the algorithm has no hyper-parameter of a name
+                that was given.
+        """
+        owner, names = type(algorithm).__name__, {name for target in self.targets.values() for name in target.names}
+        saved = {id(parameter) for parameter in (*actor.parameters(), *self.variables.values())}
+        for group in self.groups.values():
+            names |= {group.learning_rate, group.max_grad_norm}
+            if any(id(parameter) not in saved for parameter in group.parameters.values()):
+                raise ValueError(
+                    f"{owner}: the networks trained as {group.name!r} are not among the actor's, so that checkpoints "
+                    f"would lack their weights; make them by self.actor.make, or add them by self.actor.add"
+                )
+        for name in sorted(filter(None, names)):
+            if not hasattr(algorithm, name):
+                raise ValueError(
+                    f"{owner}: what it trains needs a hyper-parameter {name!r}, which it lacks; declare it as an "
+                    f"annotated attribute, such as {name}: float = ..., or name another in train or target"
+                )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state except the actor's weights, as tensors and plain data."""

@@ -99,3 +99,27 @@ def test_a_user_defined_schedule_is_accepted_as_a_hyper_parameter() -> None:
     assert Greedy(Sine()).epsilon == Sine(1)
     with pytest.raises(TypeError, match="abstract"):
         Schedule()  # type: ignore[abstract]
+
+
+class Halved(Greedy):
+    """A value that is no field, and would be unknown to a resumed run."""
+
+    def __init__(self, factor: float = 0.5) -> None:
+        self.factor = factor
+
+
+class Constant(Schedule):
+    """A schedule that is not decorated."""
+
+    def at(self, steps: int, target_steps: int) -> float:
+        return 1.0
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        return (1.0,)
+
+
+@pytest.mark.parametrize("cls", [Halved, Constant])
+def test_a_class_whose_values_would_not_be_recorded_is_refused(cls: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{cls.__name__}: decorate it with @dataclass\(frozen=True\)"):
+        cls()

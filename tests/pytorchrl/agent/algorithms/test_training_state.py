@@ -205,6 +205,42 @@ def test_computing_and_applying_gradients_separately_equals_an_update(name: str)
     assert_equal(together.state_dict(), apart.state_dict())
 
 
+class Climbing(OffPolicyAlgorithm):
+    """A policy that climbs its critic, whose parameters are not frozen meanwhile."""
+
+    actions = "bounded"
+    lr: NonNegativeOrSchedule = 1e-2
+
+    def build(self) -> None:
+        self.pi = self.actor.make("pi", prl.heads.DeterministicPolicy(), acts=True)
+        self.q = self.actor.make("q", prl.heads.ActionValue(), codec=self.codec)
+        self.train_pi, self.train_q = self.train("pi", self.pi), self.train("q", self.q)
+
+    def default_explorer(self) -> Explorer:
+        return prl.GaussianNoise(0.1)
+
+    def policy(self, view: Any, exploration: Any) -> Any:
+        return self.pi(view)
+
+    def losses(self, rows: Any) -> Losses:
+        return Losses({self.train_q: rows.mean((self.q(rows.now, rows.action).mean - rows.reward).square())})
+
+    def losses_after_step(self, rows: Any) -> Losses:
+        return Losses({self.train_pi: -rows.mean(self.q(rows.now, self.pi(rows.now)).mean)})
+
+
+@pytest.mark.parametrize("late_action", [0, 1])
+def test_gradients_of_critics_computed_separately_are_without_those_of_the_policys_loss(late_action: int) -> None:
+    algorithm = made(Climbing, BOX, actor={"late_action": late_action})
+    batch = batch_for(algorithm)
+    gradients, _ = algorithm.compute_gradients(batch)
+    for losses in (algorithm.losses, algorithm.losses_after_step):
+        ((group, loss),) = losses(algorithm.read(batch)).of.items()
+        expected = torch.autograd.grad(loss, list(group.parameters.values()))
+        for name, gradient in zip(group.parameters, expected, strict=True):
+            torch.testing.assert_close(gradients[f"{group.name}.{name}"], gradient)
+
+
 def test_gradients_are_copies_named_by_group_and_parameter() -> None:
     algorithm = made(TwoValues)
     gradients, _ = algorithm.compute_gradients(batch_for(algorithm))
@@ -307,6 +343,49 @@ class SameName(TwoValues):
         self.q, self.other = self.actor.make("q", Values(), acts=True), self.actor.make("other", Policy())
         self.train("q", self.q)
         self.train("q", self.other)
+
+
+def test_trained_networks_that_checkpoints_would_lack_are_refused() -> None:
+    class Forgetful(TwoValues):
+        def build(self) -> None:
+            super().build()
+            self.model = torch.nn.Linear(3, 1)
+            self.train("model", self.model)
+
+    with pytest.raises(ValueError, match=r"Forgetful: the networks trained as 'model' .* self\.actor\.add"):
+        made(Forgetful)
+
+    class Saved(Forgetful):
+        def build(self) -> None:
+            super().build()
+            self.actor.add("model", self.model)
+
+    assert "networks.model.weight" in made(Saved).get_weights()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"lr": "lr_fast"}, "lr_fast"),
+        ({"max_grad_norm": "largest_norm"}, "largest_norm"),
+        ({"polyak": "tau"}, "tau"),
+        ({"every": "seldom_every"}, "seldom_every"),
+        ({"every_steps": "rarely"}, "rarely"),
+    ],
+)
+def test_names_of_hyper_parameters_that_an_algorithm_lacks_are_refused_when_it_is_made(
+    given: dict[str, str], name: str
+) -> None:
+    class Mistaken(TwoValues):
+        def build(self) -> None:
+            super().build()
+            network = self.actor.make("other", StateValue())
+            of_target = given.keys() & {"polyak", "every", "every_steps"}
+            self.train("other", network, **({} if of_target else given))
+            self.target(network, **(given if of_target else {}))
+
+    with pytest.raises(ValueError, match=f"Mistaken: .* needs a hyper-parameter '{name}', which it lacks"):
+        made(Mistaken)
 
 
 def test_two_groups_with_the_same_name_are_refused() -> None:

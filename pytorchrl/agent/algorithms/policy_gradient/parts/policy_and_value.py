@@ -41,11 +41,21 @@ class PolicyAndValue(PolicyGradient):
     @cached_property
     def likelihood(self) -> PolicyLikelihood:
         """Evaluates the policy on actions taken."""
-        return PolicyLikelihood(self.pi, self.trained, with_graph=self.actor.shared_body)
+        return PolicyLikelihood(self.pi, self.trained, with_graph=self._with_graph)
 
     def regression_of(self, value: Network) -> ValueRegression:
         """Return the regression of a value function that is trained together with the policy."""
-        return ValueRegression(value, self.trained, with_graph=self.actor.shared_body)
+        return ValueRegression(value, self.trained, with_graph=self._with_graph)
+
+    @cached_property
+    def _with_graph(self) -> bool:
+        """Whether autograd computes all gradients, as where a class of a user's overrides the loss.
+
+        It may scale the loss, or return it without the gradients that were computed beside it.
+        """
+        of_loss = (self.losses, self.likelihood_ratio, self.summed, self.fit_value)
+        ours = __name__.partition(".")[0]
+        return self.actor.shared_body or any(method.__module__.partition(".")[0] != ours for method in of_loss)
 
     def taken(self, rows: Rows) -> Likelihood:
         """Return the log-probabilities of the actions taken, and the policy's entropies."""

@@ -18,7 +18,7 @@ from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
 from storages.component.hyper_parameters import Count
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
-from storages.transition import ADV, LOGP, VAL, Batch
+from storages.transition import ADV, IVAL, LOGP, VAL, Batch
 
 
 class PolicyGradient(Algorithm):
@@ -88,14 +88,14 @@ class PolicyGradient(Algorithm):
 
     @property
     def values_when_full(self) -> frozenset[str]:
-        """Fields of values that the storage computes with the actor once a rollout is full: all, or none.
+        """Fields of values that the storage computes with the actor once a rollout is full: none, or all that it knows.
 
         One large batch is faster than a small one at each step. A body shared with the policy, or a recurrent state,
         is computed while acting anyway.
         """
         if self.actor.shared_body or self.actor.memory is not None:
             return frozenset()
-        return frozenset(self.value_functions())
+        return frozenset({VAL, IVAL} & self.value_functions().keys())
 
     def values_while_acting(self, view: View) -> dict[str, Tensor]:
         """Return the values that are computed while acting."""

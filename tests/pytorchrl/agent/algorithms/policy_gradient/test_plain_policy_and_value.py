@@ -1,6 +1,7 @@
 """Gradients of value functions and policies that are computed without autograd equal those of autograd."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import PolicyLikelihood
 from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueRegression
+from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import ADV, IADV, IRET, LOGP, OBS, OBS2, RET
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.rollout_batches import rollout_batch
@@ -28,7 +30,11 @@ def algorithm_of(kind: Any, *, hyper_parameters: Any = None, envs: Any = None, *
 
 
 def parts_of(algorithm: Any) -> list[ValueRegression | PolicyLikelihood]:
-    return [part for part in vars(algorithm).values() if isinstance(part, ValueRegression | PolicyLikelihood)]
+    for made_when_used in ("value_regression", "likelihood"):
+        getattr(algorithm, made_when_used, None)
+    parts = [part for part in vars(algorithm).values() if isinstance(part, ValueRegression | PolicyLikelihood)]
+    assert parts
+    return parts
 
 
 def pair_of(kind: Any, **chosen: Any) -> tuple[Any, Any]:
@@ -161,6 +167,44 @@ def test_trpos_value_function_is_fitted_by_other_optimisers(optimizer: Any) -> N
         algorithm.update(batch_for(algorithm))
     ours, autograds = (algorithm.get_weights() for algorithm in pair)
     torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
+
+
+# Losses of users
+
+
+class Scaled(prl.PPO):
+    """Multiplies the loss."""
+
+    def losses(self, rows: Rows) -> prl.Losses:
+        losses = super().losses(rows)
+        return replace(losses, of={self.trained: 3.0 * losses.of[self.trained]})
+
+
+class Added(prl.A2C):
+    """Returns new losses, with a term that has no gradient."""
+
+    def losses(self, rows: Rows) -> prl.Losses:
+        losses = super().losses(rows)
+        return prl.Losses({self.trained: losses.of[self.trained] + 0.0 * self.value(rows.now).mean()}, losses.metrics)
+
+
+class ScaledSum(prl.REINFORCE):
+    """Multiplies the loss where it is summed."""
+
+    def summed(self, *arguments: Any, **metrics: Any) -> prl.Losses:
+        losses = super().summed(*arguments, **metrics)
+        return replace(losses, of={self.trained: 3.0 * losses.of[self.trained]})
+
+
+@pytest.mark.parametrize(
+    ("own", "of_us", "factor"), [(Scaled, prl.PPO, 3), (Added, prl.A2C, 1), (ScaledSum, prl.REINFORCE, 3)]
+)
+def test_gradients_are_those_of_the_loss_that_a_subclass_returns(own: Any, of_us: Any, factor: float) -> None:
+    ours, changed = (algorithm_of(kind) for kind in (of_us, own))
+    expected, found = (algorithm.compute_gradients(batch_for(algorithm))[0] for algorithm in (ours, changed))
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], factor * gradient, rtol=1e-4, atol=1e-6)
 
 
 # Policies
