@@ -7,7 +7,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
@@ -16,7 +16,7 @@ from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import Replayable
-from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
+from pytorchrl.agent.envs.copies.stepping import ProcessEnvs, step_async, step_sync
 from pytorchrl.agent.envs.frames import frames_stacked_by
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
@@ -77,10 +77,10 @@ class Copies(Vector):
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
-        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
+        vector: Any = SyncVectorEnv if mode == "sync" else ProcessEnvs
         # Observations are copied here: gymnasium's deep copy takes ten times as long.
         try:
-            made: SyncVectorEnv | AsyncVectorEnv = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+            made: SyncVectorEnv | ProcessEnvs = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         except BaseException:
             for one in marked:
                 release(one)

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, ShapeCheck, check_reset, check_step
+from pytorchrl.agent.envs.copies.infos import copied_info
 
 FINISHED = "pytorchrl/finished_episodes"
 """Key of an environment's ``info`` with a list of :data:`Finished`, one for each episode that ended, if any did."""
@@ -85,13 +86,16 @@ class EpisodeRecorder:
         self._info = result[4]
         if result[2] or result[3]:
             self._finish()
-            # The reset that follows may write into the memory of this observation.
-            return deepcopy(result[0]), *result[1:]
+            # The reset that follows may write into the memory of these.
+            return deepcopy(result[0]), *result[1:4], copied_info(result[4])
         return result
 
     def _recorded_reset(self, **arguments: Any) -> Any:
         if self._inside:
             return self._reset(**arguments)
+        if self.length:
+            # Now, as the reset may write over the last info.
+            self._finish()
         self._inside = True
         try:
             result = self._reset(**arguments)
@@ -100,8 +104,6 @@ class EpisodeRecorder:
         if self._unchecked:
             check_reset(result, self.env)
         self._check_shape(result[0], 0)
-        if self.length:
-            self._finish()
         return result
 
     def _finish(self) -> None:
