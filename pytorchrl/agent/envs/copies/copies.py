@@ -15,8 +15,9 @@ from pytorchrl.agent.envs.copies.goal_rewards import reward_of_goals
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs, raise_what_can_be_sent
 from pytorchrl.agent.envs.copies.replayable import Replayable
-from pytorchrl.agent.envs.copies.stepping import ProcessEnvs, step_async, step_sync
+from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
 from pytorchrl.agent.envs.frames import frames_stacked_by
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
@@ -68,6 +69,8 @@ class Copies(Vector):
             specs.append(made.spec)
             names.append(str(made))
             one = Replayable(made, recorder, replays)
+            if os.getpid() != process:
+                raise_what_can_be_sent(one)
             if mode == "sync":
                 # In other processes, each copy is the only one.
                 mark(one)

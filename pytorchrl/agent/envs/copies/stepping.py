@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord, Finished
 from pytorchrl.agent.envs.copies.infos import Infos
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs
 from pytorchrl.agent.envs.copies.replayable import SEEDED
 from pytorchrl.agent.envs.native.autoreset import copied
 
@@ -70,14 +71,6 @@ def step_sync(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
     infos = Infos(reported, last_infos)
     batch = _batch(envs, observations)
     return CopiesStep(batch, last_observations, reward, terminated, truncated, finished, seeded, infos)
-
-
-class ProcessEnvs(AsyncVectorEnv):
-    """Copies in processes of their own, whose infos are not converted to arrays, but returned by index of the copy."""
-
-    def _add_info(self, vector_infos: dict[Any, Any], env_info: dict[str, Any], env_num: int) -> dict[Any, Any]:
-        vector_infos[env_num] = env_info
-        return vector_infos
 
 
 def step_async(envs: ProcessEnvs, actions: NDArray[Any]) -> CopiesStep:
