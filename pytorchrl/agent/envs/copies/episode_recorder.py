@@ -114,10 +114,11 @@ class EpisodeRecorder:
         return result
 
     def _finish(self) -> None:
-        reported = {name: float(self._info[name]) for name in self._reports if _is_number(self._info.get(name))}
+        reported = {name: float(self._info[name]) for name in self._reports if is_number(self._info.get(name))}
         self._finished.append((self.episode_return, self.length, reported))
         self.episode_return, self.length, self._info = 0.0, 0, {}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether an entry of an info is a single number, or a boolean."""
     return isinstance(value, bool | int | float | np.generic) and np.asarray(value).dtype.kind in "biuf"
