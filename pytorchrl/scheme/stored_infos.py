@@ -61,6 +61,8 @@ def _column(parts: Sequence[tuple[Mapping[str, Any], NDArray[np.bool_]]], key: s
             )
         if column is None:
             column = np.zeros_like(values)
+        # A number may be an integer while episodes run, and a fraction at their end.
+        column = column.astype(np.result_type(column.dtype, values.dtype), copy=False)
         column[where] = values[where]
     if column is None:
         return np.zeros((len(parts[0][1]), 1))

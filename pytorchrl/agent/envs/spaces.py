@@ -30,7 +30,7 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
     """Refuse observation spaces that cannot be stored as arrays.
 
     Raises:
-        UnsupportedSpaceError: neither an array space nor a Dict of array spaces.
+        UnsupportedSpaceError: neither an array space nor a Dict of array spaces, or without any number.
     """
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     for name, part in parts.items():
@@ -38,8 +38,14 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
             where = f"key {name!r} of the observation space" if name else "the observation space"
             raise UnsupportedSpaceError(
                 f"{owner}: {where} is {part}; Box, Discrete, MultiBinary, MultiDiscrete, and Dicts and Tuples of "
-                f"these are handled. gymnasium.wrappers.FlattenObservation turns most others into a Box"
+                f"these are handled. gymnasium.wrappers.FlattenObservation turns a Text or a OneOf into a Box, "
+                f"TransformObservation any other by a function of one's own"
             )
+    if not any(math.prod(part.shape or ()) for part in parts.values()):
+        raise UnsupportedSpaceError(
+            f"{owner}: the observation space {space} has no numbers, of which a network could be made; observe one "
+            f"constant, Box(0, 0, (1,))"
+        )
 
 
 def check_widths(space: spaces.Box, owner: str) -> None:
@@ -61,13 +67,17 @@ def check_action_space(space: gym.Space[Any], owner: str) -> None:
     """Refuse action spaces whose actions are not arrays.
 
     Raises:
-        UnsupportedSpaceError: it is a Dict, a Tuple, or another structure.
+        UnsupportedSpaceError: it is a Dict, a Tuple, or another structure, or has no numbers.
     """
     if not isinstance(space, Flat):
         raise UnsupportedSpaceError(
             f"{owner}: the action space is {space}; Discrete, MultiDiscrete, MultiBinary and Box are handled. "
             f"wrappers=['JoinActions'] joins the parts of a Dict or a Tuple, and others are made from one of these by "
             f"gymnasium.wrappers.TransformAction"
+        )
+    if not math.prod(space.shape or ()):
+        raise UnsupportedSpaceError(
+            f"{owner}: the action space {space} has no numbers, so that there is nothing to learn"
         )
 
 

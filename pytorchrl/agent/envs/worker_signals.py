@@ -49,3 +49,11 @@ class WorkerSignals:
         if not self._flag.exists():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+
+def how_it_ended(exit_code: int | None) -> str:
+    """Return how a process ended that should not have, for messages."""
+    if exit_code is None or exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    why = ", perhaps because it ran out of memory" if -exit_code == signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-exit_code).name}{why}"

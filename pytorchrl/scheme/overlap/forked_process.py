@@ -1,7 +1,6 @@
 """A forked process that serves the learner's process, and the error of its unexpected end."""
 
 import os
-import signal
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,7 +8,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_signals import how_it_ended, worker_signals
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
 from storages.component.closing import close_all
 
@@ -84,13 +83,8 @@ class ForkedProcess:
 
     def _ended(self) -> CollectorError:
         self._process.join(_SECONDS_TO_END)
-        code = self._process.exitcode
-        if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-            why = ", perhaps because it ran out of memory" if -code == signal.SIGKILL else ""
-        else:
-            how, why = f"ended with exit code {code}", ""
-        return CollectorError(f"{self.title} (id {self._process.pid}) {how}{why}. {self.loss}")
+        how = how_it_ended(self._process.exitcode)
+        return CollectorError(f"{self.title} (id {self._process.pid}) {how}. {self.loss}")
 
 
 def end_processes(processes: Sequence[ForkedProcess], owner: int) -> None:

@@ -1,5 +1,6 @@
 """Infos of environments reach a storage that asks for them, and hindsight."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -8,6 +9,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
+from pytorchrl.scheme.stored_infos import stored_infos
 from storages.transition import ACT, DONE2, INFO, OBS2, TRUNC2
 from tests.support.clocks import Clocks
 from tests.support.comparison import assert_equal
@@ -111,3 +113,88 @@ def test_infos_of_vector_environments_that_do_not_say_who_reported_them_are_kept
     reported, times = data[INFO]["is_success"][..., 0], data[OBS2][..., 1]
     assert_equal(reported.bool(), times % 2 == 0)
     scheme.close()
+
+
+class Reuses(gym.Env[Any, Any]):
+    """Reports the number of steps in an info that it writes over, in a reset too."""
+
+    observation_space = gym.spaces.Box(-50, 50, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.info: dict[str, Any] = {"array": np.zeros(2)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._at(0)
+
+    def step(self, action: Any) -> Any:
+        observation, info = self._at(self.steps + 1)
+        return observation, 0.0, self.steps == 3, False, info
+
+    def _at(self, steps: int) -> Any:
+        self.steps = self.info["number"] = steps
+        self.info["array"][:] = steps
+        return np.array([steps], np.float32), self.info
+
+
+def identity(env: Any) -> Any:
+    return gym.Wrapper(env)
+
+
+@pytest.mark.parametrize("wrappers", [(), (identity,)])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_last_info_of_an_episode_is_kept_when_the_reset_writes_over_it(mode: Any, wrappers: Any) -> None:
+    for steps, info in steps_with_infos(Reuses, ["number", "array"], mode, wrappers):
+        np.testing.assert_array_equal(info["number"], steps)
+        np.testing.assert_array_equal(info["array"], np.tile(steps, 2))
+
+
+def test_an_info_of_an_episode_that_a_wrapper_truncates_is_reported_when_the_reset_writes_over_it() -> None:
+    limit = ("TimeLimit", {"max_episode_steps": 2})
+    with prl.VecEnv(Reuses, wrappers=[limit], episode_infos=("number",)) as envs:
+        envs.reset(seed=1)
+        for _ in range(2):
+            envs.step(np.zeros((1, 1), np.int64))
+        assert [episode.reported for episode in envs.finished_episodes] == [{"number": 2.0}]
+
+
+class Differs(gym.Env[Any, Any]):
+    """Reports values of another type, shape or structure in each copy and step."""
+
+    observation_space = gym.spaces.Box(-50, 50, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.steps = seed % 5
+        return np.zeros(1, np.float32), {"visited": None, "winner": "nobody"}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        info = {
+            "share": self.steps / 4 if self.steps % 4 else self.steps // 4,
+            "inside": np.bool_(self.steps % 2),
+            "visited": np.zeros(self.steps),
+            "winner": 0 if self.steps % 2 else None,
+            "opponent": {"at": 1.0} if self.steps % 3 else None,
+            "hash": 2**70 if self.steps % 2 else 3,
+        }
+        return np.array([self.steps], np.float32), 0.0, self.steps % 3 == 0, False, info
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_numbers_are_kept_beside_infos_that_differ_in_type_and_shape_between_copies(mode: Any) -> None:
+    for steps, info in steps_with_infos(Differs, ["share", "inside"], mode):
+        np.testing.assert_array_equal(info["share"], steps / 4)
+        np.testing.assert_array_equal(info["inside"], steps % 2)
+
+
+def steps_with_infos(env: Any, keys: list[str], mode: Any, wrappers: Any = ()) -> Iterator[tuple[Any, Any]]:
+    """The steps made by the environments after each of ten steps, and the infos that a storage would keep."""
+    with prl.VecEnv(env, num_envs=2, mode=mode, wrappers=wrappers) as envs:
+        envs.reset(seed=1)
+        for _ in range(10):
+            step = envs.step(np.zeros((2, 1), np.int64))
+            yield step.next_observation, stored_infos(step, keys)[INFO]

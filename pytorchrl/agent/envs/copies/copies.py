@@ -7,7 +7,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
@@ -15,6 +15,7 @@ from pytorchrl.agent.envs.copies.goal_rewards import reward_of_goals
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs, raise_what_can_be_sent
 from pytorchrl.agent.envs.copies.replayable import Replayable
 from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
 from pytorchrl.agent.envs.frames import frames_stacked_by
@@ -68,6 +69,8 @@ class Copies(Vector):
             specs.append(made.spec)
             names.append(str(made))
             one = Replayable(made, recorder, replays)
+            if os.getpid() != process:
+                raise_what_can_be_sent(one)
             if mode == "sync":
                 # In other processes, each copy is the only one.
                 mark(one)
@@ -77,10 +80,10 @@ class Copies(Vector):
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
-        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
+        vector: Any = SyncVectorEnv if mode == "sync" else ProcessEnvs
         # Observations are copied here: gymnasium's deep copy takes ten times as long.
         try:
-            made: SyncVectorEnv | AsyncVectorEnv = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+            made: SyncVectorEnv | ProcessEnvs = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         except BaseException:
             for one in marked:
                 release(one)

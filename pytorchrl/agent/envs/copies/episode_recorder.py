@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import gymnasium as gym
 import numpy as np
 
-from pytorchrl.agent.envs.checks import CHECKED_STEPS, ShapeCheck, check_reset, check_step
+from pytorchrl.agent.envs.checks import CHECKED_STEPS, InvalidEnvironmentError, ShapeCheck, check_reset, check_step
+from pytorchrl.agent.envs.copies.infos import copied_info
 
 FINISHED = "pytorchrl/finished_episodes"
 """Key of an environment's ``info`` with a list of :data:`Finished`, one for each episode that ended, if any did."""
@@ -35,7 +36,7 @@ class EpisodeRecorder:
     """Record the return and the length of each episode of an environment.
 
     An episode ends where the environment terminates or truncates it, or where it is reset before that. The results of
-    the environment's first steps are checked.
+    the environment's first steps are checked, and that of a later step where it cannot be recorded.
 
     The environment's ``step`` and ``reset`` are replaced by those here. A wrapper would do the same, but would hide the
     attributes of the environment from the wrappers around it.
@@ -79,19 +80,29 @@ class EpisodeRecorder:
         if self._unchecked:
             check_step(result, self.env)
             self._unchecked -= 1
-        self.episode_return += float(result[1])
-        self.length += 1
-        self._check_shape(result[0], self.length)
-        self._info = result[4]
-        if result[2] or result[3]:
-            self._finish()
-            # The reset that follows may write into the memory of this observation.
-            return deepcopy(result[0]), *result[1:]
+        try:
+            self.episode_return += float(result[1])
+            self.length += 1
+            self._check_shape(result[0], self.length)
+            self._info = result[4]
+            if result[2] or result[3]:
+                self._finish()
+                # The reset that follows may write into the memory of these.
+                return deepcopy(result[0]), *result[1:4], copied_info(result[4])
+        except InvalidEnvironmentError:
+            raise
+        except Exception:
+            # The check of the first steps names what is wrong, in any step that goes wrong by it.
+            check_step(result, self.env)
+            raise
         return result
 
     def _recorded_reset(self, **arguments: Any) -> Any:
         if self._inside:
             return self._reset(**arguments)
+        if self.length:
+            # Now, as the reset may write over the last info.
+            self._finish()
         self._inside = True
         try:
             result = self._reset(**arguments)
@@ -100,15 +111,14 @@ class EpisodeRecorder:
         if self._unchecked:
             check_reset(result, self.env)
         self._check_shape(result[0], 0)
-        if self.length:
-            self._finish()
         return result
 
     def _finish(self) -> None:
-        reported = {name: float(self._info[name]) for name in self._reports if _is_number(self._info.get(name))}
+        reported = {name: float(self._info[name]) for name in self._reports if is_number(self._info.get(name))}
         self._finished.append((self.episode_return, self.length, reported))
         self.episode_return, self.length, self._info = 0.0, 0, {}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether an entry of an info is a single number, or a boolean."""
     return isinstance(value, bool | int | float | np.generic) and np.asarray(value).dtype.kind in "biuf"

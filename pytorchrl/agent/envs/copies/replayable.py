@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, ShapeCheck, check_reset, check_step
 from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecorder
+from pytorchrl.agent.envs.copies.infos import copied_info
 from pytorchrl.agent.envs.copies.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
 
 SEEDED = "pytorchrl/seeded"
@@ -75,8 +76,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         self._steps += 1
         self._check_shape(observation, self._steps)
         if terminated or truncated:
-            # The reset that follows may write into the memory of this observation.
-            return deepcopy(observation), reward, terminated, truncated, info
+            # The reset that follows may write into the memory of these.
+            return deepcopy(observation), reward, terminated, truncated, copied_info(info)
         return observation, reward, terminated, truncated, self._with_finished(info)
 
     def history(self) -> dict[str, Any]:

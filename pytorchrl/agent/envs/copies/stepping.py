@@ -4,15 +4,17 @@ Copies in this process are not stepped by gymnasium's ``SyncVectorEnv``, which c
 step, several for each number, though storages keep none of them: a sixth of a step of HalfCheetah.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord, Finished
+from pytorchrl.agent.envs.copies.infos import Infos
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs
 from pytorchrl.agent.envs.copies.replayable import SEEDED
 from pytorchrl.agent.envs.native.autoreset import copied
 
@@ -36,42 +38,6 @@ class CopiesStep(NamedTuple):
     """Copies that were reset with a new seed."""
     infos: Mapping[str, Any]
     """The infos of the environments, in the layout of gymnasium's vector environments."""
-
-
-class Infos(Mapping[str, Any]):
-    """The infos of the copies, converted to the layout of gymnasium's vector environments at first use.
-
-    Args:
-        envs: vector environment that defines the layout.
-        reported: infos of the copies.
-        last: index and last info of each copy whose episode ended.
-    """
-
-    def __init__(
-        self, envs: SyncVectorEnv, reported: Sequence[Mapping[str, Any]], last: Sequence[tuple[int, Mapping[str, Any]]]
-    ) -> None:
-        self._envs, self._reported, self._last = envs, reported, last
-        self._made: dict[str, Any] | None = None
-
-    def __getitem__(self, name: str) -> Any:
-        return self._all[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    @property
-    def _all(self) -> dict[str, Any]:
-        if self._made is None:
-            made: dict[str, Any] = {}
-            for env, info in self._last:
-                made = self._envs._add_info(made, {"final_info": dict(info)}, env)
-            for env, info in enumerate(self._reported):
-                made = self._envs._add_info(made, dict(info), env)
-            self._made = made
-        return self._made
 
 
 def step_sync(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
@@ -99,36 +65,35 @@ def step_sync(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
             observation, info = one.reset()
         if FINISHED in info or SEEDED in info:
             info = dict(info)
-            finished += _records(env, info.pop(FINISHED, ()))
-            if info.pop(SEEDED, False):
-                seeded.append(env)
+            _take_notes(info, env, finished, seeded)
         observations.append(observation)
         reported.append(info)
-    infos = Infos(envs, reported, last_infos)
+    infos = Infos(reported, last_infos)
     batch = _batch(envs, observations)
     return CopiesStep(batch, last_observations, reward, terminated, truncated, finished, seeded, infos)
 
 
-def step_async(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
+def step_async(envs: ProcessEnvs, actions: NDArray[Any]) -> CopiesStep:
     """Step copies that are in processes of their own.
 
     Args:
         envs: vector environment of the copies.
         actions: (E, *action).
     """
-    written_over, reward, terminated, truncated, infos = envs.step(actions)
+    reported: Any
+    written_over, reward, terminated, truncated, reported = envs.step(actions)
+    last_observations: dict[int, Any] = {}
+    last_infos: list[tuple[int, dict[str, Any]]] = []
     finished: list[EpisodeRecord] = []
-    if FINISHED in infos:
-        of_copies = infos.pop(FINISHED)
-        del infos[f"_{FINISHED}"]
-        finished = [one for env, episodes in enumerate(of_copies) for one in _records(env, episodes or ())]
     seeded: list[int] = []
-    if SEEDED in infos:
-        seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
-        del infos[f"_{SEEDED}"]
-    last = {env: final for env, final in enumerate(infos.pop("final_obs", ())) if final is not None}
-    infos.pop("_final_obs", None)
-    return CopiesStep(copied(written_over), last, reward, terminated, truncated, finished, seeded, infos)
+    for env in np.flatnonzero(terminated | truncated).tolist():
+        last_observations[env] = reported[env].pop("final_obs")
+        last_infos.append((env, reported[env].pop("final_info")))
+    for env, info in reported.items():
+        _take_notes(info, env, finished, seeded)
+    infos = Infos(list(reported.values()), last_infos)
+    batch = copied(written_over)
+    return CopiesStep(batch, last_observations, reward, terminated, truncated, finished, seeded, infos)
 
 
 def _batch(envs: SyncVectorEnv, observations: Sequence[Any]) -> Any:
@@ -143,6 +108,13 @@ def _batch(envs: SyncVectorEnv, observations: Sequence[Any]) -> Any:
         return concatenate(space, observations, empty)
     # Faster than gymnasium's function, which dispatches on the space and writes into an array that is reused.
     return np.array(observations)
+
+
+def _take_notes(info: dict[str, Any], env: int, finished: list[EpisodeRecord], seeded: list[int]) -> None:
+    """Take out of an info what :class:`~pytorchrl.agent.envs.copies.replayable.Replayable` added to it."""
+    finished += _records(env, info.pop(FINISHED, ()))
+    if info.pop(SEEDED, False):
+        seeded.append(env)
 
 
 def _records(env: int, finished: Sequence[Finished]) -> list[EpisodeRecord]:

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord, is_number
 from pytorchrl.agent.envs.native.autoreset import on_host
 
 
@@ -104,4 +104,5 @@ def _reports(infos: Mapping[str, Any], name: str, env: int) -> bool:
     """Whether an environment reported a number."""
     if not on_host(infos.get(f"_{name}", True)).all() and not infos[f"_{name}"][env]:
         return False
-    return np.ndim(infos[name]) == 1 and on_host(infos[name]).dtype.kind in "biuf"
+    # Gymnasium puts NumPy's booleans into an array of objects.
+    return np.ndim(infos[name]) == 1 and is_number(on_host(infos[name])[env])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -53,6 +54,12 @@ def check_observation(observation: Any, space: Any, num_envs: int, origin: str) 
         raise InvalidEnvironmentError(
             f"VecEnv: {origin} returned an observation of shape {shape}; for {num_envs} environments with "
             f"observations of {space}, it must be {expected}"
+        )
+    # Tensors are not converted.
+    if isinstance(observation, np.ndarray) and not np.can_cast(observation.dtype, space.dtype, "same_kind"):
+        raise InvalidEnvironmentError(
+            f"VecEnv: {origin} returned an observation of dtype {observation.dtype}, which its space {space} would cut "
+            f"to {space.dtype}; declare the space of {observation.dtype}, or return {space.dtype}"
         )
 
 

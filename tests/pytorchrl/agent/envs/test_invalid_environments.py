@@ -207,6 +207,35 @@ def test_only_the_first_steps_are_checked() -> None:
         envs.step(np.zeros((1, 1), np.int64))
 
 
+class WrongAtTheEnd(Counter):
+    """Returns something else from the last step of an episode."""
+
+    def __init__(self, last: Any) -> None:
+        super().__init__(length=20)
+        self.last = last
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        return self.last(*result) if result[2] else result
+
+
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        (lambda observation, *rest: (observation, None, *rest[1:]), "the reward None; it must be one number"),
+        (lambda *result: result[:4], "a tuple of 4; it must return .* split done into terminated"),
+        (lambda *result: (*result[:4], None), "info None; it must be a dict"),
+    ],
+)
+def test_a_last_step_of_an_episode_that_is_wrong_raises_the_error_of_the_first_steps(last: Any, message: str) -> None:
+    with prl.VecEnv(WrongAtTheEnd, env_kwargs={"last": last}) as envs:
+        envs.reset(1)
+        for _ in range(19):
+            envs.step(np.zeros((1, 1), np.int64))
+        with pytest.raises(prl.InvalidEnvironmentError, match=rf"step\(\) of <WrongAtTheEnd instance> .*{message}"):
+            envs.step(np.zeros((1, 1), np.int64))
+
+
 class Changing(Counter):
     """Episodes of 50 steps, the last observation of which has another shape, wrapped or not."""
 

@@ -17,6 +17,7 @@ from pytorchrl.experiments.recordings.filming import stage_of
 from storages.datasets import open_dataset
 from storages.transition import DONE, DONE2, OBS, OBS2, REW, SKIPPED, TRUNC2
 from tests.support.clocks import Clocks, RememberedClocks
+from tests.support.toys import Counter
 
 MODES = list(AutoresetMode)
 KINDS = ["array", "tensor", "same array", "double", "dict"]
@@ -102,6 +103,32 @@ def test_tensor_observations_are_passed_on_without_a_copy() -> None:
             assert step.observation is raw[-1]
             assert step.next_observation is raw[-1]
     assert all(isinstance(given, torch.Tensor) and given.shape == (2,) for given in made.given)
+
+
+def test_observations_that_the_dtype_of_their_space_would_cut_are_refused() -> None:
+    class Bytes(Clocks):
+        def __init__(self, num_envs: int) -> None:
+            super().__init__(num_envs)
+            self.single_observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
+
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"reset\(\) of Bytes.* float32, .* would cut to uint8"):
+        prl.VecEnv(Bytes, 2).reset(0)
+
+
+def test_successes_that_are_numpys_booleans_are_reported() -> None:
+    class Succeeds(Counter):
+        def step(self, action: Any) -> Any:
+            *result, _ = super().step(action)
+            return *result, {"is_success": np.bool_(True)}
+
+    def several(num_envs: int) -> gym.vector.SyncVectorEnv:
+        return gym.vector.SyncVectorEnv([Succeeds] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    with prl.VecEnv(several, 2) as envs:
+        envs.reset(0)
+        for _ in range(3):
+            envs.step(np.zeros((2, 1), np.int64))
+        assert [episode.reported for episode in envs.finished_episodes] == [{"is_success": 1.0}] * 2
 
 
 def test_a_vector_environment_without_final_observations_is_refused_at_an_episode_end() -> None:

@@ -272,14 +272,21 @@ def test_an_unknown_wrapper_is_refused_when_the_factory_is_made(wrapper: Any, me
 class Unsupported(Counter):
     def __init__(self, observation: Any = None, action: Any = None) -> None:
         super().__init__()
-        self.observation_space = observation or self.observation_space
-        self.action_space = action or self.action_space
+        # Not by truth: a Dict without parts is False.
+        self.observation_space = self.observation_space if observation is None else observation
+        self.action_space = self.action_space if action is None else action
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"observation": spaces.Sequence(spaces.Discrete(2))}, "FlattenObservation"),
+        (
+            {"observation": spaces.Sequence(spaces.Discrete(2))},
+            "FlattenObservation turns a Text .* TransformObservation",
+        ),
+        ({"observation": spaces.Box(0, 1, (0,))}, r"observation space Box.*\(0,\).* has no numbers"),
+        ({"observation": spaces.Dict()}, r"observation space Dict\(\) has no numbers"),
+        ({"action": spaces.Box(-1, 1, (0,))}, r"action space Box.*\(0,\).* has no numbers"),
         ({"observation": spaces.Dict(a=spaces.Text(2))}, "key 'a' of the observation space"),
         ({"action": spaces.Tuple([spaces.Discrete(2)])}, "MultiBinary and Box are handled.*TransformAction"),
     ],
