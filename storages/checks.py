@@ -85,7 +85,9 @@ def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owne
             f"{owner}: {ERRORS} of a slice must be real numbers of shape {expected}, one for each transition, got "
             f"{errors.dtype} of shape {errors.shape}; nothing was stored"
         )
-    of_all: NDArray[np.floating] = np.ascontiguousarray(errors, np.float32).reshape(-1)
+    # Values beyond float32 are refused below; NumPy must not warn of them, or raise another error, before.
+    with np.errstate(over="ignore"):
+        of_all: NDArray[np.floating] = np.ascontiguousarray(errors, np.float32).reshape(-1)
     if not np.isfinite(of_all).all():
         raise ValueError(f"{owner}: {ERRORS} of a slice must be finite as float32; nothing was stored")
     return of_all

@@ -14,7 +14,7 @@ from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
-from storages.persistent.episodes.memtable import finished_since, watermarks_of
+from storages.persistent.episodes.memtable import finished_since, late_of, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.replay.recovery import read_ring
@@ -102,7 +102,7 @@ class EpisodeDirectory(Dataset):
         if ring is not None and state is not None:
             self._live = max(self._live, state["live"])
             following = max(following, state["unwritten"], self._live)
-            for one in finished_since(ring, watermarks_of(state, self._archive, ring))[1]:
+            for one in finished_since(ring, watermarks_of(state, self._archive, ring), late=late_of(state))[1]:
                 batch = EpisodeBatch.of(ring, one.env, one.first, one.end)
                 self._open.append((following, batch))
                 following += batch.steps

@@ -44,9 +44,14 @@ class AverageRewardBuffer(GAEBuffer):
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
         """Write the returns and advantages of a stream, (T, E) each."""
-        ring = self._ring
-        mean = float(stream.rewards[~ring.skipped()].mean(dtype=np.float64))
-        rewards = stream.rewards - self.average.of(ring.oldest, mean, self.average_step_size)
+        ring, average = self._ring, self.average
+        paid = stream.rewards[~ring.skipped()]
+        if paid.size:
+            current = average.of(ring.oldest, float(paid.mean(dtype=np.float64)), self.average_step_size)
+        else:
+            # A rollout of skipped steps alone has no mean, and no batches.
+            current = average.current or 0.0
+        rewards = stream.rewards - current
         super().estimate(stream._replace(rewards=rewards, gamma=1.0), returns, advantages)
 
 

@@ -124,7 +124,7 @@ def test_the_steps_before_a_refused_step_keep_their_errors() -> None:
 )
 def test_errors_must_be_one_finite_number_for_each_transition(errors: Any, message: str) -> None:
     storage = prioritised()
-    with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         storage.insert_data_slice(slice_of(np.random.default_rng(0), 4) | {ERRORS: errors})
     assert not len(storage)
 

@@ -16,7 +16,7 @@ from storages.persistent.episodes.episode_batch import EpisodeBatch, columns_of,
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
 from storages.persistent.episodes.memory_plan import MemoryBudget, MemoryPlan
-from storages.persistent.episodes.memtable import EpisodeSpan, Memtable, State, watermarks_of
+from storages.persistent.episodes.memtable import EpisodeSpan, Memtable, State, late_of, watermarks_of
 from storages.persistent.episodes.segment import Segment
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.persistent.episodes.segment_store import SegmentStore
@@ -120,7 +120,7 @@ class EpisodeStore:
         if self.memtable is not None and self.memtable.ring.layout:
             watermarks = watermarks_of(state, archive, self.memtable.ring)
             queue.go_on_from(watermarks)
-            for one in self.memtable.go_on_from(watermarks):
+            for one in self.memtable.go_on_from(watermarks, late_of(state)):
                 batch, first = self.memtable.batch(one), live_range.next
                 live_range.count(first, batch.lengths.tolist())
                 queue.add(first, batch, one, live_range.live)
@@ -144,6 +144,7 @@ class EpisodeStore:
             "unwritten": following if queue is None else queue.first_unwritten(following),
             "watermarks": [] if queue is None else queue.watermarks_on_disk,
             "newest": 0 if self.memtable is None else self.memtable.newest,
+            "late": [] if self.memtable is None else self.memtable.late,
             "memory": None,
         }
 

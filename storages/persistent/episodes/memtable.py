@@ -56,16 +56,36 @@ class Memtable:
         """Number of steps before which no running episode can reach :attr:`longest`."""
         self._put_aside = _UNKNOWN
         """Number of final observations that the ring had stored after the newest step."""
+        self._finished_at = 0
+        """Number after the row that showed last that an episode is finished."""
+        self._late: list[list[int]] = []
+        """See :attr:`late`."""
 
     def roll_back(self, position: Position) -> dict[str, Any] | None:
         """Restore a commit and drop later ones; return the state besides the ring, None if there is none."""
         state = self.wal.roll_back(position, at_once=True)
         self.start_rows, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
+        self._finished_at, self._late = 0, []
         return state
 
-    def go_on_from(self, watermarks: Sequence[int]) -> list[EpisodeSpan]:
-        """Resume after recovery: return the episodes finished after the watermarks, which segments do not hold."""
-        self.start_rows, finished = finished_since(self.ring, watermarks, self.longest)
+    @property
+    def late(self) -> list[list[int]]:
+        """Episodes that :meth:`end_episodes` finished after others that end with the same row, in this order.
+
+        Number after the row, and environment. The rows alone do not show the order, by which episodes are numbered.
+        """
+        return [one for one in self._late if one[0] > self.ring.first]
+
+    def go_on_from(self, watermarks: Sequence[int], late: Sequence[Sequence[int]] = ()) -> list[EpisodeSpan]:
+        """Resume after recovery: return the episodes finished after the watermarks, which segments do not hold.
+
+        Args:
+            watermarks: for each environment, the number of its steps that are in segments or were dropped.
+            late: :attr:`late` as committed with the steps.
+        """
+        self._late = [list(one) for one in late]
+        self.start_rows, finished = finished_since(self.ring, watermarks, self.longest, self._late)
+        self._finished_at = finished[-1].visible_at if finished else 0
         return finished
 
     def insert(self, sample: Sample, state: State) -> list[EpisodeSpan]:
@@ -92,9 +112,11 @@ class Memtable:
                 newest, ring.interrupted_after(newest - 1), ring.interrupted_after(newest), self.start_rows
             )
         self._put_aside = put_aside
-        if self.longest is None or ring.steps < self._too_long_at:
-            return finished
-        return finished + self._cut(self.longest)
+        if self.longest is not None and ring.steps >= self._too_long_at:
+            finished += self._cut(self.longest)
+        if finished:
+            self._finished_at = ring.steps
+        return finished
 
     def end_episodes(self, envs: NDArray[np.int64] | None) -> list[EpisodeSpan]:
         """End running episodes after the newest step, as truncated; return those that are finished by it.
@@ -111,7 +133,12 @@ class Memtable:
         # Not truncated in the other environments, where the newest transition is in a piece that was handed on before.
         ring.interrupt(envs)
         self._put_aside = ring.columns.finals.next_number
-        return _finish(which, ring.steps, ring.steps, self.start_rows)
+        finished = _finish(which, ring.steps, ring.steps, self.start_rows)
+        if self._finished_at == ring.steps:
+            self._late = self.late + [[one.visible_at, one.env] for one in finished]
+        elif finished:
+            self._finished_at = ring.steps
+        return finished
 
     def _cut(self, longest: int) -> list[EpisodeSpan]:
         """Finish and return the pieces of running episodes that have ``longest`` steps."""
@@ -145,7 +172,7 @@ class Memtable:
         self.ring.reset()
         self.wal.changed()
         self.start_rows, self._too_long_at = np.full(len(self.start_rows), self.ring.steps), 0
-        self._put_aside = _UNKNOWN
+        self._put_aside, self._late = _UNKNOWN, []
 
 
 def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring) -> list[int]:
@@ -161,8 +188,20 @@ def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring)
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
 
 
+def late_of(state: Mapping[str, Any]) -> list[list[int]]:
+    """Return :attr:`Memtable.late` as committed with the steps; empty in directories of earlier versions.
+
+    Raises:
+        TypeError: the state was not written by a storage of episodes.
+    """
+    late: list[list[int]] = state.get("late", [])
+    if not all(isinstance(number, int) for row, env in late for number in (row, env)):
+        raise TypeError(f"the rows and environments of episodes must be numbers, got {late!r}")
+    return late
+
+
 def finished_since(
-    ring: Ring, watermarks: Sequence[int], longest: int | None = None
+    ring: Ring, watermarks: Sequence[int], longest: int | None = None, late: Sequence[Sequence[int]] = ()
 ) -> tuple[NDArray[np.int64], list[EpisodeSpan]]:
     """Return the finished episodes in a ring, as if its rows had been inserted one after the other.
 
@@ -170,6 +209,7 @@ def finished_since(
         ring: the ring.
         watermarks: for each environment, the number of its steps that are in segments or were dropped.
         longest: most steps of an episode; a longer one is returned in pieces. None for no limit.
+        late: as :attr:`Memtable.late`.
 
     Returns:
         The first row of each running episode, (E,), and the finished episodes in the order of their ends.
@@ -184,12 +224,22 @@ def finished_since(
     ended: NDArray[np.bool_] = broken & ring.ended()
     shows = np.asarray(broken.any(axis=1))
     found: list[EpisodeSpan] = []
+    ended_late: dict[int, list[int]] = {}
+    for after, env in late:
+        if not 0 <= env < ring.envs:
+            raise IndexError(f"there is no environment {env}")
+        ended_late.setdefault(after, []).append(env)
     for place, row in enumerate(range(ring.oldest, ring.steps)):
         before = max(0, place - 1)
+        then = ended_late.get(row + 1, [])
         if shows[place] or shows[before]:
-            found += _shown_by(row, broken[before] & (place > 0), ended[place], begun)
+            at_once = ended[place].copy()
+            at_once[then] = False
+            found += _shown_by(row, broken[before] & (place > 0), at_once, begun)
         if longest is not None and row + 1 - begun.min() >= longest:
             found += _finish(row + 1 - begun >= longest, row + 1, row + 1, begun)
+        for env in then:
+            found += _finish((np.arange(ring.envs) == env) & ended[place] & (begun <= row), row + 1, row + 1, begun)
     return begun, found
 
 

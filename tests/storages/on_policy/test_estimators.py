@@ -20,7 +20,7 @@ from storages import (
 )
 from storages.component.generated_init import with_hyper_parameters
 from storages.on_policy.estimators import Estimator, RewardStream
-from storages.transition import ACT, ADV, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, RET, REW, TRUNC2, VAL
+from storages.transition import ACT, ADV, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
 from tests.support.comparison import assert_equal
 from tests.support.model import through_a_file
 from tests.support.profiles import examples
@@ -186,6 +186,19 @@ def test_a_constant_reward_has_average_reward_advantages_of_zero() -> None:
         step |= same | {key: np.ones((2, 1), np.float32) for key in (OBS, OBS2)} | {VAL: np.full((2, 1), 2.0)}
     data = filled(made(AverageRewardBuffer, 20), steps)
     torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1))
+
+
+def test_a_rollout_of_skipped_steps_alone_leaves_the_average_reward_as_it_was() -> None:
+    storage, averages = made(AverageRewardBuffer, 1), []
+    for phase, (step,) in enumerate(rollout_of(seed, 1, 1, Actor()) for seed in range(3)):
+        skipped = np.full((1, 1), phase == 1)
+        flags = {SKIPPED: skipped, DONE: step[DONE] | skipped, DONE2: skipped & False, TRUNC2: skipped}
+        data = filled(storage, [step | flags | {REW: np.full((1, 1), 1 + 2 * phase, np.float32)}])
+        averages.append(storage.average.current)
+        assert torch.isfinite(data[ADV]).all()
+        assert len(list(storage.generate_batches(1))) == (phase != 1)
+        storage.reset()
+    assert averages == [1.0, 1.0, 5.0]
 
 
 def test_a_changed_hyper_parameter_applies_to_the_next_returns() -> None:

@@ -95,6 +95,8 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "watermarks that are a number": lambda state: state | {"watermarks": 7},
     "a live transition that is a string": lambda state: state | {"live": "one"},
     "a number of newest steps that is a string": lambda state: state | {"newest": "one"},
+    "episodes that ended late of no environment": lambda state: state | {"late": [[1, 7]]},
+    "episodes that ended late without a row": lambda state: state | {"late": [["one", 0]]},
     "an invalid generator": lambda state: state | {"generator": {"state": 1}},
 }
 

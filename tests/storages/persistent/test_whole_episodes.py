@@ -1,5 +1,6 @@
 """Batches of whole episodes from disk: their content, and how often each episode is drawn, in memory or not."""
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, PersistentEpisodicBuffer
-from storages.datasets import episodes_of
+from storages.datasets import episodes_of, open_dataset
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, Stream
@@ -239,3 +240,46 @@ def test_after_a_reset_only_later_episodes_are_drawn(tmp_path: Path) -> None:
         assert batch[MASK].sum(0).unique().tolist() == [5.0]
         storage.after_gradients(batch, {ERRORS: torch.ones_like(batch[REW])})
     storage.close()
+
+
+def assert_each_has_its_error(storage: Any) -> None:
+    """Assert that each transition has the error 1 plus its reward, although errors are kept by number."""
+    ring = storage.ring
+    rewards = ring.gather(np.arange(ring.start, ring.end))[REW][:, 0]
+    assert np.array_equal(storage.priorities.errors_of(ring.start, ring.end), rewards + 1)
+
+
+@pytest.mark.parametrize("size", [1_000, 5])
+def test_episodes_that_end_by_hand_after_others_of_the_same_step_keep_their_numbers_and_errors(
+    size: int, tmp_path: Path
+) -> None:
+    storage = buffer(tmp_path / "here", num_envs=3, size=size, commit_every=1_000, **PRIORITIES)
+    no = np.zeros((3, 1), np.float32)
+    for step in range(2):
+        own = no + np.arange(3)[:, None] * 10 + step
+        ends = np.array([[False], [False], [step == 1]])
+        storage.insert_transition({OBS: own, OBS2: own + 1, DONE: no == step, ACT: no, REW: own, DONE2: ends})
+    storage.end_episode([1])
+    storage.end_episode([0])
+    order = [[[20], [21]], [[10], [11]], [[0], [1]]][0 if size > 5 else 1 :]
+
+    def in_order(episodes: Any) -> bool:
+        return [episode.fields[REW].tolist() for episode in episodes] == order
+
+    assert in_order(storage.episodes())
+    for batch in storage.generate_batches(20, 16):
+        storage.after_gradients(batch, {ERRORS: batch[REW] + 1})
+    assert_each_has_its_error(storage)
+    state = storage.state_dict()
+    assert in_order(open_dataset(tmp_path / "here"))
+    # As if the process was killed: without what close() would write.
+    shutil.copytree(tmp_path / "here", tmp_path / "killed")
+    batch = next(storage.generate_batches(1, 64))
+    storage.load_state_dict(state)
+    killed = buffer(tmp_path / "killed", num_envs=3, size=size, **PRIORITIES)
+    for one in (storage, killed):
+        assert in_order(one.episodes())
+        assert_each_has_its_error(one)
+    assert torch.equal(next(storage.generate_batches(1, 64))[REW], batch[REW])
+    for one in (storage, killed):
+        one.close()
