@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from benchmarks.learning.mujoco_compositions import (
     CROSSQ,
@@ -46,6 +47,9 @@ def train_peer(
         The greedy policy, from observations (E, *obs) to actions (E, n).
     """
     model = _MAKE[name](env, {"seed": seed, "device": "cpu"})
+    if isinstance(model, OnPolicyAlgorithm):
+        # As many rollouts as ours learns from; a rollout that is begun would be finished beyond the target.
+        target_steps -= target_steps % model.n_steps
     without_log_folder(model).learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
     return lambda observation: model.predict(observation, deterministic=True)[0]
 

@@ -120,7 +120,7 @@ _BEAR = Compared(
         "noise_clip": _NO_CLIP,
         "num_target_actions": 10,
         "num_actions": 100,
-        "warmup_updates": 2_000,
+        "warmup_updates": 1_000,
     },
     "BEAR",
     _THEIR_RATES
@@ -133,7 +133,7 @@ _BEAR = Compared(
         "n_mmd_action_samples": 4,
         "n_target_samples": 10,
         "n_action_samples": 100,
-        "warmup_steps": 2_000,
+        "warmup_steps": 1_000,
         # The paper's policy has no entropy bonus.
         "temp_learning_rate": 0.0,
         "initial_temperature": 1e-8,
@@ -148,6 +148,6 @@ TASKS: dict[str, OfflineTask] = {
         "CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_BCQ,), (64, 64), 20_000, seeds=range(1, 9)
     ),
     "pendulum-more": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_AWAC, _CRR, _XQL), transitions=50_000),
-    "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_CQL, _BCQ, _BEAR), transitions=50_000),
+    "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_CQL, _BCQ, _BEAR), transitions=50_000),
     "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }
