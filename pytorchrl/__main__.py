@@ -66,11 +66,12 @@ def repeat(
 def _finish(learner: Learner) -> None:
     """Train until the target, and print the results."""
     with learner:
-        if learner.run():
+        learner.run()
+        if learner.is_complete:
             learner.print_info()
             if learner.curve_file.is_file():
                 print(f"Learning curve: {learner.curve_file}")
-        elif learner.stop_reason is None:
+        if learner.was_interrupted:
             raise SystemExit(STOPPED)
 
 

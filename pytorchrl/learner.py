@@ -66,6 +66,8 @@ class Learner(Closing):
 
     _stop_reason: str | None
     """Why :meth:`stop` was called in this run."""
+    _was_interrupted: bool
+    """Whether the last :meth:`run` was."""
     _checkpoint_every: int | None
     _saved_time: float
     """Monotonic time, in seconds, of the newest checkpoint, or of the start of the run."""
@@ -236,7 +238,7 @@ class Learner(Closing):
         """
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
             self._set_checkpoint_interval(checkpoint_every)
-        self._stop_reason = None
+        self._stop_reason, self._was_interrupted = None, False
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()
@@ -250,6 +252,7 @@ class Learner(Closing):
                 raise
             self.save_checkpoint()
             self._draw_curve()
+            self._was_interrupted = self.is_interrupted()
         if not self.done() or self._at.evaluation_is_due:
             at = (
                 "in the last evaluation"
@@ -338,9 +341,19 @@ class Learner(Closing):
         """Whether :meth:`run` was interrupted by Ctrl-C or SIGTERM."""
         return self._interruption.is_requested()
 
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
+        return self._was_interrupted
+
     def done(self) -> bool:
         """Whether the target is reached."""
         return self.scheme.steps >= self.target_steps
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the target is reached, and the updates, the evaluation and the callbacks that were due there made."""
+        return self._has_ended() and not (self._at.evaluation_is_due or self._callbacks.are_due)
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Run test episodes now and log their mean return.
@@ -517,7 +530,7 @@ class Learner(Closing):
         self._measurements = Measurements(MetricsFile(folder.metrics_file, goes_on_at), writers)
         self._interruption = Interruption()
         self._callbacks = callbacks
-        self._stop_reason = None
+        self._stop_reason, self._was_interrupted = None, False
         self._timer = LoopTimer()
         self._keep_checkpoints: int = config["keep_checkpoints"]
         for storage in scheme.storages.values():
