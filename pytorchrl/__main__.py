@@ -132,6 +132,9 @@ def main() -> None:
     except InterruptedError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(STOPPED) from error
+    except KeyboardInterrupt:
+        print("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
     except (OSError, RuntimeError, ValueError) as error:
         # The notes of the error say how to continue the run.
         raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error

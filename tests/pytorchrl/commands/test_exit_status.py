@@ -11,6 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.commands import policies
 from pytorchrl.commands.data.making.agent import agent_of
 from pytorchrl.commands.sweeps import trials
 from tests.support.compositions import dqn_scheme
@@ -132,6 +133,25 @@ def test_the_agent_of_data_stopped_in_its_last_evaluation_makes_it_before_data_a
     evaluations = len(presses_in_the_last_evaluation)
     agent.train()
     assert len(presses_in_the_last_evaluation) == evaluations, "the agent is trained"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume"])
+def test_a_command_that_ctrl_c_stops_at_once_ends_with_130_and_without_a_traceback(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PressesCtrlC, "at", 0)
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(ID)), 20, "run")
+    learner.run()
+    learner.close()
+
+    def press(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    # A second Ctrl-C in training, and one while a policy is evaluated.
+    monkeypatch.setattr(prl.Learner, "run", press)
+    monkeypatch.setattr(policies, "evaluation_of", press)
+    assert status_of(monkeypatch, command, "run") == 130
+    assert capsys.readouterr().err == "Stopped at once by Ctrl-C; runs continue from their last checkpoints.\n"
 
 
 def test_a_trial_of_a_sweep_that_a_signal_stopped_has_not_failed(
