@@ -28,7 +28,7 @@ from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continu
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
-from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
+from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs, read_metrics
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
@@ -136,6 +136,7 @@ class Learner(Closing):
 
         Raises:
             DatasetError: a data set of ``data`` cannot be read.
+            MetricsError: the metrics that the run would append to are damaged.
             ValueError: ``data`` is given beside a scheme, which has its own, or ``target_steps`` lies below the steps
                 made; nothing is changed.
             CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
@@ -144,6 +145,9 @@ class Learner(Closing):
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
+        if folder.metrics_file.exists():
+            # Else the run would train up to its next record, and fail there.
+            read_metrics(folder.metrics_file)
         directories = storage_paths.directories_of(config if scheme is None else scheme.config)
         with (
             missing_modules_named(config),

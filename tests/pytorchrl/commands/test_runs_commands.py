@@ -48,7 +48,7 @@ def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
     assert reasons.splitlines() == [
         " cannot be read: runs/no-config/config.json is damaged: Expecting value: line 1 column 1 (char 0)",
         "no-metrics cannot be read: runs/no-metrics/metrics.jsonl, line 1 is no JSON object of numbers: Expecting "
-        "value: line 1 column 1 (char 0)",
+        "value: line 1 column 1 (char 0); remove the line, or restore the file from a copy",
     ]
     shutil.rmtree("runs/whole")
     main()
