@@ -66,11 +66,12 @@ def repeat(
 def _finish(learner: Learner) -> None:
     """Train until the target, and print the results."""
     with learner:
-        if learner.run():
+        learner.run()
+        if learner.is_complete:
             learner.print_info()
             if learner.curve_file.is_file():
                 print(f"Learning curve: {learner.curve_file}")
-        elif learner.stop_reason is None:
+        if learner.was_interrupted:
             raise SystemExit(STOPPED)
 
 
@@ -131,6 +132,9 @@ def main() -> None:
     except InterruptedError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(STOPPED) from error
+    except KeyboardInterrupt:
+        print("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
     except (OSError, RuntimeError, ValueError) as error:
         # The notes of the error say how to continue the run.
         raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error

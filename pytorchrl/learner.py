@@ -28,7 +28,7 @@ from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continu
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
-from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
+from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs, read_metrics
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
@@ -66,6 +66,8 @@ class Learner(Closing):
 
     _stop_reason: str | None
     """Why :meth:`stop` was called in this run."""
+    _was_interrupted: bool
+    """Whether the last :meth:`run` was."""
     _checkpoint_every: int | None
     _saved_time: float
     """Monotonic time, in seconds, of the newest checkpoint, or of the start of the run."""
@@ -134,6 +136,7 @@ class Learner(Closing):
 
         Raises:
             DatasetError: a data set of ``data`` cannot be read.
+            MetricsError: the metrics that the run would append to are damaged.
             ValueError: ``data`` is given beside a scheme, which has its own, or ``target_steps`` lies below the steps
                 made; nothing is changed.
             CheckpointError: there is no checkpoint, it is damaged, or it is from another composition.
@@ -142,6 +145,9 @@ class Learner(Closing):
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
+        if folder.metrics_file.exists():
+            # Else the run would train up to its next record, and fail there.
+            read_metrics(folder.metrics_file)
         directories = storage_paths.directories_of(config if scheme is None else scheme.config)
         with (
             missing_modules_named(config),
@@ -236,7 +242,7 @@ class Learner(Closing):
         """
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
             self._set_checkpoint_interval(checkpoint_every)
-        self._stop_reason = None
+        self._stop_reason, self._was_interrupted = None, False
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()
@@ -250,6 +256,7 @@ class Learner(Closing):
                 raise
             self.save_checkpoint()
             self._draw_curve()
+            self._was_interrupted = self.is_interrupted()
         if not self.done() or self._at.evaluation_is_due:
             at = (
                 "in the last evaluation"
@@ -338,9 +345,19 @@ class Learner(Closing):
         """Whether :meth:`run` was interrupted by Ctrl-C or SIGTERM."""
         return self._interruption.is_requested()
 
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
+        return self._was_interrupted
+
     def done(self) -> bool:
         """Whether the target is reached."""
         return self.scheme.steps >= self.target_steps
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the target is reached, and the updates, the evaluation and the callbacks that were due there made."""
+        return self._has_ended() and not (self._at.evaluation_is_due or self._callbacks.are_due)
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Run test episodes now and log their mean return.
@@ -517,7 +534,7 @@ class Learner(Closing):
         self._measurements = Measurements(MetricsFile(folder.metrics_file, goes_on_at), writers)
         self._interruption = Interruption()
         self._callbacks = callbacks
-        self._stop_reason = None
+        self._stop_reason, self._was_interrupted = None, False
         self._timer = LoopTimer()
         self._keep_checkpoints: int = config["keep_checkpoints"]
         for storage in scheme.storages.values():

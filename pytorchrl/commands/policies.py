@@ -18,6 +18,7 @@ from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.composition import envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from storages.component.factory import Factory
@@ -46,9 +47,9 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
     returns = result.returns
     print(
-        f"{episodes} episodes: mean return {np.mean(returns):.2f}, standard deviation {np.std(returns):.2f}, median "
-        f"{np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean length "
-        f"{np.mean(result.lengths):.1f}"
+        f"{counted(episodes, 'episode')}: mean return {np.mean(returns):.2f}, standard deviation "
+        f"{np.std(returns):.2f}, median {np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean "
+        f"length {np.mean(result.lengths):.1f}"
     )
     if (references := _references(run)) is not None:
         score = normalised([result.mean_return], references)[0]
@@ -153,4 +154,4 @@ def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]
 
 def _tell(played: Played | None) -> None:
     if played is not None:
-        print(f"An episode of {played.length:,} steps, return {played.episode_return:.2f}", flush=True)
+        print(f"An episode of {counted(played.length, 'step')}, return {played.episode_return:.2f}", flush=True)

@@ -11,8 +11,9 @@ from rich.table import Table
 from pytorchrl.commands.shared import Run
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.logging.tables.evaluation_table import as_csv, as_markdown
+from pytorchrl.logging import read_metrics
+from pytorchrl.logging.curves import read_run
+from pytorchrl.logging.tables.evaluation_table import as_csv, as_markdown, evaluations_of
 
 _RUNS = Path("runs")
 """Where `ls` looks; it need not exist, as the first run makes it."""
@@ -36,9 +37,17 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     table.add_column("run", overflow="fold")
     for column in ("algorithm", "environment", "seed", "steps", "train", "test"):
         table.add_column(column, justify="left" if column in ("algorithm", "environment") else "right", no_wrap=True)
+    # A reason in a cell would take the width of the names.
+    unreadable = []
     for folder in folders:
-        table.add_row(*_row(folder, path))
-    Console().print(table)
+        try:
+            table.add_row(*_row(folder, path))
+        except (CheckpointError, OSError, ValueError) as error:
+            unreadable.append(f"{folder.relative_to(path)} cannot be read: {error}")
+    if table.row_count:
+        Console().print(table)
+    for reason in unreadable:
+        print(reason)
 
 
 def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None) -> None:
@@ -48,29 +57,32 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
         run: the run folder.
         output: a file that ends in .csv, or in .md; the terminal where left out.
     """
-    rows = read_evaluations(run)
+    if output is not None and output.suffix not in (".csv", ".md"):
+        raise ValueError(f"evaluations are written to a file that ends in .csv or .md, got {output}")
+    rows = evaluations_of(read_run(run).records)
     if output is None:
         print(as_markdown(rows))
         return
-    if output.suffix not in (".csv", ".md"):
-        raise ValueError(f"evaluations are written to a file that ends in .csv or .md, got {output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(as_csv(rows) if output.suffix == ".csv" else as_markdown(rows) + "\n")
     print(output)
 
 
 def _row(folder: Path, path: Path) -> list[str]:
-    name = str(folder.relative_to(path))
-    try:
-        config = RunFolder(folder).read_config()
-        metrics: dict[str, float] = {}
-        if (folder / "metrics.jsonl").exists():
-            for record in read_metrics(folder / "metrics.jsonl"):
-                metrics |= record
-    except (CheckpointError, OSError, ValueError) as error:
-        return [name, f"cannot be read: {error}"]
+    """Return the row of a run.
+
+    Raises:
+        CheckpointError: its configuration cannot be read.
+        MetricsError: its metrics are damaged.
+    """
+    config = RunFolder(folder).read_config()
+    metrics: dict[str, float] = {}
+    if (folder / "metrics.jsonl").exists():
+        for record in read_metrics(folder / "metrics.jsonl"):
+            metrics |= record
     env = ((config["train_envs"] or config["test_envs"] or {}).get("hyper_parameters") or {}).get("env", "")
     return [
-        name,
+        str(folder.relative_to(path)),
         str(config["algorithm"]["name"]),
         str(env["callable"]) if isinstance(env, dict) and "callable" in env else str(env),
         str(config["seed"]),

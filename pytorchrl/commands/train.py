@@ -276,7 +276,9 @@ def _train_all(described: DescribedRun) -> None:
             print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
-            if not learner.done() and not learner.run(checkpoint_every=every) and learner.stop_reason is None:
+            if not learner.is_complete:
+                learner.run(checkpoint_every=every)
+            if learner.was_interrupted:
                 # Ctrl-C is meant for the runs of all seeds, a callback for one.
                 if len(seeds) > 1:
                     print("The same command as before continues the runs of all seeds.")

@@ -99,7 +99,10 @@ def _records(path: Path) -> Iterator[tuple[str, _Record]]:
                 if not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES:
                     # A killed run did not finish it.
                     return
-                raise MetricsError(f"{path}, line {number} is no JSON object of numbers: {error}") from error
+                raise MetricsError(
+                    f"{path}, line {number} is no JSON object of numbers: {error}; remove the line, or restore the "
+                    f"file from a copy"
+                ) from error
             yield line.decode().rstrip("\n"), record
 
 

@@ -210,3 +210,11 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_the_checkpoint_before(
             checkpoint.save(path, {"weights": torch.ones(1_000)})
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_full_disk_at_the_first_checkpoint_does_not_claim_that_an_earlier_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "create", lambda _: FullDisk(300))
+    with pytest.raises(OSError, match=r"No space left on device; the checkpoint was not written: '.*checkpoint\.pt'$"):
+        checkpoint.save(tmp_path / "checkpoint.pt", {"weights": torch.ones(1_000)})

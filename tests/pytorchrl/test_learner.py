@@ -175,6 +175,21 @@ def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: 
 
 
 @pytest.mark.usefixtures("drawn_curves")
+def test_a_run_with_damaged_metrics_is_refused_before_it_trains_with_the_line_and_a_remedy(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path, log_every=20)
+    learner.run()
+    learner.close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "metrics.jsonl").write_text("".join([lines[0], "?\n", *lines[1:]]))
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2 is no JSON object .*; remove the line, or restore"):
+        prl.Learner.resume(tmp_path, target_steps=200)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    with prl.Learner.resume(tmp_path, target_steps=200) as resumed:
+        assert resumed.run()
+
+
 def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(seed=7), 300, tmp_path / "run", log_every=50)
     learner.run()

@@ -1,5 +1,6 @@
 """Export of the policy network to ONNX or ``torch.export`` files."""
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.explorers import Exploration, best_action
+from storages.persistent.log.files import write_atomically
 
 _ROWS = 2
 """Batch size of the example inputs; torch would specialise on a batch size of 1."""
@@ -120,7 +122,10 @@ def _write_network(network: ActingNetwork, path: Path) -> None:
         for name, parameter in program.state_dict.items():
             program.state_dict[name] = nn.Parameter(parameter.clone(), parameter.requires_grad)
         if path.suffix == ".pt2":
-            torch.export.save(program, path)
+            # Not by torch, whose errors do not tell a full disk from a policy that it cannot export.
+            content = io.BytesIO()
+            torch.export.save(program, content)
+            write_atomically(path, content.getvalue())
         else:
             outputs = ["action"] if algorithm.actor.memory is None else ["action", "states_after"]
             with _without_notes_of_the_exporter():

@@ -109,7 +109,8 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
         # torch may raise another error while it handles that of the file.
         if (cause := _os_error_of(error)) is None:
             raise
-        reason = f"{cause.strerror or cause}; the checkpoint was not written, and an earlier one is kept"
+        kept = ", and an earlier one is kept" if any(one.exists() for one in (path, *before)) else ""
+        reason = f"{cause.strerror or cause}; the checkpoint was not written{kept}"
         raise OSError(cause.errno, reason, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)

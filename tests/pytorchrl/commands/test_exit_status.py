@@ -11,6 +11,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.commands import policies
+from pytorchrl.commands.data.making.agent import agent_of
 from pytorchrl.commands.sweeps import trials
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
@@ -20,13 +22,14 @@ TRAIN = ["train", "--algorithm", "DQN", "--env", ID, "--algorithm.start-steps", 
 
 
 class PressesCtrlC(Counter):
-    """Interrupts its process at the 33rd step of all environments."""
+    """Interrupts its process at a step of all environments."""
 
     steps = 0
+    at = 33
 
     def step(self, action: Any) -> Any:
         PressesCtrlC.steps += 1
-        if PressesCtrlC.steps == 33:
+        if PressesCtrlC.steps == PressesCtrlC.at:
             os.kill(os.getpid(), signal.SIGINT)
         return super().step(action)
 
@@ -35,6 +38,7 @@ class PressesCtrlC(Counter):
 def _registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(PressesCtrlC, "steps", 0)
+    monkeypatch.setattr(PressesCtrlC, "at", 33)
     gym.register(ID, PressesCtrlC)
     yield
     gym.registry.pop(ID)
@@ -70,6 +74,84 @@ def test_a_stopped_continuation_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     assert status_of(monkeypatch, "resume", "run", "--target-steps", "60") == 130
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "resume", "run"])
     main()
+
+
+@pytest.fixture
+def presses_in_the_last_evaluation(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Interrupts the first evaluation after 60 steps; holds the steps of all evaluations, made or stopped."""
+    monkeypatch.setattr(PressesCtrlC, "at", 0)
+    evaluate, evaluations = prl.Learner.evaluate, []
+
+    def pressed(self: prl.Learner, episodes: int | None = None) -> Any:
+        evaluations.append(self.scheme.steps)
+        if evaluations.count(60) == 1:
+            PressesCtrlC.at = PressesCtrlC.steps + 1
+        return evaluate(self, episodes)
+
+    monkeypatch.setattr(prl.Learner, "evaluate", pressed)
+    return evaluations
+
+
+def test_a_training_stopped_in_its_last_evaluation_ends_with_130_and_the_same_command_makes_that_evaluation(
+    presses_in_the_last_evaluation: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = (Path(f"runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-{seed}") for seed in (1, 2))
+    assert status_of(monkeypatch, *TRAIN, "--seeds", "1", "2") == 130
+    assert "Stopped in the last evaluation; continue" in capsys.readouterr().out
+    assert (prl.read_evaluations(run), other.exists()) == ([], False)
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", *TRAIN, "--seeds", "1", "2"])
+    main()
+    assert [len(prl.read_evaluations(folder)) for folder in (run, other)] == [1, 1]
+
+
+def test_a_continuation_stopped_in_its_last_evaluation_ends_with_130(
+    presses_in_the_last_evaluation: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(ID)), 10, "run")
+    learner.run()
+    learner.close()
+    capsys.readouterr()
+    assert status_of(monkeypatch, "resume", "run", "--target-steps", "60") == 130
+    assert "60 of 60 steps" not in capsys.readouterr().out
+
+
+def test_ctrl_c_after_the_last_step_of_a_seed_does_not_begin_the_next_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PressesCtrlC, "at", 0)
+    monkeypatch.setattr(prl.Learner, "_draw_curve", lambda self: os.kill(os.getpid(), signal.SIGINT))
+    assert status_of(monkeypatch, *TRAIN, "--seeds", "1", "2") == 130
+    assert not Path("runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-2").exists()
+
+
+def test_the_agent_of_data_stopped_in_its_last_evaluation_makes_it_before_data_are_recorded(
+    presses_in_the_last_evaluation: list[int],
+) -> None:
+    agent = agent_of(ID, None, 60, 0, Path("runs"))
+    with pytest.raises(InterruptedError, match="was stopped; run the same command again to continue"):
+        agent.train()
+    agent.train()
+    assert prl.read_evaluations(agent.folder)[-1]["steps"] == 60
+    evaluations = len(presses_in_the_last_evaluation)
+    agent.train()
+    assert len(presses_in_the_last_evaluation) == evaluations, "the agent is trained"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume"])
+def test_a_command_that_ctrl_c_stops_at_once_ends_with_130_and_without_a_traceback(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PressesCtrlC, "at", 0)
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(ID)), 20, "run")
+    learner.run()
+    learner.close()
+
+    def press(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    # A second Ctrl-C in training, and one while a policy is evaluated.
+    monkeypatch.setattr(prl.Learner, "run", press)
+    monkeypatch.setattr(policies, "evaluation_of", press)
+    assert status_of(monkeypatch, command, "run") == 130
+    assert capsys.readouterr().err == "Stopped at once by Ctrl-C; runs continue from their last checkpoints.\n"
 
 
 def test_a_trial_of_a_sweep_that_a_signal_stopped_has_not_failed(

@@ -1,11 +1,16 @@
-"""``python -m pytorchrl ls``: where it looks for runs."""
+"""``python -m pytorchrl ls`` and ``evaluations``: where they look for runs, and what they say of unreadable ones."""
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.logging import MetricsFile
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
 
 
 def test_only_the_default_folder_of_runs_need_not_exist(
@@ -22,3 +27,45 @@ def test_only_the_default_folder_of_runs_need_not_exist(
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "ls", "a-file"])
     with pytest.raises(SystemExit, match=r"^error: a-file is no folder; ls lists the runs in a folder"):
         main()
+
+
+def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)), 20, "runs/whole")
+    learner.run()
+    learner.close()
+    for name, file in (("no-config", "config.json"), ("no-metrics", "metrics.jsonl")):
+        shutil.copytree("runs/whole", f"runs/{name}")
+        Path(f"runs/{name}/{file}").write_text("?\n")
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "ls"])
+    main()
+    table, _, reasons = capsys.readouterr().out.partition("no-config")
+    assert "whole" in table
+    assert "20 of 20" in table
+    assert reasons.splitlines() == [
+        " cannot be read: runs/no-config/config.json is damaged: Expecting value: line 1 column 1 (char 0)",
+        "no-metrics cannot be read: runs/no-metrics/metrics.jsonl, line 1 is no JSON object of numbers: Expecting "
+        "value: line 1 column 1 (char 0); remove the line, or restore the file from a copy",
+    ]
+    shutil.rmtree("runs/whole")
+    main()
+    assert capsys.readouterr().out.startswith("no-config cannot be read: ")
+
+
+def test_evaluations_of_a_folder_without_metrics_are_refused_and_missing_folders_of_the_table_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    for run, what in (("nothing", "nothing does not exist"), ("runs", "runs is not a run folder")):
+        monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluations", run])
+        with pytest.raises(SystemExit, match=rf"^error: {what}: expected a folder with the metrics\.jsonl"):
+            main()
+    written = MetricsFile(Path("runs/metrics.jsonl"))
+    written.write({"steps": 10, "test/return": 1.5})
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluations", "runs", "-o", "new/folder/table.csv"])
+    main()
+    assert "10,,,1.5" in Path("new/folder/table.csv").read_text()

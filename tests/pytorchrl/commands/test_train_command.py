@@ -491,8 +491,8 @@ def test_runs_are_listed_and_evaluated_without_being_modified(
     assert " 7 " in output
     command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3")
     assert "3 episodes: mean return" in printed(capsys)
-    command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3", "--explore")
-    assert "3 episodes: mean return" in printed(capsys)
+    command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "1", "--explore")
+    assert "1 episode: mean return" in printed(capsys)
     assert {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()} == before
 
 

@@ -2,6 +2,8 @@
 
 import functools
 import re
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -560,6 +562,22 @@ def test_an_export_makes_missing_folders_and_refuses_a_folder_in_place_of_a_file
     for folder in (tmp_path, tmp_path / "q.pt2"):
         with pytest.raises(IsADirectoryError, match=f"^{folder} is a folder; name a file in it that ends in .onnx or"):
             policy.export(folder)
+
+
+def test_an_export_to_a_disk_that_cannot_be_written_names_the_disk_and_not_the_version_of_torch(
+    finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    policy = prl.load_policy(finished("dqn"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"^\[Errno 27\] File too large"):
+            policy.export(tmp_path / "policy.pt2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_policy_that_torch_cannot_export_is_an_error_that_names_the_version(

@@ -10,6 +10,7 @@ from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composition.composing import Composed, composed, merged, preset_of
 from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.experiments import SavePolicies
+from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging.curves import EVALUATION, read_run
@@ -65,10 +66,10 @@ class Agent:
             scheme.close()
             raise
         try:
-            is_done = learner.run(checkpoint_every=self._every)
+            learner.run(checkpoint_every=self._every)
         finally:
             learner.close()
-        if not is_done:
+        if not learner.is_complete:
             raise InterruptedError(f"training in {self.folder} was stopped; run the same command again to continue")
 
     def policies(self) -> list[Policy]:
@@ -110,9 +111,13 @@ class Agent:
         return max(1, self.parts.steps // _EVALUATIONS)
 
     def _is_trained(self) -> bool:
-        if not RunFolder(self.folder).checkpoint_file.is_file():
+        """Whether the last step and its evaluation are in the checkpoint; the metrics have the step before both."""
+        file = RunFolder(self.folder).checkpoint_file
+        if not file.is_file():
             return False
-        return bool(self.policies()) and read_run(self.folder).records[-1].get("steps") == self.parts.steps
+        state = checkpoint.load(file)
+        is_evaluated = not state["learner"]["evaluation_is_due"]
+        return bool(state["scheme"]["collector"]["steps"] == self.parts.steps and is_evaluated)
 
     def _scheme(self) -> Scheme:
         storage = self.parts.storage
