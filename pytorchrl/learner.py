@@ -342,7 +342,7 @@ class Learner(Closing):
         return self._stop_reason
 
     def is_interrupted(self) -> bool:
-        """Whether :meth:`run` was interrupted by Ctrl-C or SIGTERM."""
+        """Whether Ctrl-C or SIGTERM has asked the present :meth:`run` to stop; False outside of it."""
         return self._interruption.is_requested()
 
     @property
