@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from storages.checks import check_own_insertion, checked_gamma, refuse_incomplete, slice_errors, steps_of
 from storages.component.changeable import Changeable
 from storages.component.closing import Closing
+from storages.component.counts import saved_count
 from storages.component.factory import Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
-from storages.core.counts import saved_count
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
 from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
