@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from gymnasium.error import DependencyNotInstalled
 
 from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import data as data_commands
@@ -135,7 +136,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", file=sys.stderr)
         raise SystemExit(STOPPED) from None
-    except (OSError, RuntimeError, ValueError) as error:
+    except (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError) as error:
         # The notes of the error say how to continue the run.
         raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error
 

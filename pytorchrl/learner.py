@@ -605,8 +605,7 @@ class Learner(Closing):
                 error.add_note(f"The run could not be saved: {obstacle}")
         if self._saved_at is None:
             error.add_note(
-                f"{self._folder.path} has no checkpoint to resume from; Learner.run(checkpoint_every=...) saves some "
-                f"during the run."
+                f"{self._folder.path} has no checkpoint to resume from; {self._how_to_save} saves some during the run."
             )
         else:
             error.add_note(
@@ -616,6 +615,10 @@ class Learner(Closing):
         with suppress(OSError, RunInUseError):
             self._lock.check()
             self._folder.write_error(error)
+
+    @property
+    def _how_to_save(self) -> str:
+        return "Learner.run(checkpoint_every=...)"
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)

@@ -28,7 +28,7 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     if not path.is_dir() and (path.exists() or path != _RUNS):
         what = "is no folder" if path.exists() else "does not exist"
         raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
-    folders = sorted(file.parent for file in path.glob("**/config.json") if (file.parent / "versions.json").exists())
+    folders = sorted(file.parent for file in path.glob("**/config.json") if _is_run(file.parent))
     if not folders:
         print(f"There is no run in {path}.")
         return
@@ -66,6 +66,11 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(as_csv(rows) if output.suffix == ".csv" else as_markdown(rows) + "\n")
     print(output)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder with a ``config.json``, which other programs write too, has another file of a run."""
+    return any((folder / name).exists() for name in ("versions.json", "metrics.jsonl", "checkpoint.pt"))
 
 
 def _row(folder: Path, path: Path) -> list[str]:

@@ -38,8 +38,11 @@ def show(run: Run, diff: bool = False) -> None:
         print(_printable(_diff_of(folder)), end="")
         return
     _print("Composition", _composition(config))
-    _print("Provenance", _provenance(folder))
-    _print("Results", _returns(run, config))
+    try:
+        _print("Provenance", _provenance(folder))
+    finally:
+        # A run whose provenance cannot be read has results all the same.
+        _print("Results", _returns(run, config))
 
 
 def shown(value: Any) -> str:

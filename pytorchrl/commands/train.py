@@ -259,7 +259,11 @@ def end_with(process: int) -> None:
 
 
 class _LearnerOfCommand(Learner):
-    """A learner that says how a run continues whose callbacks only ``train`` can make again."""
+    """A learner that names options of ``train``, the only one to make the callbacks of some runs again."""
+
+    @property
+    def _how_to_save(self) -> str:
+        return "a smaller --checkpoint-every"
 
     def _how_to_continue(self) -> str:
         if modules_of(self.scheme.factories, self._callbacks.all) is None:
@@ -320,7 +324,7 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     try:
         if RunFolder(folder).checkpoint_file.exists():
             return _LearnerOfCommand.resume(
-                folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks or None
+                folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks
             )
         if begin := settings.get("from"):
             print(f"From {begin}: {', '.join(start_from(scheme, begin))}")

@@ -56,7 +56,9 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
         except (OSError, ValueError) as error:
             if folder.resolve() in themselves:
                 raise
-            left_out.append(f"{folder} is left out: {error}")
+            # The folder is named once.
+            reason = re.sub(f"^{re.escape(str(folder))} ", "it ", str(error))
+            left_out.append(f"{folder} is left out: {reason}")
     if not runs:
         places = ", ".join(map(str, named)) or "no folder"
         raise FileNotFoundError("\n".join([f"there is no run with measurements in {places}", *left_out]))

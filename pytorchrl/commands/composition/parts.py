@@ -11,7 +11,6 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.experiments.runs.composition import is_ours
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
-from storages.component.factory import Component
 
 
 def part_named(kind: type[Any], name: str) -> type[Any]:
@@ -35,7 +34,7 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
     raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}{hint} (choose from {names})")
 
 
-def names_of(kind: type[Component]) -> list[str]:
+def names_of(kind: type[Any]) -> list[str]:
     """Return the names of all classes of a kind, sorted."""
     return sorted({cls.__name__ for cls in _concrete(kind)})
 

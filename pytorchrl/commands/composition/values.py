@@ -3,8 +3,10 @@
 import ast
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
+from pytorchrl.commands.composition.parts import names_of
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.user_modules import factory_function
 from pytorchrl.scheme.compatibility import CompositionError
@@ -71,7 +73,9 @@ def _setting(node: ast.Call, text: str) -> Any:
     except CompositionError:
         cls = object
     if not issubclass(cls, Setting):
-        raise TextError(f"there is no setting {name!r}, which {text!r} names; --import the module that defines it")
+        near = get_close_matches(name, names_of(Setting), n=1)
+        hint = f"did you mean {near[0]}?" if near else "--import the module that defines it"
+        raise TextError(f"there is no setting {name!r}, which {text!r} names; {hint}")
     arguments = [_of(argument, text) for argument in node.args]
     named = {str(keyword.arg): _of(keyword.value, text) for keyword in node.keywords}
     try:

@@ -60,6 +60,25 @@ def test_an_error_is_reported_in_one_line_with_what_was_expected(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("package", "arguments", "match"),
+    [
+        ("wandb", ("train", "--algorithm", "dqn", "--env", "CartPole-v1", "--log-to", "wandb"), "pip install wandb"),
+        ("onnx", ("export", "run", "-o", "policy.onnx"), "needs the package onnx: pip install onnx"),
+        ("pygame", ("record", "run", "-o", "video.mp4"), "pygame is not installed"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_in_one_line(
+    package: str, arguments: tuple[str, ...], match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "run" in arguments:
+        trained(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=rf"^error: .*{match}"):
+        command(monkeypatch, *arguments)
+
+
 def test_the_module_is_a_command_with_help() -> None:
     finished = subprocess.run([sys.executable, "-m", "pytorchrl", "--help"], capture_output=True, text=True, check=True)
     assert "resume" in finished.stdout

@@ -16,6 +16,7 @@ from pytorchrl.__main__ import main
 from pytorchrl.commands.train import described_run
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs import user_modules
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules, is_maker, modules_to_import
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
@@ -187,6 +188,43 @@ def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_r
     monkeypatch.setenv("GO_ON", "1")
     main()
     assert "seed 1, 32 of 50 steps" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+def test_a_callback_that_raises_is_gone_when_the_command_that_continues_the_run_no_longer_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_callback.py").write_text(
+        "import pytorchrl as prl\nclass Broken(prl.Callback):\n    def on_step(self, learner):\n"
+        "        if learner.scheme.steps > 30:\n            raise ValueError('not here')\n"
+    )
+    train = ["--import", "broken_callback.py", "--algorithm", "dqn", "--env", "CartPole-v1"]
+    train += ["--no-preset", "--algorithm.start-steps", "20", "--steps", "50", "--log-dir", "runs"]
+    with pytest.raises(ValueError, match="not here"):
+        train_command([*train, "--callbacks", "Broken()", "StopAtReturn(1_000)"])
+    capsys.readouterr()
+    train_command(train)
+    assert "seed 1, 32 of 50 steps" in capsys.readouterr().out
+    assert RunFolder("runs/seed-1").read_config()["callbacks"] == []
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+def test_an_error_before_the_first_checkpoint_names_the_option_that_saves_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing_update.py").write_text(
+        "import pytorchrl as prl\nclass Failing(prl.Callback):\n    def on_update(self, learner, metrics):\n"
+        "        raise ValueError('not here')\n"
+    )
+    train = ["--import", "failing_update.py", "--algorithm", "dqn", "--env", "CartPole-v1"]
+    train += ["--algorithm.start-steps", "20", "--steps", "500", "--log-dir", "runs", "--callbacks", "Failing()"]
+    with pytest.raises(ValueError, match="not here") as error:
+        train_command(train)
+    assert error.value.__notes__[-1] == (
+        "runs/seed-1 has no checkpoint to resume from; a smaller --checkpoint-every saves some during the run."
+    )
 
 
 @pytest.mark.usefixtures("no_modules_imported")

@@ -55,6 +55,23 @@ def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
     assert capsys.readouterr().out.startswith("no-config cannot be read: ")
 
 
+def test_a_run_whose_provenance_was_lost_is_listed_and_the_configurations_of_other_programs_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)), 20, "runs/moved") as learner:
+        learner.run()
+    Path("runs/moved/versions.json").unlink()
+    Path("runs/other").mkdir()
+    Path("runs/other/config.json").write_text("{}")
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "ls"])
+    main()
+    printed = capsys.readouterr().out
+    assert "moved" in printed
+    assert "other" not in printed
+
+
 def test_evaluations_of_a_folder_without_metrics_are_refused_and_missing_folders_of_the_table_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

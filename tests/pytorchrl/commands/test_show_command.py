@@ -86,6 +86,7 @@ def test_escape_codes_in_run_files_are_not_printed_and_damaged_files_are_refused
     (run / "versions.json").unlink()
     with pytest.raises(SystemExit, match=r"versions\.json cannot be read"):
         output_of_show(monkeypatch, capsys, run)
+    assert "best return" in capsys.readouterr().out
     (run / "git_diff.patch").unlink()
     with pytest.raises(
         SystemExit, match=r"has no git_diff\.patch: there were no uncommitted changes, or too many to save"

@@ -79,6 +79,8 @@ def test_texts_of_options_are_parsed_to_values(text: object, value: object) -> N
         ("open('/etc/passwd')", "there is no setting 'open'"),
         ("__import__('os')", "there is no setting '__import__'"),
         ("ReplayBuffer(5)", "there is no setting 'ReplayBuffer'"),
+        ("LinearShedule(1, 0)", "there is no setting 'LinearShedule', .* did you mean LinearSchedule"),
+        ("Unheard(1)", "there is no setting 'Unheard', .* --import the module that defines it"),
         ("os.system('ls')", "is not a setting with plain arguments"),
         ("Adam(**{'eps': 1})", "is not a setting with plain arguments"),
     ],
@@ -331,7 +333,7 @@ def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
 @pytest.mark.parametrize(
     ("callback", "match"),
     [
-        ("RecordVideo()", "there is no setting 'RecordVideo'"),
+        ("RecordVideo()", "there is no setting 'RecordVideo', which 'RecordVideo()' names; did you mean RecordVideos?"),
         ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
         ("Adam()", "--callbacks: 'Adam()' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
         ("StopAtReturn", "--callbacks: 'StopAtReturn' is neither a callback"),

@@ -57,8 +57,8 @@ def test_unusable_runs_below_a_folder_are_left_out_with_the_reason(tmp_path: Pat
     read, left_out = read_runs([tmp_path])
     assert [run.folder for run in read] == [good]
     assert [line.partition(" is left out: ")[0] for line in left_out] == [str(damaged), str(without), str(young)]
-    assert "has not measured a return yet" in left_out[1]
-    assert "has not measured anything yet" in left_out[2]
+    assert left_out[1].startswith(f"{without} is left out: it has not measured a return yet")
+    assert left_out[2].startswith(f"{young} is left out: it has not measured anything yet")
 
 
 def test_an_unusable_run_given_by_its_own_path_is_refused(tmp_path: Path) -> None:
