@@ -87,9 +87,9 @@ def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> PlainLayers | None:
 
 
 def linear_layers(before: nn.Module, mlp: MLP, last: nn.Module) -> list[nn.Linear] | None:
-    """Return an MLP's layers and the last one; None if there are others, or parameters before them."""
+    """Return an MLP's layers and the last one, all with a bias; None if there are others, or parameters before them."""
     hidden = mlp.plain_layers
-    if hidden is None or type(last) is not nn.Linear or any(True for _ in before.parameters()):
+    if hidden is None or type(last) is not nn.Linear or last.bias is None or any(True for _ in before.parameters()):
         return None
     return [*hidden, last]
 

@@ -27,9 +27,9 @@ class Sample(Explorer):
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
         """Sample actions and compute their log probabilities (E, 1), at once where ``log_prob`` would give the same.
 
-        It would not near the bounds of a squashed Gaussian.
+        It would not near the bounds of a squashed Gaussian, nor of the actions of a subclass that chooses others.
         """
-        if distribution.has_rsample:
+        if distribution.has_rsample or type(self).act is not Sample.act:
             return super().act_with_log_prob(distribution, exploration)
         return distribution.sample_with_log_prob(exploration.generator)
 

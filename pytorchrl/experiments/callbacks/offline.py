@@ -55,7 +55,8 @@ class TDError(EvaluateOnData):
         try:
             for batch in storage.generate_batches(self.batches, self.mini_batch_size):
                 rows = algorithm.read(batch)
-                errors = algorithm.losses(rows).errors
+                with algorithm.actor.updating():
+                    errors = algorithm.losses(rows).errors
                 if errors is None:
                     raise CompositionError(
                         f"TDError: {type(algorithm).__name__} returns no TD errors; use ActionDifference instead, or "

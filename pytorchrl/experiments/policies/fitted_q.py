@@ -68,7 +68,8 @@ class FittedQ:
 
     def fit(self, batches: Iterator[Batch]) -> float:
         """Update with batches of transitions; returns the mean loss of the last tenth of them."""
-        losses = [self._update(batch) for batch in batches]
+        with self._actor.updating():
+            losses = [self._update(batch) for batch in batches]
         return float(torch.stack(losses[-max(1, len(losses) // 10) :]).mean())
 
     def at(self, obs: Tensor) -> Tensor:

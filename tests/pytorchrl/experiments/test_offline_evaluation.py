@@ -262,3 +262,26 @@ def test_a_recurrent_policy_has_one_value_for_each_first_observation(cartpole: P
         features, _ = body.memory.cells(body.body(starts)[None])
         expected = head.numbers(features[0]).max(1, keepdim=True).values
     torch.testing.assert_close(values, expected)
+
+
+class DropoutEncoder(torch.nn.Module):
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(*space.shape, 8), torch.nn.Dropout(0.5))
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.layers(observation)
+        return features
+
+
+@pytest.mark.parametrize("callback", [prl.TDError(batches=2), prl.FittedQEvaluation(updates=3)])
+def test_evaluations_draw_the_dropout_of_users_encoders_by_the_seed_of_the_run(callback: Any, cartpole: Path) -> None:
+    scheme = dqn(cartpole, feature_extractor=DropoutEncoder)
+    before, found = scheme.algorithm.random_state(), []
+    for number in range(2):
+        torch.manual_seed(number)
+        state = torch.get_rng_state()
+        found.append(callback.evaluate(scheme))
+        assert torch.equal(torch.get_rng_state(), state)
+    assert found[0] == found[1]
+    assert_equal(scheme.algorithm.random_state(), before)

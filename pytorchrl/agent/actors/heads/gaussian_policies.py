@@ -79,9 +79,10 @@ class GaussianPolicy(DistributionHead):
         of_features = self.covariance == "state-dependent"
         layer = actor.linear(features, 2 * size if of_features else size)
         orthogonal(layer, self.gain)
-        if not self.bounded_mean:
+        bias = getattr(layer, "bias", None)
+        if not self.bounded_mean and bias is not None:
             with torch.no_grad():
-                layer.get_parameter("bias")[:size] = _middle(space)
+                bias[:size] = _middle(space)
         shape = (size,) if self.bounded_mean else shape
         if of_features:
             largest = largest_log_std(log_std, self.min_log_std, self)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 import torch.distributions as td
 
@@ -10,6 +11,7 @@ from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Categorical,
     DiagonalGaussian,
+    Distribution,
     MultiCategorical,
     SquashedGaussian,
 )
@@ -142,3 +144,62 @@ def test_bernoulli_samples_follow_their_probabilities_and_extreme_logits_stay_fi
     assert (sample.double().mean(0) - logits.sigmoid()).abs().max() < 0.01
     assert distribution.log_prob(sample).isfinite().all()
     assert distribution.entropy().isfinite().all()
+
+
+# Distributions of users
+
+
+class MostlyLast(Categorical):
+    """Takes the last action with a probability of a half, whatever the logits."""
+
+    @property
+    def _mixed(self) -> Categorical:
+        last = torch.zeros_like(self.logits)
+        last[:, -1] = 1.0
+        return Categorical((0.5 * self.logits.softmax(1) + 0.5 * last).log())
+
+    def sample(self, generator: torch.Generator, n: int | None = None) -> torch.Tensor:
+        return self._mixed.sample(generator, n)
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        return self._mixed.log_prob(action)
+
+
+class Clipped(SquashedGaussian):
+    """Never leaves half of the bounds, where its density is not that of the Gaussian."""
+
+    def rsample(self, generator: torch.Generator, n: int | None = None) -> torch.Tensor:
+        return super().rsample(generator, n).clamp(-0.5, 0.5)
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        return super().log_prob(action) + 1.0
+
+
+class CertainAboutDiagonal(DiagonalGaussian):
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        return 0.0 * super().log_prob(action)
+
+
+def own_distributions() -> list[Distribution]:
+    logits = torch.randn(200, 3, generator=generator())
+    return [MostlyLast(logits), Clipped(logits, 0 * logits), CertainAboutDiagonal(logits, 0 * logits)]
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("method", ["sample_with_log_prob", "sample_with_score"])
+def test_a_subclass_that_overrides_sampling_or_densities_draws_by_them(number: int, method: str) -> None:
+    # As while acting.
+    with torch.inference_mode():
+        distribution = own_distributions()[number]
+        action, log_prob = getattr(distribution, method)(generator(1))
+        assert torch.equal(action, distribution.sample(generator(1)))
+        assert torch.equal(log_prob, distribution.log_prob(action))
+
+
+def test_actions_are_evaluated_by_the_methods_of_a_subclass_that_overrides_them() -> None:
+    distribution = own_distributions()[0]
+    action = torch.zeros(200, 1, dtype=torch.int64)
+    with torch.no_grad():
+        log_prob, entropy = distribution.evaluate(action)
+    assert torch.equal(log_prob, distribution.log_prob(action))
+    torch.testing.assert_close(entropy, distribution.entropy())

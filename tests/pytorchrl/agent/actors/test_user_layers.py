@@ -5,13 +5,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 import pytorchrl as prl
 from pytorchrl.agent.explorers import Exploration
+from storages.transition import ADV, LOGP, RET, REW, VAL
+from tests.support.by_hand import envs_with, replayed
 from tests.support.comparison import assert_equal
 from tests.support.toys import Noise
 from tests.support.training import saved_and_loaded, train
@@ -120,3 +124,34 @@ def test_networks_of_the_toolkit_alone_save_no_generator_for_those_of_users() ->
     assert len(own.algorithm.random_state()) == len(usual.algorithm.random_state()) + 1
     usual.close()
     own.close()
+
+
+class WithoutBias:
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.Linear(inputs, outputs, bias=False)
+
+
+class OnPolicyWithoutBias(WithoutBias, prl.OnPolicyActor):
+    pass
+
+
+class OffPolicyWithoutBias(WithoutBias, prl.OffPolicyActor):
+    pass
+
+
+@pytest.mark.parametrize("kind", [prl.PPO, prl.TRPO, prl.DQN, prl.TD3, prl.SAC, prl.CQL, prl.MBPO])
+def test_heads_of_linear_layers_without_a_bias_are_trained(kind: Any) -> None:
+    action = spaces.Discrete(3) if kind is prl.DQN else spaces.Box(-1, 1, (2,))
+    envs = envs_with(action)
+    on_policy = issubclass(kind, prl.PolicyGradient)
+    actor = (OnPolicyWithoutBias if on_policy else OffPolicyWithoutBias).create_factory(hidden_sizes=(8,))
+    algorithm = kind.create_factory()("cpu", actor("cpu", envs), envs)
+    before = algorithm.get_weights()
+    taken = np.zeros((6, 1), np.int64) if kind is prl.DQN else np.zeros((6, 2), np.float32)
+    batch = replayed(taken)
+    if on_policy:
+        batch |= {LOGP: torch.zeros(6, 1), VAL: torch.zeros(6, 1), RET: batch[REW], ADV: batch[REW]}
+    assert not algorithm.update(batch).stop
+    after = algorithm.get_weights()
+    assert before.keys() == after.keys()
+    assert any("head" in name and not torch.equal(after[name], before[name]) for name in after)

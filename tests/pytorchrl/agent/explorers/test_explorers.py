@@ -146,6 +146,19 @@ def test_explorers_without_log_probabilities_take_them_from_the_distribution() -
     torch.testing.assert_close(log_prob, distribution.log_prob(action))
 
 
+class NeverFirst(prl.Sample):
+    def act(self, output: Any, exploration: Any) -> torch.Tensor:
+        return super().act(output, exploration).clamp(min=1)
+
+
+def test_a_subclass_of_sample_acts_by_its_own_method_also_where_log_probabilities_are_kept() -> None:
+    distribution = Categorical(torch.tensor([[5.0, 1.0, -1.0]]).repeat(50, 1))
+    with torch.inference_mode():
+        action, log_prob = NeverFirst().act_with_log_prob(distribution, exploration_of(Countable(3), 50))
+        assert action.min() == 1
+        torch.testing.assert_close(log_prob, distribution.log_prob(action))
+
+
 def test_sample_draws_from_the_distribution() -> None:
     actions = acted(prl.Sample(), Categorical(VALUES.values), exploration_of(Countable(3), 2), times=5000)
     assert_frequencies(actions, VALUES.values.softmax(1))

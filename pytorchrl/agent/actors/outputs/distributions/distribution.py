@@ -1,7 +1,7 @@
 """The interface of distributions of actions."""
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,14 @@ class Distribution(ABC):
 
     has_rsample: bool = False
     """Whether :meth:`rsample` draws actions with gradients."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, parts in _COMPOSED.items():
+            depth = _depth(cls, name)
+            # A class that computes it at once would ignore the parts that a subclass overrides.
+            if cls.__mro__[depth] is not Distribution and any(_depth(cls, part) < depth for part in parts):
+                setattr(cls, name, getattr(Distribution, name))
 
     @property
     @abstractmethod
@@ -76,6 +84,16 @@ class Distribution(ABC):
     @abstractmethod
     def detach(self) -> Self:
         """Copy without gradients."""
+
+
+def _depth(cls: type, name: str) -> int:
+    """Return how many base classes are asked for a method before the one that defines it."""
+    return next(depth for depth, base in enumerate(cls.__mro__) if name in vars(base))
+
+
+_DRAWN = ("sample", "rsample", "log_prob")
+_COMPOSED = {"sample_with_log_prob": _DRAWN, "sample_with_score": _DRAWN, "evaluate": ("log_prob", "entropy")}
+"""Methods that are composed of others here, and that a subclass may compute at once instead."""
 
 
 def empty_samples(like: Tensor, n: int | None) -> Tensor:

@@ -34,7 +34,8 @@ class Value(ABC):
     def weighted_loss(self, weight: Tensor, target: Self) -> tuple[Tensor, Tensor]:
         """Sum over rows of weight (B, 1) times loss, a scalar, and the errors of :meth:`error`, (B, 1)."""
         loss = self.loss(target)
-        return (weight * loss).sum(), loss.detach()
+        is_error = type(self).error is Value.error
+        return (weight * loss).sum(), loss.detach() if is_error else self.error(target)
 
     @abstractmethod
     def detach(self) -> Self:

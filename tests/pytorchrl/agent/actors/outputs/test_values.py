@@ -312,3 +312,15 @@ def test_a_target_with_atoms_of_probability_zero_gives_finite_losses_and_gradien
     value.loss(target).sum().backward()
     torch.testing.assert_close(logits.grad, value.probabilities.detach() - target.probabilities)
     assert target.loss(value).isfinite().all()
+
+
+class ErrorOfMeans(QuantileValue):
+    def error(self, target: QuantileValue) -> torch.Tensor:
+        return (self.mean.detach() - target.mean).abs()
+
+
+def test_priorities_have_the_errors_of_a_subclass_that_overrides_them() -> None:
+    value, target = (ErrorOfMeans(randn(B, 11, seed=seed), quantile_midpoints(11)) for seed in range(2))
+    loss, error = value.weighted_loss(torch.ones(B, 1), target)
+    torch.testing.assert_close(loss, value.loss(target).sum())
+    torch.testing.assert_close(error, (value.mean - target.mean).abs())
