@@ -7,7 +7,7 @@ the storage is therefore a lane, into which episodes are inserted one after the 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -296,7 +296,9 @@ def _cast(array: Array, wanted: np.dtype[Any], path: FieldKey, owner: str) -> Ar
     if array.dtype == wanted:
         return array
     cast = array.astype(wanted)
-    if not np.can_cast(array.dtype, wanted, "same_kind") and not np.array_equal(cast, array):
+    # Floats may be rounded; ints would wrap around.
+    casting: Literal["safe", "same_kind"] = "safe" if wanted.kind in "iu" else "same_kind"
+    if not np.can_cast(array.dtype, wanted, casting) and not np.array_equal(cast, array):
         raise DatasetError(
             f"{owner}: {text(path)} is {array.dtype} in the data set, and {wanted} in the storage, which cannot hold "
             f"its values; use a storage of its own for this data set"

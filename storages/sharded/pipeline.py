@@ -68,6 +68,8 @@ class Pipeline:
         self._patience_seconds, self._give_up_seconds = patience_seconds, give_up_seconds
         self._queue: deque[_Request] = deque()
         """An entry for each requested batch, received or not, in the order of use; entries of one request are equal."""
+        self._batch_size = 0
+        """Rows of the batches in the queue."""
         self._awaited: dict[int, Pending[Any]] = {}
         """The latest pending call of each shard that returns no batches."""
 
@@ -87,6 +89,10 @@ class Pipeline:
             ShardLostError: no shard answers.
         """
         for number in range(count):
+            if batch_size != self._batch_size:
+                # Another iterator may have requested batches of its own size since the last one of this.
+                self.drop()
+                self._batch_size = batch_size
             while self._ask(generator, batch_size, count - number, take_updates):
                 pass
             while not (self._queue and self._queue[0].batches is not None):

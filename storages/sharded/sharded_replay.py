@@ -34,7 +34,9 @@ class ShardedReplay:
     storages, to its number of rows). Each row is therefore as likely as in a single storage of all rows, and WEIGHTS
     are the importance weights of that storage. Ape-X (Horgan et al., arXiv 1803.00933) has a single replay memory for
     all actors, which the shards replace; Reverb (Cassirer et al., arXiv 2102.04736, section 3.5) has independent
-    servers, each with weights of its own rows. Ranks (``prioritization="rank"``) are those within a shard.
+    servers, each with weights of its own rows. Ranks (``prioritization="rank"``) are those within a shard, and so is
+    ``uniform_share``: the more the mean priorities of shards differ, the less uniform is that part over all rows, for
+    which WEIGHTS correct.
 
     Batches are prefetched, ``batches_at_once`` in one round of requests. New priorities are sent with the next round,
     to the shard that sampled the batch; those of rows that were overwritten since, or of a shard that died, are
@@ -105,11 +107,10 @@ class ShardedReplay:
         self._fields_added: list[str] = []
         """Names of the methods that had fields added to all further batches, which are called of a replacement, too."""
         self._algorithm = algorithm
-        self._gamma = None if algorithm is None else algorithm.gamma
-        """The discount factor of the shards."""
+        self._gamma: float | None = None
+        """The discount factor that the shards were given; None before the first batches."""
         self._generator = np.random.default_rng()
         self._writer = SliceWriter(group)
-        self._batch_size = 0
         self._drawn = 0
         """Number of steps learnt from in all batches so far, without padding."""
         self._updates: list[Fetched] = []
@@ -141,9 +142,6 @@ class ShardedReplay:
             if not self._known.rows and None not in self._known.summaries:
                 raise EmptyStorageError(f"{_OWNER}: no batch can be made of empty shards; insert slices first")
         self._follow_gamma()
-        if mini_batch_size != self._batch_size:
-            self._pipeline.drop()
-            self._batch_size = mini_batch_size
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
@@ -349,7 +347,7 @@ class ShardedReplay:
         self._fields_added.append(method)
 
     def _follow_gamma(self) -> None:
-        """Give the shards the algorithm's present discount factor, if it was changed."""
+        """Give the shards the algorithm's present discount factor, if they do not have it."""
         if self._algorithm is not None and self._algorithm.gamma != self._gamma:
             self._pipeline.drop()
             self._gamma = self._algorithm.gamma

@@ -53,6 +53,9 @@ class Manifest(ABC):
         if directory.exists() and not directory.is_dir():
             raise PersistenceError(f"{directory} is not a directory; name an existing or a new one")
         there = {entry.name for entry in directory.iterdir()} if directory.exists() else set()
+        if cls.name in there:
+            # Another process has written it since.
+            return cls.read(directory)
         for kind in Manifest.__subclasses__():
             if kind.name in there:
                 raise PersistenceError(

@@ -149,6 +149,17 @@ def test_values_that_a_storage_cannot_hold_are_refused() -> None:
     assert len(storage) == 26
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8])
+def test_whole_numbers_are_stored_in_fewer_bytes_only_if_they_fit(dtype: Any) -> None:
+    fields = {ACT: np.zeros((4, 1), np.int64), REW: np.zeros((4, 1), np.float32)}
+    storage, largest = replay_buffer(20), int(np.iinfo(dtype).max)
+    fill(storage, [Episode(np.zeros((5, 1), dtype), fields, True, False)])
+    with pytest.raises(DatasetError, match="Observation is int64 in the data set"):
+        fill(storage, [Episode(np.full((5, 1), largest + 1, np.int64), fields, True, False)])
+    fill(storage, [Episode(np.full((5, 1), largest, np.int64), fields, True, False)])
+    assert storage.get_all_buffer_data()[OBS].flatten().tolist() == [0] * 4 + [largest] * 4
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [

@@ -13,6 +13,7 @@ import torch
 from storages.persistent import DamageError, PersistenceError, read_state
 from storages.persistent.log import records as blocks
 from storages.persistent.replay import recovery
+from storages.persistent.replay.ring_manifest import RingManifest
 from storages.transition import REW
 from tests.support.directories import SIZE, Pair, made, small_segments
 
@@ -59,6 +60,23 @@ def test_a_reader_beside_a_writer_sees_the_steps_of_a_commit(
         pair.kept.flush()
         assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
         pair.close()
+
+
+def test_a_directory_made_while_a_reader_opens_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exists, pairs = Path.exists, list[Pair]()
+
+    def made_afterwards(path: Path) -> bool:
+        there = exists(path)
+        if path == tmp_path / RingManifest.name:
+            monkeypatch.undo()
+            pairs.append(Pair("plain", tmp_path, commit_every=3))
+            pairs[0].insert(9)
+            pairs[0].kept.flush()
+        return there
+
+    monkeypatch.setattr(Path, "exists", made_afterwards)
+    assert read_state(tmp_path)["ring"]["steps"] == 9
+    pairs[0].close()
 
 
 def test_files_written_and_deleted_before_steps_are_read_are_not_damage(

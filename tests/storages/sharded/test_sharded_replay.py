@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from storages import (
     Sequences,
 )
 from storages.sharded import LocalShards, ReplayShard, ShardedReplay, SliceWriter, factory_of_shard
-from storages.transition import ACT2, ERRORS, INDICES, MASK, RTG, WEIGHTS
+from storages.transition import ACT2, DISCOUNT, ERRORS, INDICES, MASK, RTG, WEIGHTS
 from tests.support.model import equal, through_a_file
 from tests.support.shards import PRIORITISED, maker, slice_of
 
@@ -205,6 +206,25 @@ def test_schedules_of_shards_follow_the_progress_of_the_run() -> None:
     list(replay.generate_batches(2, 8))
     assert [shard.storage.mass.beta for shard in group.shards] == [0.5, 0.5]
     assert any((batch[WEIGHTS] < 1).any() for batch in replay.generate_batches(5, 8))
+
+
+def test_shards_discount_by_the_gamma_of_the_algorithm_from_the_first_batch_on() -> None:
+    algorithm = SimpleNamespace(gamma=0.5)
+    group, replay = local(ReplayBuffer.create_factory(size=64), 2, algorithm=algorithm)
+    for shard in range(2):
+        group.insert_data_slice(shard, slice_of(np.random.default_rng(0), 20)).result()
+    for gamma in (0.5, 0.7):
+        algorithm.gamma = gamma
+        for batch in replay.generate_batches(4, 8):
+            assert set(batch[DISCOUNT].flatten().tolist()) <= {0.0, float(np.float32(gamma))}
+
+
+def test_iterators_of_two_batch_sizes_do_not_take_batches_of_each_other() -> None:
+    group, replay = local(ReplayBuffer.create_factory(size=64), 2)
+    for shard in range(2):
+        group.insert_data_slice(shard, slice_of(np.random.default_rng(0), 20)).result()
+    small, large = replay.generate_batches(3, 4), replay.generate_batches(3, 8)
+    assert [(len(one[INDICES]), len(other[INDICES])) for one, other in zip(small, large, strict=True)] == [(4, 8)] * 3
 
 
 @pytest.mark.parametrize("ahead", [AT_ONCE, {"batches_at_once": 4, "rounds_ahead": 1}])
