@@ -44,7 +44,9 @@ def main(job: dict[str, Any]) -> None:
         logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
         show_progress=False,
     ):
-        returns[epoch * job["test_every"]] = _mean_return(algorithm, env, job["episodes"], job["seed"])
+        # Other start states in each evaluation, as ours have.
+        seeds = np.random.SeedSequence((job["seed"], epoch)).generate_state(job["episodes"])
+        returns[epoch * job["test_every"]] = _mean_return(algorithm, env, seeds.tolist())
     file = Path(job["result"])
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
@@ -70,17 +72,17 @@ def _episodes(path: Path) -> Any:
         begin += length
 
 
-def _mean_return(algorithm: Any, env: gym.Env[Any, Any], episodes: int, seed: int) -> float:
+def _mean_return(algorithm: Any, env: gym.Env[Any, Any], seeds: list[int]) -> float:
     total = 0.0
-    for episode in range(episodes):
-        seen, _ = env.reset(seed=100_000 * seed + episode)
+    for seed in seeds:
+        seen, _ = env.reset(seed=seed)
         ended = False
         while not ended:
             action = algorithm.predict(np.asarray(seen, np.float32)[None])[0]
             seen, reward, terminated, truncated, _ = env.step(action)
             total += float(reward)
             ended = terminated or truncated
-    return total / episodes
+    return total / len(seeds)
 
 
 if __name__ == "__main__":
