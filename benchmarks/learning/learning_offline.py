@@ -31,8 +31,8 @@ class Arguments:
     """What to run."""
 
     only: tuple[str, ...] = ("cartpole",)
-    """Tasks to run: cartpole, cartpole-more (some minutes each), pendulum, pendulum-more, pendulum-constrained and
-    hopper (hours)."""
+    """Tasks to run: cartpole, cartpole-more (some minutes each), pendulum, pendulum-more, pendulum-constrained,
+    pendulum-bcq and hopper (hours)."""
     d3rlpy: Path | None = None
     """The interpreter of an environment with d3rlpy; None leaves its runs out."""
     updates: int | None = None

@@ -148,6 +148,7 @@ TASKS: dict[str, OfflineTask] = {
         "CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_BCQ,), (64, 64), 20_000, seeds=range(1, 9)
     ),
     "pendulum-more": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_AWAC, _CRR, _XQL), transitions=50_000),
-    "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_CQL, _BCQ, _BEAR), transitions=50_000),
+    "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_CQL, _BEAR), transitions=50_000),
+    "pendulum-bcq": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_BCQ,), transitions=50_000, seeds=range(1, 9)),
     "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }

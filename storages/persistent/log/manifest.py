@@ -12,7 +12,7 @@ from storages.core.ring.layout import FieldKey, Layout, LeafLayout, text
 from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
 from storages.persistent.log import lock
-from storages.persistent.log.files import make_directory, refuse_links_in, unfinished
+from storages.persistent.log.files import make_directory, refuse_link, refuse_links_in, unfinished
 from storages.persistent.log.json_file import name_damage, read_verified, write_verified
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.records import FORMAT
@@ -54,6 +54,7 @@ class Manifest(ABC):
             raise PersistenceError(f"{directory} is not a directory; name an existing or a new one")
         there = {entry.name for entry in directory.iterdir()} if directory.exists() else set()
         if cls.name in there:
+            refuse_link(path)
             # Another process has written it since.
             return cls.read(directory)
         for kind in Manifest.__subclasses__():

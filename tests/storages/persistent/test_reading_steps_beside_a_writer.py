@@ -79,6 +79,12 @@ def test_a_directory_made_while_a_reader_opens_it_is_read(tmp_path: Path, monkey
     pairs[0].close()
 
 
+def test_a_manifest_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / RingManifest.name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PersistenceError, match=r"storage\.json is a symbolic link, which is not followed"):
+        read_state(tmp_path)
+
+
 def test_files_written_and_deleted_before_steps_are_read_are_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
