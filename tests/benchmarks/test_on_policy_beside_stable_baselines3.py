@@ -29,7 +29,7 @@ THEIRS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Replayed(gym.Env[Any, Any]):
-    """Shows the transitions of a rollout, whatever the actions."""
+    """Shows the transitions of a rollout, independent of the actions."""
 
     def __init__(self, first: Any) -> None:
         like = gym.make(ENV)

@@ -189,12 +189,12 @@ def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring)
 
 
 def late_of(state: Mapping[str, Any]) -> list[list[int]]:
-    """Return :attr:`Memtable.late` as committed with the steps; empty in directories of earlier versions.
+    """Return :attr:`Memtable.late` as committed with the steps.
 
     Raises:
         TypeError: the state was not written by a storage of episodes.
     """
-    late: list[list[int]] = state.get("late", [])
+    late: list[list[int]] = state["late"]
     if not all(isinstance(number, int) for row, env in late for number in (row, env)):
         raise TypeError(f"the rows and environments of episodes must be numbers, got {late!r}")
     return late

@@ -150,7 +150,7 @@ def test_bernoulli_samples_follow_their_probabilities_and_extreme_logits_stay_fi
 
 
 class MostlyLast(Categorical):
-    """Takes the last action with a probability of a half, whatever the logits."""
+    """Takes the last action with a probability of a half, independent of the logits."""
 
     @property
     def _mixed(self) -> Categorical:
