@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.encoders.vectors import VectorFeatures
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
-from pytorchrl.agent.actors.layers.quick_layers import QuickLayers
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
+from pytorchrl.agent.ops.dispatch import hooks_of
+from pytorchrl.agent.ops.layers import QuickLayers
 
 
 class QuickNetwork:

@@ -16,13 +16,13 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.heads.policies import CategoricalLayer, DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer
-from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate, slope_below_one_output
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.products import matmul, matmul_into_
-from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
-from pytorchrl.agent.actors.layers.quick_module import are_for_kernels
 from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.ops.dispatch import are_for_kernels
+from pytorchrl.agent.ops.layer_kernels import add_bias_and_activate, slope_below_one_output
+from pytorchrl.agent.ops.layers import ACTIVATIONS
+from pytorchrl.agent.ops.products import matmul, matmul_into_
 
 
 class PlainLayers(NamedTuple):

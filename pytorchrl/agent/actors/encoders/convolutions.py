@@ -11,10 +11,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.images import PIXELS_OF_NATURE_CNN, PIXELS_OF_SMALL_CNN, image_layout
-from pytorchrl.agent.actors.encoders.scaling import scaled
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.ops.layers import linear
+from pytorchrl.agent.ops.scaling import scaled
 
 _PIXELS_OF_IMPALA_CNN = 3
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import SquashedStateDependentGaussian, StateDependentGaussian
+from pytorchrl.agent.ops.layers import linear
 from storages.component.hyper_parameters import Count, Positive
 
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.values import make_action_layers
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, OneSample
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
 from pytorchrl.agent.device import make_constants
+from pytorchrl.agent.ops.layers import linear
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
 
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import QuadraticValues
 from pytorchrl.agent.device import make_constants
+from pytorchrl.agent.ops.layers import linear
 
 
 @dataclass(frozen=True)

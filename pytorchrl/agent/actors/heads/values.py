@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
@@ -22,6 +21,7 @@ from pytorchrl.agent.actors.outputs import (
     quantile_midpoints,
 )
 from pytorchrl.agent.device import make_constants
+from pytorchrl.agent.ops.layers import linear
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
-from pytorchrl.agent.actors.layers.quick_layers import QuickLayers, linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
-from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
+from pytorchrl.agent.ops.layers import QuickLayers, linear
+from pytorchrl.agent.ops.tanh import tanh_
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.ops.layers import linear
 
 
 class OutputLayer(QuickModule):

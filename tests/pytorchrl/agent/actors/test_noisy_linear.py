@@ -13,8 +13,8 @@ from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.network import make_target
+from pytorchrl.agent.ops.layers import linear
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers import products
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.products import matmul, matmul_into_, stacked_linear
-from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.algorithms.plain_layers import Sweep
+from pytorchrl.agent.ops import products
+from pytorchrl.agent.ops.layers import linear
+from pytorchrl.agent.ops.products import matmul, matmul_into_, stacked_linear
 
 ROWS, SIZE = 128, 256
 RELATIVE = {"rtol": 1e-4, "atol": 1e-3}

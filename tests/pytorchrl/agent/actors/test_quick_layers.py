@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers import quick_layers
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
-from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.ops.layers import linear
 
 KERNELS = "apply_layers_by_rows", "apply_layers_by_columns", "apply_layer"
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from pytorchrl.agent.actors.layers import quick_tanh
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.quick_tanh import tanh_
+from pytorchrl.agent.ops.tanh import tanh_
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.encoders import scaling
-from pytorchrl.agent.actors.encoders.scaling import scaled
+from pytorchrl.agent.ops.scaling import scaled
 
 
 def images(*shape: int, largest: int = 255) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from pytorchrl.agent.actors.layers.mlp import PlainActivation
-from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS
 from pytorchrl.agent.algorithms.plain_layers import Sweep
+from pytorchrl.agent.ops.dispatch import MOST_THREADS
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution, empty_samples, with_shape
-from pytorchrl.agent.actors.outputs.distributions.quick_draw import draw_actions
-from pytorchrl.agent.actors.outputs.distributions.quick_likelihood import (
+from pytorchrl.agent.ops.categorical_draw import draw_actions
+from pytorchrl.agent.ops.categorical_likelihood import (
     Evaluated,
     evaluate_actions,
     slopes_of_logits,

@@ -5,9 +5,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.values.quantile_huber import QuantileHuberLoss
 from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
 from pytorchrl.agent.device import make_constants
+from pytorchrl.agent.ops.quantile_huber import QuantileHuberLoss
 
 
 def quantile_midpoints(num_quantiles: int) -> Tensor:

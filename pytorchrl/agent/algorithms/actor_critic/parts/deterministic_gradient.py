@@ -4,12 +4,12 @@ import torch
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.policies import DeterministicLayer
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers, plain_layers_of_policy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.ops.dispatch import hooks_of
 from storages.transition import OBS
 
 

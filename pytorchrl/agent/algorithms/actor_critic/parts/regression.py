@@ -6,13 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import critic_loss_of
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.ops.dispatch import hooks_of
 
 
 class Fit(NamedTuple):

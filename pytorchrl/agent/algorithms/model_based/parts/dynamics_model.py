@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
@@ -23,6 +22,7 @@ from pytorchrl.agent.algorithms.model_based.parts.transition_head import (
     joined,
 )
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.ops.dispatch import hooks_of
 from storages.transition import OBS, OBS2
 
 

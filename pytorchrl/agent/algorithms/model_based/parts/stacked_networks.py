@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.products import stacked_linear
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.algorithms.plain_layers import linear_layers
+from pytorchrl.agent.ops.products import stacked_linear
 
 
 class StackedNetworks:

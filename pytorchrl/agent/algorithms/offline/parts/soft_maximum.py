@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pytorchrl.agent.actors.layers.mlp import PlainActivation
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
+from pytorchrl.agent.ops.dispatch import hooks_of
 
 _ROWS_OF_A_BLOCK = 960
 """A megabyte for each layer of 256 units."""

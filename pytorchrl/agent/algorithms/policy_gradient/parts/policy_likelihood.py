@@ -9,13 +9,13 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.heads.policies import CategoricalLayer
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Categorical, DiagonalGaussian, Distribution
 from pytorchrl.agent.algorithms.plain_layers import plain_layers_of_distribution
 from pytorchrl.agent.algorithms.plain_network import PlainNetwork
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.ops.dispatch import hooks_of
 
 
 class PolicyStep(NamedTuple):

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.algorithms.plain_layers import plain_layers_of_numbers
 from pytorchrl.agent.algorithms.plain_network import PlainNetwork
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.ops.dispatch import hooks_of
 
 
 class ValueFit(NamedTuple):

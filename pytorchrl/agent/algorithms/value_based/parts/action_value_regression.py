@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads.values import ActionValuesLayer
-from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.algorithms.plain_layers import plain_layers_of_action_values
 from pytorchrl.agent.algorithms.plain_network import PlainNetwork
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.ops.dispatch import hooks_of
 
 
 class ActionValueFit(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytorchrl.agent.actors.outputs import Categorical
-from pytorchrl.agent.actors.outputs.distributions.quick_draw import draw_actions
+from pytorchrl.agent.ops.categorical_draw import draw_actions
 
 DRAWS = 200_000
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import is_recorded, plain_address
+from pytorchrl.agent.ops.dispatch import is_recorded, plain_address
 
 _LEAST_PRODUCTS, _LEAST_PRODUCTS_WITH_GRADIENT = 2**21, 2**22
 """Numbers of multiplications below which MKL is faster, because a call of oneDNN takes 10 microseconds longer."""

@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers import products
-from pytorchrl.agent.actors.layers.layer_kernels import (
+from pytorchrl.agent.ops import products
+from pytorchrl.agent.ops.dispatch import hooks_of, is_recorded, new_results, plain_address
+from pytorchrl.agent.ops.layer_kernels import (
     RELU,
     TANGENT,
     apply_layer,
     apply_layers_by_columns,
     apply_layers_by_rows,
 )
-from pytorchrl.agent.actors.layers.quick_module import hooks_of, is_recorded, new_results, plain_address
 
 ACTIVATIONS = {"relu": RELU, "tanh": TANGENT}
 

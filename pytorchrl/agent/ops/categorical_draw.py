@@ -9,7 +9,7 @@ import torch
 from numba.np.numpy_support import carray
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import is_recorded, new_results, plain_address
+from pytorchrl.agent.ops.dispatch import is_recorded, new_results, plain_address
 from storages.core.kernels.compilation import kernel
 from storages.core.kernels.memory import pointer
 

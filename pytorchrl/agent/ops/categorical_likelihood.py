@@ -12,7 +12,7 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import are_for_kernels, is_recorded, new_results, plain_address
+from pytorchrl.agent.ops.dispatch import are_for_kernels, is_recorded, new_results, plain_address
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
 

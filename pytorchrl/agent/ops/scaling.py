@@ -12,8 +12,8 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.actors.encoders.image_memory import ImageMemory
-from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS, address_of, is_recorded
+from pytorchrl.agent.ops.dispatch import MOST_THREADS, address_of, is_recorded
+from pytorchrl.agent.ops.image_memory import ImageMemory
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.layer_kernels import replace_by_tangents
-from pytorchrl.agent.actors.layers.quick_module import are_for_kernels, is_recorded
+from pytorchrl.agent.ops.dispatch import are_for_kernels, is_recorded
+from pytorchrl.agent.ops.layer_kernels import replace_by_tangents
 
 _LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
 """Numbers of elements below which torch is faster."""
