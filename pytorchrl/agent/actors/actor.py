@@ -1,6 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -27,7 +27,7 @@ from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
-from storages.transition import ACT, DONE, OBS, RHS
+from storages.transition import ACT, DONE, OBS, OBS2, RHS, Batch
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
@@ -353,11 +353,29 @@ class Actor(FieldComponent, nn.Module):
 
     def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> Observations | ActingView:
         """Return a view of one step: observations (B, *obs), and with a memory states (B, hidden) and DONE (B, 1)."""
+        obs = self._with_float32(obs)
         if self.memory is None:
             return Observations(obs)
         assert rhs is not None
         assert done is not None
         return ActingView(obs, rhs, done, self._stored)
+
+    def with_float32_observations(self, batch: Batch) -> Batch:
+        """Return a batch whose float64 observations are float32, converted once for all networks.
+
+        They stay as they are where they are normalised first, or where a user's encoder takes them.
+        """
+        converted = {key: self._with_float32(batch[key]) for key in (OBS, OBS2) if key in batch}
+        changed = any(converted[key] is not batch[key] for key in converted)
+        return {**batch, **converted} if changed else batch
+
+    def _with_float32(self, obs: Any) -> Any:
+        if self.normalization is not None or not isinstance(self.feature_extractor, str):
+            return obs
+        if isinstance(obs, Mapping):
+            has_double = any(part.dtype is torch.float64 for part in obs.values())
+            return {name: self._with_float32(part) for name, part in obs.items()} if has_double else obs
+        return obs.float() if obs.dtype is torch.float64 else obs
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
         """Return the initial recurrent states of the networks that act, zeros (E, hidden); None without a memory."""

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.action_mask import AllowedActions
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained, TrainingState, parameters_of
+from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -89,10 +89,9 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Random generator of the updates."""
         self.build()
         self.training.check(self, actor)
-        # Torch imports a thousand modules to compute on the meta device, where nothing acts.
-        self._tried_output = None if self.device.type == "meta" else self._try_policy()
-        self._explorer = self._made_explorer()
-        self._try_greedy_action()
+        self._sample_output = sample_output(self)
+        self._explorer = make_checked_explorer(self, self._sample_output)
+        check_greedy_action(self, self._sample_output)
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
         self._follow_schedules()
@@ -208,10 +207,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """
         return self.training.add_target(network, polyak, every, every_steps)
 
-    def overrides(self, *methods: Callable[..., Any]) -> bool:
-        """Return whether a subclass overrides any of these methods; if so, it may need the autograd graph of a loss."""
-        return any(getattr(type(self), method.__name__) is not method for method in methods)
-
     @property
     def updates(self) -> int:
         """Number of updates so far."""
@@ -250,53 +245,11 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Return a function that reads the actions allowed in each row of a view; None where all are."""
         return None if self.actor.mask is None else partial(self.actor.mask.of, view)
 
-    def _try_policy(self) -> Any:
-        """Return the output of the policy for sample observations."""
-        rows = 2
-        obs = some_observations(self.actor.observation_space, rows, self.device)
-        done = torch.ones((rows, 1), device=self.device)
-        exploration = Exploration(self.codec, rows, self.device, seed=0)
-        mask = self.actor.mask
-        if mask is not None:
-            obs = mask.allowing_last(obs)
-        with self.actor.acting(noisy=False):
-            output = self.policy(self.actor.view(obs, self.actor.initial_memory(rows), done), exploration)
-            if mask is not None and (best_action(output).cpu() != mask.last).any():
-                raise ValueError(
-                    f"{type(self).__name__}: its policy ignores action_mask={mask.name!r} of the actor; remove the "
-                    f"mask, or take an algorithm whose policy is a network of Actor.make, such as DQN or PPO"
-                )
-            return output
-
-    def _try_greedy_action(self) -> None:
-        """Refuse a policy without a greedy action, which its first evaluation would need."""
-        if self._tried_output is None or not self.test_every or self.overrides(Algorithm.act):
-            return
-        with self.actor.acting(noisy=False):
-            try:
-                best_action(self._tried_output)
-            except TypeError as error:
-                raise TypeError(
-                    f"{type(self).__name__}: {error}; without evaluations, test_every=0, none is needed"
-                ) from None
-
-    def _made_explorer(self) -> Explorer:
-        explorer = self.make_explorer()
-        if self._tried_output is None:
-            return explorer
-        try:
-            # Some outputs are evaluated lazily, such as quantiles at drawn fractions.
-            with torch.inference_mode():
-                explorer.check_output(self._tried_output)
-        except TypeError as error:
-            raise TypeError(f"{type(self).__name__}: {error}") from None
-        return explorer
-
     # Learning
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows."""
-        return Rows(batch, self.codec)
+        return Rows(self.actor.with_float32_observations(batch), self.codec)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Run one update phase; yields the metrics of each update."""
@@ -310,19 +263,23 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def update(self, batch: Batch) -> Result:
         """Update the parameters on one batch."""
-        losses = self.losses(self.read(batch))
+        rows = self.read(batch)
+        losses = self.losses(rows)
         metrics = losses.metrics
         if not losses.stop:
-            self._backward(losses)
-            self._step(losses.of)
-            # Read again: rows cache features, which the new weights have made stale.
-            later = self.losses_after_step(self.read(batch)) if self.overrides(Algorithm.losses_after_step) else None
+            self.minimise(losses)
+            # The new weights have made the features stale that rows cache.
+            later = self.losses_after_step(rows.without_features())
             if later is not None:
-                self._backward(later)
-                self._step(later.of)
+                self.minimise(later)
                 metrics = {**metrics, **later.metrics}
             self.end_update()
         return Result(metrics, losses.errors, losses.stop)
+
+    def minimise(self, losses: Losses) -> None:
+        """Take an optimiser step on each loss, with the gradients of their sum."""
+        self._backward(losses)
+        self._step(losses.of)
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
@@ -330,11 +287,10 @@ class Algorithm(FieldComponent, Changeable, ABC):
         losses = self.losses(rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
-        # The later losses may be of the same cached features.
-        self._backward(losses, retain_graph=self.overrides(Algorithm.losses_after_step))
+        self._backward(losses)
         # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
         gradients, metrics = _gradients_of(losses.of), losses.metrics
-        later = self.losses_after_step(rows)
+        later = self.losses_after_step(rows.without_features())
         if later is not None:
             self._backward(later)
             gradients |= _gradients_of(later.of)
@@ -350,22 +306,18 @@ class Algorithm(FieldComponent, Changeable, ABC):
             self._step([group for group in groups if group.has_gradients])
             self.end_update()
 
-    def _backward(self, losses: Losses, *, retain_graph: bool = False) -> None:
-        for group in losses.of:
+    def _backward(self, losses: Losses) -> None:
+        """Replace the gradients of the groups by those of the sum of their losses."""
+        total = None
+        for group, loss in losses.of.items():
             group.stepper.zero_grad()
-        for parameter, gradient in losses.gradients.items():
-            parameter.grad = gradient
-        # A loss with neither a graph nor precomputed gradients is a mistake, for which torch then raises an error.
-        with_graph = [
-            loss
-            for group, loss in losses.of.items()
-            if loss.requires_grad or losses.gradients.keys().isdisjoint(group.parameters.values())
-        ]
-        if with_graph:
-            total, *others = with_graph
-            for other in others:
-                total = total + other
-            total.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
+            if loss.requires_grad:
+                total = loss if total is None else total + loss
+            elif not group.is_frozen:
+                # A loss without a graph is a mistake, for which torch raises an error.
+                loss.backward()  # type: ignore[no-untyped-call]
+        if total is not None:
+            total.backward()  # type: ignore[no-untyped-call]
 
     def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
@@ -406,7 +358,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self._update_parameters({name: value})
 
     def _use_parameters(self) -> None:
-        self._explorer, self.plan = self._made_explorer(), self.update_plan()
+        self._explorer, self.plan = make_checked_explorer(self, self._sample_output), self.update_plan()
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:

@@ -37,8 +37,6 @@ class Losses:
     """Error of each row, in the shape of the batch's rewards, for replay priorities; None for no errors."""
     stop: bool = False
     """Skip this update and the rest of the update phase."""
-    gradients: Mapping[Tensor, Tensor] = field(default_factory=dict)
-    """Gradients by parameter that were computed without autograd; those of autograd are added to them."""
 
 
 @dataclass

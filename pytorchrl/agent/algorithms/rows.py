@@ -1,6 +1,8 @@
 """Batches of all layouts (transitions, sequences, padded or packed episodes) as rows of steps."""
 
+import copy
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -41,9 +43,20 @@ class Rows:
         self._is_packed = BATCH_SIZES in batch
         is_padded = batch[REW].ndim == 3
         self._is_flat = not is_padded
-        self._unrolling = Unrolling(batch) if is_padded or self._is_packed else None
-        self.now: View = Observations(batch[OBS]) if self._unrolling is None else Steps(self._unrolling)
+        self._is_sequential = is_padded or self._is_packed
+        self._make_views()
+
+    def _make_views(self) -> None:
+        self._unrolling = Unrolling(self.batch) if self._is_sequential else None
+        self.now: View = Observations(self.batch[OBS]) if self._unrolling is None else Steps(self._unrolling)
         """OBS."""
+
+    def without_features(self) -> Self:
+        """Return the same rows without the features that they cache, for use after a change of weights."""
+        fresh = copy.copy(self)
+        vars(fresh).pop("next", None)
+        fresh._make_views()
+        return fresh
 
     @cached_property
     def next(self) -> View:

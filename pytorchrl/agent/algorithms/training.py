@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.optimizers import FlatParameters, FlatStepper, Optimizer, Stepper
+from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
 
 
 class Trained:
@@ -50,12 +50,10 @@ class Trained:
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
 
-    def gradient_memory(self) -> dict[Tensor, Tensor]:
-        """Return, for each parameter, a tensor of its shape to write its gradient to."""
-        parameters = self.parameters.values()
-        if isinstance(self.stepper, FlatStepper):
-            return dict(zip(parameters, self.stepper.gradient_views, strict=True))
-        return {parameter: torch.empty_like(parameter) for parameter in parameters}
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no parameter requires a gradient."""
+        return not any(parameter.requires_grad for parameter in self.parameters.values())
 
     @property
     def has_gradients(self) -> bool:

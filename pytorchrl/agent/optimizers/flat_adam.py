@@ -77,11 +77,11 @@ class FlatAdam(FlatStepper):
         """Step counts: () as long as they are equal, else (parameters,)."""
 
     def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
-        if positions is not None and len(positions) < len(self.gradient_views):
+        if positions is not None and len(positions) < len(self._gradient_views):
             self._count_separately()
         if self._steps.dim():
             if positions is None:
-                positions, gradients = range(len(self.gradient_views)), self.gradient_views
+                positions, gradients = range(len(self._gradient_views)), self._gradient_views
             steps = [self._steps[position] for position in positions]
             torch._foreach_add_(steps, 1)
         else:
@@ -111,13 +111,13 @@ class FlatAdam(FlatStepper):
     def _count_separately(self) -> None:
         """Count the steps of each parameter by itself from now on."""
         if not self._steps.dim():
-            self._steps = self._steps.repeat(len(self.gradient_views))
+            self._steps = self._steps.repeat(len(self._gradient_views))
 
     def forget(self, parameters: Collection[nn.Parameter]) -> None:
         """Set the averages and step counts of some of the parameters to zero."""
         super().forget(parameters)
         positions = self._positions_of(parameters)
-        if len(positions) == len(self.gradient_views):
+        if len(positions) == len(self._gradient_views):
             self._steps = self._steps.new_zeros(())
         elif positions:
             self._count_separately()

@@ -36,8 +36,7 @@ class FlatStepper(ABC):
         self.parameters = parameters
         self.learning_rate = 0.0
         self._name = name
-        self._gradient, self.gradient_views = parameters.empty_vector()
-        """Views of one vector, for the gradients of all parameters; gradients written here need not be copied."""
+        self._gradient, self._gradient_views = parameters.empty_vector()
         self._averages = {average: parameters.empty_vector() for average in averages}
 
     @abstractmethod
@@ -68,12 +67,8 @@ class FlatStepper(ABC):
         if not gradients:
             return
         positions = None
-        are_views = all(gradient is view for gradient, view in zip(all_gradients, self.gradient_views, strict=True))
-        if len(gradients) == len(all_gradients) and (are_views or len(self._gradient) <= _MOST_COPIED_NUMBERS):
-            if not are_views:
-                pairs = zip(self.gradient_views, gradients, strict=True)
-                copies = [(view, gradient) for view, gradient in pairs if gradient is not view]
-                torch._foreach_copy_([view for view, _ in copies], [gradient for _, gradient in copies])
+        if len(gradients) == len(all_gradients) and len(self._gradient) <= _MOST_COPIED_NUMBERS:
+            torch._foreach_copy_(self._gradient_views, gradients)
             gradients = [self._gradient]
         else:
             positions = [position for position, gradient in enumerate(all_gradients) if gradient is not None]
@@ -94,16 +89,11 @@ class FlatStepper(ABC):
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step along the gradient of the loss that ``closure`` returns; return that loss.
-
-        A closure whose loss has no graph must have written the gradients into the parameters itself.
-        """
+        """Take a step along the gradient of the loss that ``closure`` returns; return that loss."""
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-            # A loss without a graph or gradients is a mistake, for which backward raises.
-            if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
-                loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()
 

@@ -142,18 +142,13 @@ class TorchStepper:
         self._optimizer.step()
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step on the loss that ``closure`` returns; return the loss before the step.
-
-        A closure whose loss has no graph must have written the gradients into the parameters itself.
-        """
+        """Take a step on the loss that ``closure`` returns; return the loss before the step."""
         self.parameters.check()
 
         def loss_with_gradients() -> Tensor:
             self.zero_grad()
             loss = closure()
-            # A loss without a graph or gradients is a mistake, for which backward raises.
-            if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
-                loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]
             if max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.parameters.parameters, max_grad_norm)
             return loss.detach()

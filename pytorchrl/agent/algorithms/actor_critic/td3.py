@@ -1,9 +1,10 @@
 """TD3: DDPG with two critics, delayed policy updates and target policy smoothing."""
 
 import torch
-from torch import Tensor
 
+from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, Limit, NonNegative
 
@@ -21,8 +22,23 @@ class TD3(DDPG):
     target_noise: NonNegative = 0.2
     target_noise_clip: Limit = 0.5
 
-    def next_action(self, rows: Rows) -> Tensor:
-        """Return the target policy's next actions (N, *action), smoothed by noise (section 5.3)."""
-        action = super().next_action(rows)
-        noise = torch.empty_like(action).normal_(0, self.target_noise, generator=self.generator)
-        return (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)
+    def losses(self, rows: Rows) -> Losses:
+        """Return the loss of the critics against the smallest value of a smoothed next action (algorithm 1)."""
+        with torch.no_grad():
+            next_action = self.target_pi(rows.next)
+            noise = torch.empty_like(next_action).normal_(0, self.target_noise, generator=self.generator)
+            noise.clamp_(-self.target_noise_clip, self.target_noise_clip)
+            next_values = self.target_critics(rows.next, (next_action + noise).clamp(-1, 1))
+            target = smallest(next_values).backup(rows.reward, rows.discount)
+        values = self.critics(rows.now, rows.action)
+        loss, errors = loss_of_critics(values, target, rows)
+        metrics = {"critic_loss": loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
+        return Losses({self.train_critics: loss}, metrics, errors)
+
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        """Return the policy's loss by the first critic, in every ``policy_delay``-th update (section 5.2)."""
+        if (self.updates + 1) % self.policy_delay:
+            return None
+        with self.critics[0].frozen():
+            loss = -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)
+        return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})

@@ -1,13 +1,21 @@
-"""Minimum, mean and loss of an ensemble of critics."""
+"""Temporary names of functions that moved to critics.py, for files that still use them."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs import ScalarValue, Value
-from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.algorithms.actor_critic.critics import (
+    average,
+    elementwise_minimum,
+    of_smallest,
+    smallest,
+)
+from pytorchrl.agent.algorithms.actor_critic.critics import (
+    loss_of_critics as critic_loss_of,
+)
+
+__all__ = ["average", "critic_loss_of", "elementwise_minimum", "of_smallest", "smallest"]
 
 
 class Expected(NamedTuple):
@@ -17,41 +25,3 @@ class Expected(NamedTuple):
     """By the critics, without the entropy bonus."""
     entropy: Tensor
     """(N, 1)."""
-
-
-def smallest(values: Sequence[Value]) -> ScalarValue:
-    """Return the minimum of the critics' expected returns.
-
-    Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
-    """
-    return ScalarValue(elementwise_minimum([value.mean for value in values]))
-
-
-def average(values: Sequence[Value]) -> ScalarValue:
-    """Return the mean of the critics' expected returns."""
-    return ScalarValue(torch.stack([value.mean for value in values]).mean(0))
-
-
-def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the elementwise minimum of several tensors of one shape."""
-    minimum = tensors[0]
-    for tensor in tensors[1:]:
-        minimum = torch.minimum(minimum, tensor)
-    return minimum
-
-
-def of_smallest(means: Sequence[Tensor], numbers: Sequence[Tensor]) -> Tensor:
-    """Return, in each row, the numbers (N, k) of the critic with the smallest mean (N, 1); of equal ones, the first."""
-    chosen = torch.cat(list(means), dim=1).argmin(1)
-    return torch.stack(list(numbers), dim=1).take_along_dim(chosen[:, None, None], 1).squeeze(1)
-
-
-def critic_loss_of(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Return the critics' loss and errors.
-
-    Returns:
-        The sum () of their losses, each a mean over rows with importance weights; and the mean of their errors, in the
-        shape of the batch's rewards, for priorities.
-    """
-    losses, errors = zip(*(value.weighted_loss(rows.weight, target) for value in values), strict=True)
-    return sum(losses[1:], losses[0]), rows.per_row(torch.stack(errors).mean(0))
