@@ -70,6 +70,22 @@ class Optimizer(Setting, ABC):
         """Whether it evaluates its loss several times a step, and so supports only ``minimise``."""
         return False
 
+    def check_takes_gradients(self, group: str, owner: str) -> None:
+        """Check that steps can be taken with precomputed gradients.
+
+        Args:
+            group: name of the parameters.
+            owner: name of the algorithm.
+
+        Raises:
+            ValueError: the optimiser evaluates its loss several times per step.
+        """
+        if self.needs_loss:
+            raise ValueError(
+                f"{owner}: {self} evaluates its loss several times a step, but {group!r} is stepped with precomputed "
+                f"gradients; choose another, such as optimizer=Adam()"
+            )
+
     @abstractmethod
     def make(self, parameters: FlatParameters) -> Stepper:
         """Make a stepper of these parameters."""
