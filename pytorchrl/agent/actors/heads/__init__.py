@@ -3,7 +3,12 @@
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads.beta_policy import BetaPolicy
 from pytorchrl.agent.actors.heads.discrete_policies import MellowmaxPolicy, SoftmaxPolicy
-from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, check_bounded, in_units_of_environments
+from pytorchrl.agent.actors.heads.distribution_head import (
+    DistributionHead,
+    check_bounded,
+    check_scaled,
+    in_units_of_environments,
+)
 from pytorchrl.agent.actors.heads.features import Features
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy, LatentGaussian, SquashedGaussianPolicy
 from pytorchrl.agent.actors.heads.gsde_policy import GSDEPolicy
@@ -49,6 +54,7 @@ __all__ = [
     "StateValue",
     "Values",
     "check_bounded",
+    "check_scaled",
     "in_units_of_environments",
     "make_action_layers",
 ]

@@ -60,6 +60,19 @@ def check_bounded(head: DistributionHead, algorithm: str) -> None:
         )
 
 
+def check_scaled(head: DistributionHead, algorithm: str) -> None:
+    """Refuse a head whose actions are not of the scaled bounds.
+
+    Raises:
+        ValueError: they are in the units of the environments.
+    """
+    if not head.is_scaled:
+        raise ValueError(
+            f"{algorithm}: distribution must be of scaled actions, as GaussianPolicy(bounded_mean=True) and "
+            f"SquashedGaussianPolicy() are, got {head!r}"
+        )
+
+
 def box_of(actor: Actor, head: object) -> spaces.Box:
     """Return the action space, which must be a Box.
 

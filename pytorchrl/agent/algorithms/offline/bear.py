@@ -1,34 +1,55 @@
 """BEAR: off-policy actor-critic constrained to the data's support by maximum mean discrepancy."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import SquashedGaussianPolicy
+from pytorchrl.agent.actors.heads import ActionValue, SquashedGaussianPolicy
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import SquashedGaussian, Value
+from pytorchrl.agent.actors.outputs import ScalarValue, SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import elementwise_minimum
-from pytorchrl.agent.algorithms.offline.parts.batch_constrained import BatchConstrained
+from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
 from pytorchrl.agent.algorithms.offline.parts.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
-from pytorchrl.agent.algorithms.results import Metrics
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained
-from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive
+from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+)
 
 _SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER = -5.0, 10.0
 
 
-class BEAR(BatchConstrained):
+class BEAR(OffPolicyAlgorithm):
     """Kumar et al., "Stabilizing Off-Policy Q-Learning via Bootstrapping Error Reduction" (arXiv 1906.00949).
 
     A squashed Gaussian policy maximises the minimum of the critics, subject to a bound on its maximum mean discrepancy
     (MMD) to an autoencoder of the data's actions (equation 1). The MMD is computed before the tanh, so that its
-    gradient does not vanish at the bounds of actions.
+    gradient does not vanish at the bounds of actions. Actions are scaled to [-1, 1].
 
     Args:
+        lr_vae: learning rate of the autoencoder.
+        lr_pi: learning rate of the policy.
+        lr_q: learning rate of the critics.
         lr_multiplier: learning rate of the multiplier's logarithm.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics, with separate weights.
+        kl_weight: weight of the KL divergence of the autoencoder's latents from the prior; a smaller one makes decoded
+            actions more diverse.
+        latent_clip: bound of the latents that actions are decoded from.
+        minimum_weight: weight of the critics' minimum in a target; their maximum has the rest (lambda).
+        num_target_actions: actions sampled in each next state.
+        num_actions: actions sampled when acting.
         initial_multiplier: initial Lagrange multiplier of the MMD.
         threshold: bound of the MMD.
         kernel: of the MMD.
@@ -38,12 +59,20 @@ class BEAR(BatchConstrained):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
-    unchangeable = frozenset({"initial_multiplier"})
+    actions: ClassVar[ActionKind] = "bounded"
+    unchangeable = frozenset({"num_critics", "initial_multiplier"})
 
     lr_vae: NonNegativeOrSchedule = 3e-4
     lr_pi: NonNegativeOrSchedule = 1e-4
     lr_q: NonNegativeOrSchedule = 3e-4
     lr_multiplier: NonNegativeOrSchedule = 1e-3
+    polyak: UnitInterval = 0.995
+    num_critics: Count = 2
+    kl_weight: NonNegative = 0.5
+    latent_clip: Positive = 0.5
+    minimum_weight: UnitInterval = 0.75
+    num_target_actions: Count = 10
+    num_actions: Count = 100
     initial_multiplier: Positive = 1.0
     threshold: Positive = 0.05
     kernel: Kernel = "gaussian"
@@ -51,41 +80,59 @@ class BEAR(BatchConstrained):
     num_kernel_actions: Count = 5
     noise_clip: Positive = 0.5
     warmup_updates: CountOrZero = 20_000
+    mini_batch_size: Count = 100
+    test_every: CountOrZero = 5_000
 
-    def build_proposals(self) -> None:
-        """Make the policy, its target, and the logarithm of the multiplier."""
+    def build(self) -> None:
+        """Make autoencoder, policy, critics, target networks and the logarithm of the multiplier."""
+        self.vae = ActionAutoencoder(self.actor, self.codec)
+        self.train_vae = self.train("vae", self.vae.encoder, self.vae.decoder, lr="lr_vae")
         self.pi = self.actor.make("policy", SquashedGaussianPolicy(), acts=True)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.target_pi: Network = self.target(self.pi)
         self.train_multiplier = self.variable("log_multiplier", math.log(self.initial_multiplier), lr="lr_multiplier")
+        make = self.actor.make_ensemble
+        self.critics = make("critics", ActionValue(), self.num_critics, codec=self.codec, acts=True)
+        self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        self.target_critics = self.target(self.critics)
 
-    @property
-    def log_multiplier(self) -> Tensor:
-        """(1,): logarithm of the Lagrange multiplier."""
-        return self.training.variables["log_multiplier"]
+    def losses(self, rows: Rows) -> Losses:
+        """Return the losses of autoencoder and critics."""
+        vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
+        target = self.target_value(rows)
+        critic_loss, errors = loss_of_critics(self.critics(rows.now, rows.action), target, rows)
+        metrics = {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
+        return Losses({self.train_vae: vae_loss, self.train_critics: critic_loss}, metrics, errors)
 
-    def proposed(self, view: View, rows: int, number: int, generator: torch.Generator, *, by_target: bool) -> Tensor:
-        """Return actions (N * number, A) sampled from the policy."""
-        policy: SquashedGaussian = (self.target_pi if by_target else self.pi)(view)
-        return policy.sample(generator, number).transpose(0, 1).flatten(0, 1)
+    @torch.no_grad()
+    def target_value(self, rows: Rows) -> ScalarValue:
+        """Return the TD target: the best next action by a weighted minimum and maximum of the critics (algorithm 1)."""
+        number = self.num_target_actions
+        action = self._sampled(self.target_pi(rows.next), number, self.generator)
+        values = torch.stack([value.mean for value in self.target_critics(Repeated(rows.next, number), action)])
+        mixed = torch.lerp(values.amax(0), values.amin(0), self.minimum_weight)
+        best = mixed.view(-1, number).max(1, keepdim=True).values
+        return ScalarValue(best).backup(rows.reward, rows.discount)
 
-    def losses_of_proposals(self, rows: Rows) -> tuple[dict[Trained, Tensor], Metrics]:
-        """Return the losses of policy and multiplier, which rises while the MMD exceeds the threshold."""
+    def losses_after_step(self, rows: Rows) -> Losses:
+        """Return the losses of policy and multiplier (equation 1), which rises while the MMD exceeds the threshold."""
         number = self.num_kernel_actions
+        several = Repeated(rows.now, number)
         with torch.no_grad():
-            decoded = self.vae.unsquashed(
-                Repeated(rows.now, number), len(rows) * number, self.latent_clip, self.generator
-            ).view(len(rows), number, -1)
-        unsquashed = self._unsquashed(rows.now)
-        discrepancy = rows.mean(maximum_mean_discrepancy(decoded, unsquashed, self.kernel, self.sigma))
-        multiplier = self.log_multiplier.exp()
+            decoded = self.vae.unsquashed(several, len(rows) * number, self.latent_clip, self.generator)
+        unsquashed = self._unsquashed(self.pi(rows.now))
+        mmd = maximum_mean_discrepancy(decoded.view(len(rows), number, -1), unsquashed, self.kernel, self.sigma)
+        discrepancy, multiplier = rows.mean(mmd), self.log_multiplier.exp()
         policy_loss = multiplier.detach()[0] * discrepancy
         if self.updates >= self.warmup_updates:
-            policy_loss = policy_loss - rows.mean(self._value(rows, torch.tanh(unsquashed)))
+            with self.critics.frozen():
+                values: list[Value] = self.critics(several, torch.tanh(unsquashed).flatten(0, 1))
+            means = [value.mean.view(len(rows), -1).mean(1, keepdim=True) for value in values]
+            policy_loss = policy_loss - rows.mean(elementwise_minimum(means))
         dual_loss = (multiplier * (self.threshold - discrepancy.detach())).sum()
         metrics = {"policy_loss": policy_loss, "discrepancy": discrepancy, "multiplier": multiplier[0]}
         losses = {self.train_pi: policy_loss, self.train_multiplier: dual_loss}
-        return losses, {name: metric.detach() for name, metric in metrics.items()}
+        return Losses(losses, {name: metric.detach() for name, metric in metrics.items()})
 
     def end_update(self) -> None:
         """Clip the multiplier, then end the update."""
@@ -93,15 +140,30 @@ class BEAR(BatchConstrained):
             self.log_multiplier.clamp_(_SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER)
         super().end_update()
 
-    def _unsquashed(self, view: View) -> Tensor:
+    def policy(self, view: View, exploration: Exploration) -> Tensor:
+        """Return the sampled action with the largest value by the first critic."""
+        number = self.num_actions
+        action = self._sampled(self.pi(view), number, exploration.generator)
+        values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
+        best = values.argmax(1)[:, None, None].expand(-1, 1, self.codec.size)
+        return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
+
+    def default_explorer(self) -> Explorer:
+        """Return the best sampled action, without noise."""
+        return Greedy()
+
+    @property
+    def log_multiplier(self) -> Tensor:
+        """(1,): logarithm of the Lagrange multiplier."""
+        return self.training.variables["log_multiplier"]
+
+    @staticmethod
+    def _sampled(policy: SquashedGaussian, number: int, generator: torch.Generator) -> Tensor:
+        """Return actions (N * number, A) of N rows, those of a row consecutively."""
+        return policy.sample(generator, number).transpose(0, 1).flatten(0, 1)
+
+    def _unsquashed(self, policy: SquashedGaussian) -> Tensor:
         """Return reparameterised actions (N, n, A) before the tanh, with clipped noise."""
-        policy: SquashedGaussian = self.pi(view)
         mean, std = policy.normal_mean.unsqueeze(1), policy.log_std.exp().unsqueeze(1)
         noise = torch.empty_like(mean.expand(-1, self.num_kernel_actions, -1)).normal_(generator=self.generator)
         return mean + std * noise.clamp(-self.noise_clip, self.noise_clip)
-
-    def _value(self, rows: Rows, action: Tensor) -> Tensor:
-        """Return the minimum over critics of the mean Q-value (N, 1) of actions (N, n, A)."""
-        with self.critics.frozen():
-            values: list[Value] = self.critics(Repeated(rows.now, action.shape[1]), action.flatten(0, 1))
-        return elementwise_minimum([value.mean.view(len(rows), -1).mean(1, keepdim=True) for value in values])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
+from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.results import Losses
@@ -48,27 +48,38 @@ class CQL(SAC):
         if self.lagrange_threshold is not None:
             self.train_multiplier = self.variable("log_multiplier", 0.0, lr="lr_multiplier")
 
-    def critic_losses(self, outputs: Sequence[Value], target: Value, rows: Rows) -> Losses:
-        """Return the critics' loss with the conservative penalty, and the multiplier's loss."""
-        losses = super().critic_losses(outputs, target, rows)
-        gaps = self.gaps(outputs, rows)
-        of, metrics = dict(losses.of), losses.metrics | {"conservative_gap": gaps.detach().mean()}
+    def losses(self, rows: Rows) -> Losses:
+        """Return SAC's loss of the critics with the conservative penalty (equation 4), and the multiplier's loss."""
+        alpha = self.log_alpha.detach().exp()
+        with torch.no_grad():
+            target = self.target_value(rows, alpha)
+        values = self.critics(rows.now, rows.action)
+        loss, errors = loss_of_critics(values, target, rows)
+        gaps = self.gaps(values, rows)
+        losses, metrics = {}, {"alpha": alpha[0], "conservative_gap": gaps.detach().mean()}
         if self.lagrange_threshold is None:
             penalty = gaps.sum()
         else:
             multiplier = self.training.variables["log_multiplier"].exp().clamp(max=_LARGEST_MULTIPLIER)[0]
             excess = gaps - self.lagrange_threshold
             penalty = multiplier.detach() * excess.sum()
-            of[self.train_multiplier] = -multiplier * self.conservative_weight * excess.detach().mean()
+            losses[self.train_multiplier] = -multiplier * self.conservative_weight * excess.detach().mean()
             metrics["multiplier"] = multiplier.detach()
-        of[self.train_critics] = loss = of[self.train_critics] + 0.5 * self.conservative_weight * penalty
-        return Losses(of, metrics | {"critic_loss": loss.detach()}, losses.errors)
+        losses[self.train_critics] = loss = loss + 0.5 * self.conservative_weight * penalty
+        return Losses(losses, {"critic_loss": loss.detach(), **metrics}, errors)
 
-    def gaps(self, outputs: Sequence[Value], rows: Rows) -> Tensor:
+    def target_value(self, rows: Rows, alpha: Tensor) -> Value:
+        """Return SAC's TD targets if ``backup_entropy``, else those without the policy's entropy."""
+        if self.backup_entropy:
+            return super().target_value(rows, alpha)
+        next_action = self.pi(rows.next).sample(self.generator)
+        return self.value_for_target(self.target_critics(rows.next, next_action)).backup(rows.reward, rows.discount)
+
+    def gaps(self, values: Sequence[Value], rows: Rows) -> Tensor:
         """Return each critic's gap (critics,) between the log-sum-exp of all values and the data's value."""
-        given = *self.proposals(rows), rows.weight, self.least_values(rows)
-        soft_maxima = [weighted_soft_maximum(critic, rows.now, *given) for critic in self.critics]
-        return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in outputs])
+        action, log_density = self.proposals(rows)
+        soft_maxima = [weighted_soft_maximum(each, rows.now, action, log_density, rows.weight) for each in self.critics]
+        return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in values])
 
     @torch.no_grad()
     def proposals(self, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -81,16 +92,6 @@ class CQL(SAC):
             actions.append(action.transpose(0, 1))
             log_densities.append(log_density[..., 0].T)
         return torch.cat(actions, dim=1), torch.cat(log_densities, dim=1)
-
-    def least_values(self, rows: Rows) -> Tensor | None:
-        """Return lower bounds (N, M) of the proposals' values; None for no bounds."""
-        return None
-
-    def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
-        """Return TD targets, with the policy's entropy if ``backup_entropy``."""
-        if self.backup_entropy:
-            return super().backed_up(rows, after, alpha)
-        return after.value.backup(rows.reward, rows.discount)
 
 
 _LARGEST_MULTIPLIER = 1e6

@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+from gymnasium import spaces
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import DistributionHead, Features, in_units_of_environments
+from pytorchrl.agent.actors.heads import DistributionHead, Features, GaussianPolicy, Policy, in_units_of_environments
 from pytorchrl.agent.actors.layers.mlp import Dropout
+from pytorchrl.agent.actors.layers.trajectory_network import Trajectories, TrajectoryNetwork
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.parts.acting_history import ActingHistory
-from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
-from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps, TrajectoryNetwork, supervised_head
+from pytorchrl.agent.algorithms.offline.trajectories import ActingHistory, draw_windows
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, explorer_for
@@ -89,13 +90,29 @@ class DecisionTransformer(OffPolicyAlgorithm):
                 f"{type(self).__name__} keeps its own context of past steps; leave out memory={actor.memory!r}"
             )
         self.states = actor.make("states", Features(self.embedding_size), acts=True)
-        distribution = self.distribution or supervised_head(self.action_space)
+        distribution = self.distribution or _supervised_head(self.action_space)
         head = in_units_of_environments(distribution).build(self.embedding_size, actor)
         dropout = Dropout(actor.dropout, actor.generator)
         sizes = (self.codec.size, self.embedding_size, self.num_layers, self.num_heads, self.max_timestep)
         self.trajectory = TrajectoryNetwork(head, *sizes, dropout)
         actor.add("trajectory", self.trajectory, acts=True)
         self.trained = self.train("policy", self.states, self.trajectory, max_grad_norm="max_grad_norm")
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the negative log-likelihood of actions in windows of the batch's episodes."""
+        windows = draw_windows(rows.batch, self.context_length, self.windows_per_episode, self.generator)
+        self.trajectory.learn_return(windows.episode_returns)
+        action = self.codec.from_storage(windows.action)
+        states, actions = (
+            numbers.view(*windows.weight.shape[:2], -1)
+            for numbers in (self.states(self.actor.view(windows.obs)), self.codec.features(action))
+        )
+        features = self.trajectory(Trajectories(windows.returns / self.return_scale, states, actions, windows.first))
+        policy: Distribution = self.trajectory.policy(features.flatten(0, 1))
+        surprise = -policy.log_prob(action).view(windows.weight.shape)
+        loss = (windows.weight * surprise).sum()
+        errors = windows.per_episode(surprise.detach()).expand(rows.batch[MASK].shape)
+        return Losses({self.trained: loss}, {"loss": loss.detach()}, errors)
 
     def default_explorer(self) -> Explorer:
         """Return the greedy action, or sampling if a distribution is given."""
@@ -113,22 +130,6 @@ class DecisionTransformer(OffPolicyAlgorithm):
         exploration.state |= history.with_action(self.codec.features(action)).state_dict()
         return action, {}
 
-    def losses(self, rows: Rows) -> Losses:
-        """Return the negative log-likelihood of actions in windows of the batch's episodes."""
-        windows = draw_windows(rows.batch, self.context_length, self.windows_per_episode, self.generator)
-        self.trajectory.learn_return(windows.episode_returns)
-        action = self.codec.from_storage(windows.action)
-        states, actions = (
-            numbers.view(*windows.weight.shape[:2], -1)
-            for numbers in (self.states(self.actor.view(windows.obs)), self.codec.features(action))
-        )
-        features = self.trajectory(Steps(windows.returns / self.return_scale, states, actions, windows.first))
-        policy: Distribution = self.trajectory.policy(features.flatten(0, 1))
-        surprise = -policy.log_prob(action).view(windows.weight.shape)
-        loss = (windows.weight * surprise).sum()
-        errors = windows.per_episode(surprise.detach()).expand(rows.batch[MASK].shape)
-        return Losses({self.trained: loss}, {"loss": loss.detach()}, errors)
-
     def _history(self, view: View, exploration: Exploration) -> ActingHistory:
         target = self.trajectory.largest_return if self.target_return is None else self.target_return
         return ActingHistory.continued(exploration, self.states(view), self.context_length, self.codec.size, target)
@@ -137,3 +138,9 @@ class DecisionTransformer(OffPolicyAlgorithm):
         features = self.trajectory(history.steps(self.return_scale))
         policy: Distribution = self.trajectory.policy(history.present(features))
         return policy
+
+
+def _supervised_head(space: spaces.Space[Any]) -> DistributionHead:
+    """Return the paper's distribution of actions: with a softmax, or a squared error as loss for a bounded Box."""
+    is_bounded = isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all()
+    return GaussianPolicy("fixed", bounded_mean=True, initial_log_std=0.0) if is_bounded else Policy()

@@ -1,26 +1,18 @@
 """EDAC: SAC with an ensemble of critics, diversified by their gradients in the data's actions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
-
-
-class CriticOutput(NamedTuple):
-    """Output of one critic for the rows."""
-
-    value: Value
-    """Q-values of the actions taken."""
-    action: Tensor
-    """(N, *action): those actions, as a leaf tensor for this critic's gradient."""
 
 
 class EDAC(SAC):
@@ -50,31 +42,32 @@ class EDAC(SAC):
                 f"least 2 critics, got num_critics={hyper_parameters['num_critics']}"
             )
 
-    def critic_outputs(self, rows: Rows) -> Sequence[Any]:
-        """Return the values of the actions taken; each critic gets its own copy of the actions."""
+    def losses(self, rows: Rows) -> Losses:
+        """Return SAC's loss of the critics with the weighted similarity of their gradients (algorithm 1)."""
+        alpha = self.log_alpha.detach().exp()
+        with torch.no_grad():
+            target = self.target_value(rows, alpha)
+        # Each critic has its own copy of the actions, so that one backward pass of their sum gives all gradients.
         actions = [rows.action.detach().clone().requires_grad_(self.eta > 0) for _ in self.critics]
-        return [CriticOutput(critic(rows.now, each), each) for critic, each in zip(self.critics, actions, strict=True)]
+        values = [critic(rows.now, action) for critic, action in zip(self.critics, actions, strict=True)]
+        loss, errors = loss_of_critics(values, target, rows)
+        metrics = {"alpha": alpha[0]}
+        if self.eta:
+            similarity = rows.weighted_mean(self.similarity(values, actions))
+            loss = loss + 0.5 * self.eta * similarity
+            metrics["similarity"] = similarity.detach() / len(values)
+        return Losses({self.train_critics: loss}, {"critic_loss": loss.detach(), **metrics}, errors)
 
-    def values_of_taken(self, outputs: Sequence[Any], rows: Rows) -> Sequence[Value]:
-        """Return the values without their actions."""
-        return [each.value for each in outputs]
+    def similarity(self, values: Sequence[Value], actions: Sequence[Tensor]) -> Tensor:
+        """Return the mean cosine similarity (N, 1) to other critics' gradients, summed over critics (equation 5).
 
-    def critic_losses(self, outputs: Sequence[Any], target: Value, rows: Rows) -> Losses:
-        """Return the critics' loss with the weighted similarity of their gradients."""
-        losses = super().critic_losses(outputs, target, rows)
-        if not self.eta:
-            return losses
-        similarity = rows.weighted_mean(self.similarity(outputs))
-        loss = losses.of[self.train_critics] + 0.5 * self.eta * similarity
-        metrics = {"critic_loss": loss.detach(), "similarity": similarity.detach() / len(outputs)}
-        return Losses({**losses.of, self.train_critics: loss}, losses.metrics | metrics, losses.errors)
-
-    def similarity(self, outputs: Sequence[CriticOutput]) -> Tensor:
-        """Return the mean cosine similarity (N, 1) to other critics' gradients, summed over critics (equation 5)."""
-        values, actions = [each.value.mean.sum() for each in outputs], [each.action for each in outputs]
-        # Each critic has its own leaf, so that one backward pass of the sum gives all gradients.
-        gradients = torch.autograd.grad(torch.stack(values).sum(), actions, create_graph=True)
+        Args:
+            values: by each critic.
+            actions: (N, *action), those that each critic has evaluated, as leaf tensors.
+        """
+        total = torch.stack([value.mean.sum() for value in values]).sum()
+        gradients = torch.autograd.grad(total, actions, create_graph=True)
         directions = F.normalize(torch.stack(gradients).flatten(2), dim=2, eps=1e-10)  # (critics, N, A)
         # The sum over all pairs of different critics, without computing each of them.
         pairs = directions.sum(0).square() - directions.square().sum(0)
-        return pairs.sum(1, keepdim=True) / (len(outputs) - 1)
+        return pairs.sum(1, keepdim=True) / (len(values) - 1)

@@ -1,8 +1,7 @@
 """TD3BC: TD3 with a behaviour cloning term in the policy's loss."""
 
-from torch import Tensor
-
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
@@ -19,14 +18,17 @@ class TD3BC(TD3):
     lr_q: NonNegativeOrSchedule = 3e-4
     alpha: NonNegative = 2.5
 
-    def policy_loss(self, rows: Rows) -> Tensor:
-        """Return the negative scaled Q-value () plus the squared distance to the data's actions."""
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        """Return the negative scaled value plus the squared distance to the data's actions (equations 3 and 5)."""
+        if (self.updates + 1) % self.policy_delay:
+            return None
         action = self.pi(rows.now)
         with self.critics[0].frozen():
             value = self.critics[0](rows.now, action).mean
         scale = self.alpha / rows.mean(value.detach().abs()).clamp(min=_TINY)
         distance = (action - rows.action).square().mean(1, keepdim=True)
-        return rows.mean(distance - scale * value)
+        loss = rows.mean(distance - scale * value)
+        return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})
 
 
 _TINY = 1e-8

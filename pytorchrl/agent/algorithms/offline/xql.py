@@ -1,26 +1,101 @@
 """XQL: offline Q-learning by Gumbel regression, whose state values are soft maxima over the data's actions."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.offline.parts.state_value_regression import StateValueRegression
+from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, StateValue, check_scaled
+from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Positive
+from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+)
 
 
-class XQL(StateValueRegression):
+class XQL(OffPolicyAlgorithm):
     """Garg et al., "Extreme Q-Learning: MaxEnt RL without Entropy" (arXiv 2301.02328), algorithm 1.
 
-    The loss of the state values is scaled and clipped as in the authors' code, against overflow and outliers.
+    The loss of the state values is scaled and clipped as in the authors' code, against overflow and outliers. Actions
+    are scaled from the bounds of the action space to [-1, 1].
 
     Args:
+        distribution: of the policy's actions, within the scaled bounds or clipped to them.
+        lr_pi: learning rate of the policy.
+        lr_q: learning rate of the critics.
+        lr_value: learning rate of the state-value network.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics; targets take their minimum.
+        inverse_temperature: factor of advantages in the exponential weights (beta); 0 is behaviour cloning.
+        max_weight: the largest weight.
         value_temperature: divides the errors of state values, in reward (beta); near 0 state values estimate the
             maximum of the data's action values, with a large one their mean.
         max_clip: the largest error of a state value, divided by ``value_temperature``, that has a gradient; None for
             no bound.
     """
 
+    actions: ClassVar[ActionKind] = "bounded"
+    unchangeable = frozenset({"distribution", "num_critics"})
+
+    distribution: DistributionHead = GaussianPolicy(bounded_mean=True, min_log_std=-5.0)
+    lr_pi: NonNegativeOrSchedule = 3e-4
+    lr_q: NonNegativeOrSchedule = 3e-4
+    lr_value: NonNegativeOrSchedule = 3e-4
+    polyak: UnitInterval = 0.995
+    num_critics: Count = 2
+    inverse_temperature: NonNegative = 3.0
+    max_weight: Positive = 100.0
     value_temperature: Positive = 2.0
     max_clip: Positive | None = 7.0
+    test_every: CountOrZero = 5_000
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Check that the distribution is over scaled actions."""
+        super().check_hyper_parameters(hyper_parameters)
+        check_scaled(hyper_parameters["distribution"], cls.__name__)
+
+    def build(self) -> None:
+        """Make policy, critics, target critics and state values."""
+        self.pi = self.actor.make("policy", self.distribution, acts=True)
+        self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
+        self.train_pi = self.train("policy", self.pi, lr="lr_pi")
+        self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        self.target_critics = self.target(self.critics)
+        self.value = self.actor.make("value", StateValue())
+        self.train_value = self.train("value", self.value, lr="lr_value")
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the loss of the critics against rewards plus the next states' values (algorithm 1)."""
+        with torch.no_grad():
+            target = ScalarValue(self.value(rows.next)).backup(rows.reward, rows.discount)
+        values = self.critics(rows.now, rows.action)
+        loss, errors = loss_of_critics(values, target, rows)
+        metrics = {"critic_loss": loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
+        return Losses({self.train_critics: loss}, metrics, errors)
+
+    def losses_after_step(self, rows: Rows) -> Losses:
+        """Return the losses of state values and policy (algorithm 1)."""
+        policy: Distribution = self.pi(rows.now)
+        with torch.no_grad():
+            value = smallest(self.target_critics(rows.now, rows.action)).mean
+        advantage = value - self.value(rows.now)
+        value_loss = rows.weighted_mean(self.value_loss(advantage, rows))
+        weight = (self.inverse_temperature * advantage.detach()).exp().clamp(max=self.max_weight)
+        policy_loss = -rows.mean(weight * policy.log_prob(rows.action))
+        return Losses({self.train_pi: policy_loss, self.train_value: value_loss}, {"policy_loss": policy_loss.detach()})
 
     def value_loss(self, advantage: Tensor, rows: Rows) -> Tensor:
         """Return the Gumbel loss (N, 1) of the state values, divided by the batch's largest exponential."""
@@ -28,6 +103,15 @@ class XQL(StateValueRegression):
         error = error if self.max_clip is None else error.clamp(max=self.max_clip)
         # Where all errors are far below 0, the authors bound the factor by e.
         return gumbel_loss(error, rows.maximum(error.detach()).clamp(min=-1.0))
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """Return the distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy
+
+    def default_explorer(self) -> Explorer:
+        """Return sampling from the policy."""
+        return explorer_for(self.distribution)
 
 
 def gumbel_loss(error: Tensor, shift: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
-from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps
+from pytorchrl.agent.actors.layers.trajectory_network import Trajectories
+from pytorchrl.agent.algorithms.offline.trajectories import draw_windows
 from pytorchrl.experiments import collect_demonstrations
 from storages.datasets import open_dataset
 from storages.transition import ACT, DONE, MASK, OBS, REW, WEIGHTS
@@ -180,7 +180,7 @@ def action_of_one(algorithm: Any, seen: Any, to_go: float, obs: Any, first: int)
         states = algorithm.states(algorithm.actor.view(observed))[None]
         actions = torch.stack([*taken, torch.zeros(algorithm.codec.size)])[None]
         returns = torch.tensor([*(each for each, _, _ in seen), to_go])[None, :, None] / algorithm.return_scale
-        features = algorithm.trajectory(Steps(returns, states, actions, torch.tensor([[first]])))
+        features = algorithm.trajectory(Trajectories(returns, states, actions, torch.tensor([[first]])))
         action: torch.Tensor = algorithm.trajectory.policy(features[:, -1]).mode()[0]
     return action
 

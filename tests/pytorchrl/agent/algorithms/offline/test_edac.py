@@ -1,5 +1,7 @@
 """EDAC's losses and gradients equal those of slow numpy loops over pairs of critics."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,13 @@ class NumpyEDAC(ByHand):
         return super().critic_loss() + 0.5 * self.eta * self.similarity()
 
 
+def similarity(algorithm: prl.EDAC, rows: Any) -> torch.Tensor:
+    """The similarity of the critics at the actions taken."""
+    actions = [rows.action.clone().requires_grad_() for _ in algorithm.critics]
+    values = [critic(rows.now, action) for critic, action in zip(algorithm.critics, actions, strict=True)]
+    return algorithm.similarity(values, actions)
+
+
 @pytest.mark.parametrize(("num_critics", "eta"), [(2, 1.0), (4, 3.0)])
 def test_losses_errors_and_gradients_equal_those_of_numpy_loops(num_critics: int, eta: float) -> None:
     algorithm = made(prl.EDAC, num_critics=num_critics, eta=eta, initial_alpha=0.3)
@@ -47,7 +56,7 @@ def test_similarities_of_critics_with_hidden_layers_are_those_of_numeric_gradien
     algorithm = made(prl.EDAC, actor={"hidden_sizes": (7,)}, num_critics=3)
     batch = replayed(ACTIONS)
     rows = algorithm.read(batch)
-    found = numpy(algorithm.similarity(algorithm.critic_outputs(rows)))
+    found = numpy(similarity(algorithm, rows))
     step, action = 1e-3, rows.action.double()
     critics = [critic.double() for critic in algorithm.critics]
     view = algorithm.actor.view(batch[OBS].double())
@@ -82,7 +91,7 @@ def test_training_makes_the_critics_gradients_less_similar() -> None:
         for _ in range(60):
             algorithm.update(n_step_batch())
         algorithm.update_algorithm_parameter("eta", 1.0)
-        return float(algorithm.similarity(algorithm.critic_outputs(algorithm.read(n_step_batch()))).detach().mean())
+        return float(similarity(algorithm, algorithm.read(n_step_batch())).detach().mean())
 
     # The least mean cosine of n directions is -1 / (n - 1), summed over n critics.
     apart, free = similarity_after(10.0), similarity_after(0.0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
+from pytorchrl.agent.algorithms.offline.trajectories import draw_windows
 from storages.transition import ACT, MASK, OBS, REW, WEIGHTS
 
 LENGTHS = (5, 1, 3, 8)

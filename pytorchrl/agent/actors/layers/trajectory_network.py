@@ -2,17 +2,14 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy, Policy
 from pytorchrl.agent.actors.layers.mlp import Dropout
 from pytorchrl.agent.actors.layers.transformer import CausalTransformer
 
 
-class Steps(NamedTuple):
+class Trajectories(NamedTuple):
     """K consecutive steps of each of N episodes; padding comes last, where causal attention ignores it."""
 
     returns: Tensor
@@ -23,12 +20,6 @@ class Steps(NamedTuple):
     """(N, K, A): in the representation for network inputs."""
     first: Tensor
     """(N, 1) int64: timestep of the first step in its episode, from 0."""
-
-
-def supervised_head(space: spaces.Space[Any]) -> DistributionHead:
-    """Return the paper's distribution of actions: with a softmax, or a squared error as loss for a bounded Box."""
-    is_bounded = isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all()
-    return GaussianPolicy("fixed", bounded_mean=True, initial_log_std=0.0) if is_bounded else Policy()
 
 
 class TrajectoryNetwork(nn.Module):
@@ -72,7 +63,7 @@ class TrajectoryNetwork(nn.Module):
         self.register_buffer("largest_return", torch.zeros(1))
         self.register_buffer("has_learnt", torch.zeros(1))
 
-    def forward(self, steps: Steps) -> Tensor:
+    def forward(self, steps: Trajectories) -> Tensor:
         """Return features (N, K, size) of each state, the input of the head."""
         rows, length, size = steps.states.shape
         timesteps = steps.first + torch.arange(length, device=steps.first.device)
