@@ -47,8 +47,10 @@ class Target:
         """
         if self.every_steps is not None:
             every: int = getattr(algorithm, self.every_steps)
-            return getattr(algorithm, "steps") // every > counters["steps"] // every  # noqa: B009
-        return self.every is None or counters["updates"] % getattr(algorithm, self.every) == 0
+            steps: int = getattr(algorithm, "steps")  # noqa: B009
+            return steps // every > counters["steps"] // every
+        interval: int = 1 if self.every is None else getattr(algorithm, self.every)
+        return counters["updates"] % interval == 0
 
     @torch.no_grad()
     def follow(self, polyak: float) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.algorithms.training import Target
+from pytorchrl.agent.algorithms.targets import Target
 from pytorchrl.agent.explorers import Exploration
 from storages.component.factory import Factory
 from storages.transition import OBS2, Batch
