@@ -1,7 +1,7 @@
 """ACER: actor-critic with experience replay, Retrace, truncated importance weights and a trust region."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -95,10 +95,9 @@ class ACER(OnAndOffPolicy):
         metrics = {"entropy": rows.mean(entropy.detach()), "kl": rows.mean(divergence.detach())}
         return -rows.weighted_mean(objective), metrics
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions, and the probabilities (E, n) of the distributions that they were sampled from."""

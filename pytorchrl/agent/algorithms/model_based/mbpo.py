@@ -8,11 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.model_based.parts.dynamics_model import (
-    DynamicsModel,
-    Predicted,
-    make_dynamics_model,
-)
+from pytorchrl.agent.algorithms.model_based.dynamics_model import Predicted, make_dynamics_model
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -49,10 +45,7 @@ class MBPO(SAC):
 
     def build(self) -> None:
         """Make the networks of SAC, and the model."""
-        name = type(self).__name__
-        self.model: DynamicsModel = make_dynamics_model(
-            self.actor, self.codec, self.ensemble_size, self.generator, name, probabilistic=True
-        )
+        self.model = make_dynamics_model(self, self.ensemble_size, probabilistic=True)
         self.train_model = self.train("model", self.model.networks, lr="lr_model")
         super().build()
 
@@ -60,12 +53,8 @@ class MBPO(SAC):
         """Return the losses of the critics on transitions of the model, and that of the model, with its errors."""
         losses, model = super().losses(self.imagined(rows)), self.model.losses(rows)
         metrics = {"model_loss": model.loss.detach(), "model_error": rows.mean(model.errors)}
-        return Losses(
-            {**losses.of, self.train_model: model.loss},
-            {**losses.metrics, **metrics},
-            rows.per_row(model.errors),
-            gradients=losses.gradients,
-        )
+        of = {**losses.of, self.train_model: model.loss}
+        return Losses(of, {**losses.metrics, **metrics}, rows.per_row(model.errors))
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return the losses of policy and temperature in observations from which steps of the model begin."""

@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from pytorchrl.agent.algorithms.model_based.parts.model_predictive_control import ModelPredictiveControl
+from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC
 from pytorchrl.agent.planners import CrossEntropy, Planner
 from storages.component.hyper_parameters import Count
 
 
-class PETS(ModelPredictiveControl):
+class PETS(MBMPC):
     """Chua et al., "Deep RL in a Handful of Trials using Probabilistic Dynamics Models" (arXiv 1805.12114).
 
     Rewards and ends of episodes are predicted, too, where the paper is given them.

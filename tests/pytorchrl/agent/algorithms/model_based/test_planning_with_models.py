@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, exploring, layer_of, linear, numeric_gradient, numpy
 from tests.support.comparison import assert_equal
@@ -171,6 +173,34 @@ def test_networks_with_other_layers_plan_one_at_a_time(actor: dict[str, Any]) ->
     assert StackedNetworks.of(algorithm.model.networks) is None
     action = algorithm.acting_step(torch.randn(2, SIZE), None, torch.ones(2, 1), greedy(algorithm)).action
     assert torch.isfinite(action).all()
+
+
+class Doubled(Network):
+    def forward(self, *args: Any) -> Any:
+        predicted = super().forward(*args)
+        return type(predicted)(2 * predicted.mean, predicted.log_std, predicted.logit)
+
+
+CHANGES: dict[str, Any] = {
+    "subclass": lambda network: setattr(network, "__class__", Doubled),
+    "parametrisation": lambda network: nn.utils.parametrizations.weight_norm(network.joint.layers[0]),
+    "pre-hook": lambda network: network.head.register_forward_pre_hook(lambda module, inputs: (2 * inputs[0],)),
+    "hook": lambda network: network.joint.register_forward_hook(lambda module, inputs, output: 2 * output),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_a_models_network_shows_in_the_next_plan(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm = made(prl.PDDM, {"hidden_sizes": (6,)}, planner=prl.planners.RandomShooting(2, 3))
+    obs, actions, returns = torch.randn(2, SIZE), torch.rand(2, 5, 4, 2) * 2 - 1, []
+    for network in [None, *algorithm.model.networks]:
+        if network is not None:
+            CHANGES[change](network)
+        returns.append(algorithm.expected_returns(algorithm.model.rollouts(), obs, actions, torch.Generator()))
+    assert not torch.allclose(returns[0], returns[-1]) or change == "parametrisation"
+    monkeypatch.setattr(StackedNetworks, "of", lambda ensemble: None)
+    by_modules = algorithm.expected_returns(algorithm.model.rollouts(), obs, actions, torch.Generator())
+    torch.testing.assert_close(returns[-1], by_modules)
 
 
 def test_hooks_of_a_models_networks_are_called_while_planning() -> None:

@@ -9,20 +9,18 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.view import Observations
-from pytorchrl.agent.algorithms.model_based.parts.stacked_networks import StackedNetworks
-from pytorchrl.agent.algorithms.model_based.parts.transition_head import (
+from pytorchrl.agent.actors.heads.transition import (
     PredictedChange,
     TransitionHead,
     TransitionLayer,
     converted_by,
     joined,
 )
+from pytorchrl.agent.actors.network import Ensemble
+from pytorchrl.agent.actors.stacked_networks import StackedNetworks
+from pytorchrl.agent.actors.view import Observations
+from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.ops.dispatch import hooks_of
 from storages.transition import OBS, OBS2
 
 
@@ -59,7 +57,6 @@ class DynamicsModel:
         self.networks = networks
         self._shape = shape
         self._generator = generator
-        self._hooks = hooks_of(networks)
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -86,7 +83,7 @@ class DynamicsModel:
 
     def rollouts(self) -> "ModelRollouts":
         """Return the model for several steps with the present weights."""
-        return ModelRollouts(self.networks, self._shape, can_be_stacked=not any(self._hooks))
+        return ModelRollouts(self.networks, self._shape)
 
 
 class ModelRollouts:
@@ -95,16 +92,15 @@ class ModelRollouts:
     Args:
         networks: of the model.
         shape: of an observation.
-        can_be_stacked: whether the networks have no hooks, which batched products would not call.
     """
 
-    def __init__(self, networks: Ensemble, shape: tuple[int, ...], *, can_be_stacked: bool) -> None:
-        self._networks, self._shape, self._can_be_stacked = networks, shape, can_be_stacked
+    def __init__(self, networks: Ensemble, shape: tuple[int, ...]) -> None:
+        self._networks, self._shape = networks, shape
         self._heads: list[Any] = [network.head for network in networks]
 
     @cached_property
     def _stacked(self) -> StackedNetworks | None:
-        return StackedNetworks.of(self._networks) if self._can_be_stacked else None
+        return StackedNetworks.of(self._networks)
 
     @torch.no_grad()
     def step(self, obs: Tensor, action: Tensor, generator: torch.Generator) -> Predicted:
@@ -127,35 +123,32 @@ class ModelRollouts:
         return Predicted(obs + change[:, :-1], change[:, -1:], output.probability_of_going_on)
 
 
-def make_dynamics_model(
-    actor: Actor, codec: ActionCodec, size: int, generator: torch.Generator, algorithm: str, *, probabilistic: bool
-) -> DynamicsModel:
-    """Make the networks of a model, and register them with the actor as "model".
+def make_dynamics_model(algorithm: Algorithm, size: int, *, probabilistic: bool) -> DynamicsModel:
+    """Make the networks of an algorithm's model, and register them with its actor as "model".
 
     Args:
-        actor: makes the networks.
-        codec: of the actions.
+        algorithm: which has the model.
         size: number of networks.
-        generator: of the updates.
-        algorithm: its name, for errors.
         probabilistic: whether the networks predict a variance.
 
     Raises:
         ValueError: observations are not a Box of floating-point numbers, or the actor has a memory.
     """
+    actor, name = algorithm.actor, type(algorithm).__name__
     space = actor.observation_space
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise ValueError(
-            f"{algorithm} predicts observations, which must be a Box of floating-point numbers, got {space}; "
+            f"{name} predicts observations, which must be a Box of floating-point numbers, got {space}; "
             f"wrappers=['FlattenObservation'] makes one of a Dict"
         )
     if actor.memory is not None:
         raise ValueError(
-            f"{algorithm} predicts the next observation from the present one alone; leave out "
+            f"{name} predicts the next observation from the present one alone; leave out "
             f"memory={actor.memory!r}, or stack observations by wrappers"
         )
     head = TransitionHead(math.prod(space.shape), probabilistic)
-    return DynamicsModel(actor.make_ensemble("model", head, size, codec=codec), space.shape, generator)
+    networks = actor.make_ensemble("model", head, size, codec=algorithm.codec)
+    return DynamicsModel(networks, space.shape, algorithm.generator)
 
 
 _WEIGHT_OF_BOUNDS = 0.01
