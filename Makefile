@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-short learning-imitation learning-offline learning-online learning-collectors docs format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-short learning-imitation learning-offline learning-online learning-collectors docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -47,6 +47,9 @@ bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep exper
 
 bench-envs: $(ENV) .venv/.installed-bench  ## PPO in native vector environments, beside stable-baselines3, rlox and CleanRL's loop
 	$(BIN)/python benchmarks/throughput/vector_envs.py $(BENCH)
+
+bench-sbx: $(ENV) .venv/.installed-sbx  ## updates beside SBX, stable-baselines3's algorithms in jax, in processor time
+	$(BIN)/python benchmarks/throughput/beside_sbx.py $(BENCH)
 
 bench-processes: $(ENV)  ## collection in other processes, by overlap and by Ray
 	$(BIN)/python benchmarks/throughput/overlap.py
@@ -110,4 +113,8 @@ $(ENV): pyproject.toml constraints.txt
 
 .venv/.installed-bench: $(ENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,mujoco]"
+	touch $@
+
+.venv/.installed-sbx: .venv/.installed-bench
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[sbx]"
 	touch $@

@@ -1,7 +1,8 @@
 """Torch devices by name, and random generators and constants on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,20 @@ def find_device(device: torch.device | str) -> torch.device:
 def make_generator(device: torch.device) -> torch.Generator:
     """Return a random generator on a device; on the CPU for the meta device, whose tensors have no data."""
     return torch.Generator("cpu" if device.type == "meta" else device)
+
+
+def seed_generators(generators: Sequence[torch.Generator], seed: int | np.random.SeedSequence) -> None:
+    """Seed each generator with a number of its own that follows from one seed."""
+    sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    for generator, number in zip(generators, sequence.generate_state(len(generators), np.uint64), strict=True):
+        generator.manual_seed(int(number) >> 1)
+
+
+def restore_generators(generators: Sequence[torch.Generator], states: Sequence[Tensor]) -> None:
+    """Restore saved states of generators, except of those that were on another kind of device."""
+    for generator, saved in zip(generators, states, strict=True):
+        if saved.shape == generator.get_state().shape:
+            generator.set_state(saved.cpu())
 
 
 def make_constants(count: int, make: Callable[[], Tensor], dtype: torch.dtype = torch.float32) -> Tensor:

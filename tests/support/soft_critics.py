@@ -106,6 +106,19 @@ class ByHand:
         return -float(self.soft_value().mean())
 
 
+def target_of(algorithm: Any, batch: dict[str, torch.Tensor], alpha: float) -> Any:
+    """The critics' target at a temperature; assert that it leaves no gradient in what it is computed of."""
+    start = algorithm.generator.get_state()
+    rows = algorithm.read(batch)
+    algorithm.losses(rows).of[algorithm.train_critics].backward()
+    sources = *algorithm.pi.parameters(), *algorithm.target_critics.parameters()
+    assert all(parameter.grad is None for parameter in sources)
+    algorithm.train_critics.stepper.zero_grad()
+    algorithm.generator.set_state(start)
+    with torch.no_grad():
+        return algorithm.target_value(rows, torch.tensor([alpha]))
+
+
 def assert_gradients(algorithm: Any, batch: dict[str, torch.Tensor], by_hand: Any) -> dict[str, Any]:
     """Assert that losses, errors and gradients of policy and critics equal those in numpy; return all gradients."""
     expected = {f"policy.head.layer.{name}": part for name, part in of(by_hand.policy_loss, by_hand.policy)}

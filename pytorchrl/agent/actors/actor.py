@@ -1,6 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -136,6 +136,8 @@ class Actor(FieldComponent, nn.Module):
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
+        self.evaluated_policy: Callable[[Steps], Any] | None = None
+        """Gives the distribution that :meth:`evaluate_actions` evaluates; None for the network named "policy"."""
         self._users_generator = make_generator(self.device)
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
@@ -353,7 +355,8 @@ class Actor(FieldComponent, nn.Module):
 
     def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> Observations | ActingView:
         """Return a view of one step: observations (B, *obs), and with a memory states (B, hidden) and DONE (B, 1)."""
-        obs = self._with_float32(obs)
+        if self._takes_float32:
+            obs = _with_float32(obs)
         if self.memory is None:
             return Observations(obs)
         assert rhs is not None
@@ -365,17 +368,13 @@ class Actor(FieldComponent, nn.Module):
 
         They stay as they are where they are normalised first, or where a user's encoder takes them.
         """
-        converted = {key: self._with_float32(batch[key]) for key in (OBS, OBS2) if key in batch}
-        changed = any(converted[key] is not batch[key] for key in converted)
-        return {**batch, **converted} if changed else batch
+        if not self._takes_float32 or getattr(batch[OBS], "dtype", None) is torch.float32:
+            return batch
+        return batch | {key: _with_float32(batch[key]) for key in (OBS, OBS2) if key in batch}
 
-    def _with_float32(self, obs: Any) -> Any:
-        if self.normalization is not None or not isinstance(self.feature_extractor, str):
-            return obs
-        if isinstance(obs, Mapping):
-            has_double = any(part.dtype is torch.float64 for part in obs.values())
-            return {name: self._with_float32(part) for name, part in obs.items()} if has_double else obs
-        return obs.float() if obs.dtype is torch.float64 else obs
+    @property
+    def _takes_float32(self) -> bool:
+        return self.normalization is None and isinstance(self.feature_extractor, str)
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
         """Return the initial recurrent states of the networks that act, zeros (E, hidden); None without a memory."""
@@ -406,7 +405,8 @@ class Actor(FieldComponent, nn.Module):
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
         with self.acting(noisy=True):
             view = Steps(Unrolling(batch))
-            log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
+            policy = self.networks["policy"](view) if self.evaluated_policy is None else self.evaluated_policy(view)
+            log_prob: Tensor = policy.log_prob(flat(action))
             value: Tensor = self.networks["value"](view)
             return log_prob.view(done.shape), value.view(done.shape)
 
@@ -421,6 +421,13 @@ class Actor(FieldComponent, nn.Module):
     def extra_repr(self) -> str:
         """Return what torch shows of the actor in addition to its networks."""
         return f"observations: {self.reads}"
+
+
+def _with_float32(obs: Any) -> Any:
+    """Return an observation, or a dict of such, with float32 numbers in place of float64."""
+    if isinstance(obs, Mapping):
+        return {name: _with_float32(part) for name, part in obs.items()}
+    return obs.float() if obs.dtype is torch.float64 else obs
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained, TrainingState, parameters_of
 from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
-from pytorchrl.agent.device import find_device, make_generator
+from pytorchrl.agent.device import find_device, make_generator, restore_generators, seed_generators
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
@@ -147,8 +147,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return losses computed after the optimiser steps on `losses`, with the updated weights; None for no such.
 
-        They are of the same batch and of other parameter groups. An actor's loss belongs here: it is evaluated by
-        critics that have already been updated, and not by their previous errors.
+        They are of the same batch and of other parameter groups, such as an actor's, evaluated by updated critics.
         """
         return None
 
@@ -177,11 +176,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
             ValueError: the optimiser evaluates its loss several times per step, and ``by_loss`` is False.
         """
         optimizer = optimizer or self.optimizer
-        if optimizer.needs_loss and not by_loss:
-            raise ValueError(
-                f"{type(self).__name__}: {optimizer} evaluates its loss several times a step, but {name!r} is stepped "
-                f"with precomputed gradients; choose another, such as optimizer=Adam()"
-            )
+        if not by_loss:
+            optimizer.check_takes_gradients(name, type(self).__name__)
         named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
         group = Trained(name, dict(parameters_of(named)), optimizer, lr, max_grad_norm)
         return self.training.add_group(group)
@@ -278,7 +274,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def minimise(self, losses: Losses) -> None:
         """Take an optimiser step on each loss, with the gradients of their sum."""
-        self._backward(losses)
+        losses.backward()
         self._step(losses.of)
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
@@ -287,13 +283,13 @@ class Algorithm(FieldComponent, Changeable, ABC):
         losses = self.losses(rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
-        self._backward(losses)
+        losses.backward()
         # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
-        gradients, metrics = _gradients_of(losses.of), losses.metrics
+        gradients, metrics = losses.copied_gradients(), losses.metrics
         later = self.losses_after_step(rows.without_features())
         if later is not None:
-            self._backward(later)
-            gradients |= _gradients_of(later.of)
+            later.backward()
+            gradients |= later.copied_gradients()
             metrics = {**metrics, **later.metrics}
         return gradients, Result(metrics, losses.errors)
 
@@ -306,19 +302,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
             self._step([group for group in groups if group.has_gradients])
             self.end_update()
 
-    def _backward(self, losses: Losses) -> None:
-        """Replace the gradients of the groups by those of the sum of their losses."""
-        total = None
-        for group, loss in losses.of.items():
-            group.stepper.zero_grad()
-            if loss.requires_grad:
-                total = loss if total is None else total + loss
-            elif not group.is_frozen:
-                # A loss without a graph is a mistake, for which torch raises an error.
-                loss.backward()  # type: ignore[no-untyped-call]
-        if total is not None:
-            total.backward()  # type: ignore[no-untyped-call]
-
     def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
             group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
@@ -328,12 +311,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         counters = self.training.counters
         counters["updates"] += 1
         for target in self.training.targets.values():
-            if target.every_steps is not None:
-                every = getattr(self, target.every_steps)
-                is_due = self.steps // every > counters["steps"] // every
-            else:
-                is_due = target.every is None or counters["updates"] % getattr(self, target.every) == 0
-            if is_due:
+            if target.is_due(self, counters):
                 target.follow(getattr(self, target.polyak))
         if "steps" in counters:
             counters["steps"] = self.steps
@@ -378,10 +356,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Seed the random generators of updates and of noise inside networks."""
-        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        generators = self._generators()
-        for generator, number in zip(generators, sequence.generate_state(len(generators), np.uint64), strict=True):
-            generator.manual_seed(int(number) >> 1)
+        seed_generators(self._generators(), seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next update depends on, as tensors and plain data."""
@@ -409,16 +384,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def load_random_state(self, states: Sequence[Tensor]) -> None:
         """Restore the state returned by `random_state`."""
-        for generator, saved in zip(self._generators(), states, strict=True):
-            if saved.shape == generator.get_state().shape:
-                # Generators of different kinds of devices cannot exchange states.
-                generator.set_state(saved.cpu())
+        restore_generators(self._generators(), states)
 
     def _generators(self) -> tuple[torch.Generator, ...]:
         """Return the generators to seed and save; a subclass adds its own."""
         return self.generator, *self.actor.generators
-
-
-def _gradients_of(groups: Iterable[Trained]) -> dict[str, Tensor]:
-    """Return copies of the existing gradients of parameter groups, by name."""
-    return {name: gradient for group in groups for name, gradient in group.gradients().items()}

@@ -38,6 +38,23 @@ class Losses:
     stop: bool = False
     """Skip this update and the rest of the update phase."""
 
+    def backward(self) -> None:
+        """Replace the gradients of the groups by those of the sum of their losses."""
+        total = None
+        for group, loss in self.of.items():
+            group.stepper.zero_grad()
+            if loss.requires_grad:
+                total = loss if total is None else total + loss
+            elif not group.is_frozen:
+                # A loss without a graph is a mistake, for which torch raises an error.
+                loss.backward()  # type: ignore[no-untyped-call]
+        if total is not None:
+            total.backward()  # type: ignore[no-untyped-call]
+
+    def copied_gradients(self) -> dict[str, Tensor]:
+        """Return copies of the existing gradients of the groups, by name."""
+        return {name: gradient for group in self.of for name, gradient in group.gradients().items()}
+
 
 @dataclass
 class Result:

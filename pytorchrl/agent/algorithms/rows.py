@@ -81,12 +81,14 @@ class Rows:
     @property
     def reward(self) -> Tensor:
         """REW (N, 1)."""
-        return self[REW]
+        reward: Tensor = self.batch[REW]
+        return reward if self._is_flat else flat(reward)
 
     @property
     def discount(self) -> Tensor:
         """DISCOUNT (N, 1)."""
-        return self[DISCOUNT]
+        discount: Tensor = self.batch[DISCOUNT]
+        return discount if self._is_flat else flat(discount)
 
     @cached_property
     def weight(self) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.network import make_target
+from pytorchrl.agent.algorithms.targets import Target
 from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
 
 
@@ -61,45 +61,6 @@ class Trained:
         return any(parameter.grad is not None for parameter in self.parameters.values())
 
 
-class Target:
-    """A target network and its update rule.
-
-    Args:
-        network: the online network.
-        group: the parameter group of exactly this network, if there is one; averaging its flat vector is faster.
-        polyak: name of the algorithm's hyper-parameter: weight of the target network in each of its updates.
-        every: name of the algorithm's hyper-parameter: updates between target updates; None for 1.
-        every_steps: name of the algorithm's hyper-parameter that replaces ``every``: environment transitions between
-            target updates; None for none.
-    """
-
-    def __init__(
-        self, network: nn.Module, group: Trained | None, polyak: str, every: str | None, every_steps: str | None = None
-    ) -> None:
-        self.network = make_target(network)
-        self.polyak, self.every, self.every_steps = polyak, every, every_steps
-        self.names = (polyak, every, every_steps)
-        # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.
-        self.flat, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
-        self._group = group
-        buffers = zip(self.network.buffers(), network.buffers(), strict=True)
-        self._buffers = [(our, their) for our, their in buffers if our is not their]
-
-    @torch.no_grad()
-    def follow(self, polyak: float) -> None:
-        """``target = polyak * target + (1 - polyak) * network``; 0 copies.
-
-        Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
-        """
-        if self._group is not None:
-            self.flat.vector.lerp_(self._group.flat.vector, 1 - polyak)
-        else:
-            for parameter, followed in zip(self.flat.parameters, self._theirs, strict=True):
-                parameter.lerp_(followed, 1 - polyak)
-        for our, their in self._buffers:
-            our.copy_(their)
-
-
 class TrainingState:
     """Register of everything that an algorithm trains."""
 
@@ -138,7 +99,7 @@ class TrainingState:
         parameters = [id(parameter) for parameter in network.parameters()]
         same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
         group = next(same, None)
-        target = Target(network, group, polyak, every, every_steps)
+        target = Target(network, None if group is None else group.flat, polyak, every, every_steps)
         if every_steps is not None:
             self.counters["steps"] = 0
         is_named = group is not None and group.name not in self.targets

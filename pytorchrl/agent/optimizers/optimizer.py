@@ -63,12 +63,42 @@ class Stepper(Protocol):
 
 @dataclass(frozen=True)
 class Optimizer(Setting, ABC):
-    """An optimiser as a hyper-parameter: its settings, from which it makes steppers of parameters."""
+    """An optimiser as a hyper-parameter: its settings, from which it makes steppers of parameters.
+
+    Raises:
+        TypeError: a subclass defines an update rule that its steppers never call; raised when the class is made.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        is_new = "move" in vars(cls) and not any("move" in vars(base) for base in cls.__mro__[1:])
+        inherits_steppers = "make" not in vars(cls) and not getattr(cls.make, "__isabstractmethod__", False)
+        if is_new and inherits_steppers:
+            raise TypeError(
+                f"{cls.__name__}.move would never be called: the steppers of {cls.__mro__[1].__name__} have their own "
+                f"update rule; extend ElementwiseOptimizer, whose rule move is, or override make as well"
+            )
 
     @property
     def needs_loss(self) -> bool:
         """Whether it evaluates its loss several times a step, and so supports only ``minimise``."""
         return False
+
+    def check_takes_gradients(self, group: str, owner: str) -> None:
+        """Check that steps can be taken with precomputed gradients.
+
+        Args:
+            group: name of the parameters.
+            owner: name of the algorithm.
+
+        Raises:
+            ValueError: the optimiser evaluates its loss several times per step.
+        """
+        if self.needs_loss:
+            raise ValueError(
+                f"{owner}: {self} evaluates its loss several times a step, but {group!r} is stepped with precomputed "
+                f"gradients; choose another, such as optimizer=Adam()"
+            )
 
     @abstractmethod
     def make(self, parameters: FlatParameters) -> Stepper:

@@ -1,5 +1,6 @@
 """The base class of callbacks, and the events on which a run calls them."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,23 @@ class Callback(Setting):
 
     A checkpoint that a callback saves in ``on_evaluation`` or ``on_step`` holds that the callbacks after it were not
     called yet; these are called first when the run is resumed. That callback itself is not called again.
+
+    Raises:
+        TypeError: a subclass defines a method ``on_...`` of no event; raised when the class is made.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        events = [name for name in vars(Callback) if name.startswith("on_")]
+        for name in dir(cls):
+            if name.startswith("on_") and name not in events:
+                begun = sorted((event for event in events if name.startswith(event)), key=len, reverse=True)
+                near = begun or difflib.get_close_matches(name, events)
+                hint = f"did you mean {near[0]}? The" if near else "the"
+                raise TypeError(
+                    f"{cls.__name__}.{name} would never be called; {hint} events are {', '.join(events)}; a method "
+                    f"of your own needs a name that does not begin with on_"
+                )
 
     def on_run_begin(self, learner: "Learner") -> None:
         """Called when :meth:`Learner.run` begins, also after a resume."""

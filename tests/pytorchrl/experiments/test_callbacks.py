@@ -471,3 +471,28 @@ def test_a_configuration_that_names_another_class_as_a_callback_is_refused(tmp_p
     file.write_text(json.dumps(config))
     with pytest.raises(CompositionError, match="which is not a Callback"):
         prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_method_of_no_event_is_refused_with_the_event_that_may_be_meant() -> None:
+    with pytest.raises(
+        TypeError, match=r"Own\.on_step_end would never be called; did you mean on_step\? The events are"
+    ):
+
+        class Own(prl.Callback):
+            def on_step_end(self, learner: prl.Learner) -> None: ...
+
+    with pytest.raises(
+        TypeError, match=r"Other\.on_quiet_days would never be called; the events are on_run_begin, on_step_begi"
+    ):
+
+        class Other(prl.Callback):
+            def on_quiet_days(self) -> None: ...
+
+
+def test_events_of_a_class_that_is_mixed_in_are_checked_as_well() -> None:
+    class Mixin:
+        def on_updates(self, learner: prl.Learner, metrics: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Own\.on_updates would never be called; did you mean on_update\?"):
+
+        class Own(Mixin, prl.Callback): ...

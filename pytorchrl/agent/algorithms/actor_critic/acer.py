@@ -4,17 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
-from pytorchrl.agent.algorithms.actor_critic.parts.on_and_off_policy import OnAndOffPolicy
-from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths
-from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
-from pytorchrl.agent.algorithms.actor_critic.parts.trust_region import within_trust_region
-from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
+from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
@@ -48,26 +46,11 @@ class ACER(OnAndOffPolicy):
     polyak: UnitInterval = 0.99
 
     def build(self) -> None:
-        """Make a policy, its average policy, and the critic."""
-        self.make_policy(Policy())
-        self.trained = self.train("policy_and_critic", self.pi, *self.make_critic(), max_grad_norm="max_grad_norm")
-        self.average = self.target(self.pi)
-
-    def make_critic(self) -> Sequence[nn.Module]:
-        """Make the critic: a Q-network with a value for each action."""
+        """Make a policy, its average policy, and a Q-network with a value for each action."""
+        self.pi = self.actor.make("policy", Policy(), acts=True)
         self.q = self.actor.make("q", Values(huber_threshold=None), acts=True)
-        return [self.q]
-
-    def behaviour(self, policy: Categorical) -> Tensor:
-        """Return the parameters of the behaviour policy to store: probabilities (E, n)."""
-        return policy.probabilities
-
-    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return actions, and the distributions that they were sampled from."""
-        if exploration.deterministic:
-            return super().act(view, exploration)
-        policy = self.policy(view, exploration)
-        return policy.sample(exploration.generator), {ACTPROBS: self.behaviour(policy)}
+        self.trained = self.train("policy_and_critic", self.pi, self.q, max_grad_norm="max_grad_norm")
+        self.average = self.target(self.pi)
 
     def losses(self, rows: Rows) -> Losses:
         """Return the policy's loss (equations 9 and 12) plus the critic's (section 3.1)."""
@@ -88,48 +71,60 @@ class ACER(OnAndOffPolicy):
                 beyond = (probabilities - self.truncation * acted).clamp_min(0) * (values.values - value)
             # Masked, because 0 times the log-probability -inf of an impossible action is nan.
             objective = objective + (beyond * policy.log_probs.where(beyond != 0, 0)).sum(1, keepdim=True)
-        target = ScalarValue(returns)
-        critic_loss = rows.weighted_mean(taken.loss(target))
-        return self.summed(rows, policy, objective, critic_loss, taken.error(target), value)
+        policy_loss, metrics = self.policy_loss(rows, policy, objective)
+        critic_loss, errors = taken.weighted_loss(rows.weight, ScalarValue(returns))
+        metrics |= {"critic_loss": critic_loss.detach(), "value": rows.mean(value)}
+        loss = policy_loss + self.value_loss_coef * critic_loss
+        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
 
     def truncated(self, ratio: Tensor) -> Tensor:
         """Return importance weights clipped to ``truncation``."""
         return ratio if self.truncation is None else ratio.clamp(max=self.truncation)
 
-    def summed(
-        self, rows: Rows, policy: Distribution, objective: Tensor, critic_loss: Tensor, errors: Tensor, value: Tensor
-    ) -> Losses:
-        """Return the joint loss of policy and critic.
-
-        Args:
-            rows: of the batch.
-            policy: distributions of the rows.
-            objective: (N, 1), maximised by the policy.
-            critic_loss: ().
-            errors: (N, 1), of the Q-values of the actions taken.
-            value: (N, 1), V of OBS.
-        """
-        entropy = policy.entropy()
-        objective = objective + self.current(self.entropy_coef) * entropy
-        parameters = [parameter for parameter in policy.parameters if parameter.requires_grad]
-        gradients: Sequence[Tensor] = torch.autograd.grad(objective.sum(), parameters, retain_graph=True)
+    def policy_loss(self, rows: Rows, policy: Distribution, objective: Tensor) -> tuple[Tensor, Metrics]:
+        """Return the loss of a policy that maximises an objective (N, 1) and entropy, within the trust region."""
         with torch.no_grad():
             average: Distribution = self.average(rows.now)
-        divergence = average.kl(policy)
-        if self.trust_region is not None:
+        entropy, divergence = policy.entropy(), average.kl(policy)
+        objective = objective + self.current(self.entropy_coef) * entropy
+        parameters = [parameter for parameter in policy.parameters if parameter.requires_grad]
+        if self.trust_region is not None and parameters:
+            gradients = torch.autograd.grad(objective.sum(), parameters, retain_graph=True)
             slopes = torch.autograd.grad(divergence.sum(), parameters, retain_graph=True)
-            gradients = within_trust_region(gradients, slopes, self.trust_region)
-        policy_loss = -torch.stack(
-            [
-                (rows.weight * (gradient * parameter).flatten(1)).sum()
-                for gradient, parameter in zip(gradients, parameters, strict=True)
-            ]
-        ).sum()
-        metrics = {
-            "critic_loss": critic_loss.detach(),
-            "value": rows.mean(value),
-            "entropy": rows.mean(entropy.detach()),
-            "kl": rows.mean(divergence.detach()),
-        }
-        loss = policy_loss + self.value_loss_coef * critic_loss
-        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+            objective = objective - trust_region_multiplier(gradients, slopes, self.trust_region) * divergence
+        metrics = {"entropy": rows.mean(entropy.detach()), "kl": rows.mean(divergence.detach())}
+        return -rows.weighted_mean(objective), metrics
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """Return the distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return actions, and the probabilities (E, n) of the distributions that they were sampled from."""
+        if exploration.deterministic:
+            return super().act(view, exploration)
+        policy: Categorical = self.policy(view, exploration)
+        return policy.sample(exploration.generator), {ACTPROBS: policy.probabilities}
+
+
+def trust_region_multiplier(gradients: Sequence[Tensor], slopes: Sequence[Tensor], limit: float) -> Tensor:
+    """Return the multipliers (B, 1) of a divergence that bound its growth along the gradients, to first order.
+
+    ``max(0, (k * g - limit) / (k * k))`` of equation 12, for gradients g and k of the objective and of the divergence;
+    0 where the divergence has no gradient.
+
+    Args:
+        gradients: (B, ...) each, of the objective with respect to the parameters of each row's distribution.
+        slopes: of the same shapes, of the divergence.
+        limit: bound of the scalar product in each row.
+    """
+    product = _of_rows([one * other for one, other in zip(gradients, slopes, strict=True)])
+    squared = _of_rows([slope.square() for slope in slopes])
+    # The clamp avoids 0 / 0 where the divergence has no gradient.
+    return (product - limit).clamp_min(0) / squared.clamp_min(torch.finfo(squared.dtype).tiny)
+
+
+def _of_rows(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sums (B, 1) over all elements of each row."""
+    return torch.stack([part.flatten(1).sum(1, keepdim=True) for part in parts]).sum(0)

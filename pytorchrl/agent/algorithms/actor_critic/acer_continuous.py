@@ -1,20 +1,20 @@
 """ACER for continuous actions, with a stochastic dueling network as critic."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pytorchrl.agent.actors.heads import ActionValue, StateValue
+from pytorchrl.agent.actors.heads import ActionValue, Policy, StateValue
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
-from pytorchrl.agent.actors.view import Repeated
+from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
-from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths
-from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
+from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count
 from storages.transition import ACTPROBS
 
@@ -33,15 +33,14 @@ class ACERContinuous(ACER):
 
     num_advantage_samples: Count = 5
 
-    def make_critic(self) -> Sequence[nn.Module]:
-        """Make the critic: networks of the state value and of advantages."""
+    def build(self) -> None:
+        """Make a policy, its average policy, and networks of the state value and of advantages."""
+        self.pi = self.actor.make("policy", Policy(), acts=True)
         self.value = self.actor.make("value", StateValue(), acts=True)
         self.advantage = self.actor.make("advantage", ActionValue(), codec=self.codec)
-        return [self.value, self.advantage]
-
-    def behaviour(self, policy: DiagonalGaussian) -> Tensor:  # type: ignore[override]
-        """Return the parameters of the behaviour policy to store (E, 2 * A): mean and log_std."""
-        return torch.cat([parameter.flatten(1) for parameter in policy.parameters], dim=1)
+        networks = self.pi, self.value, self.advantage
+        self.trained = self.train("policy_and_critic", *networks, max_grad_norm="max_grad_norm")
+        self.average = self.target(self.pi)
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of equations 13 to 17; one sampled action estimates the expectation over actions."""
@@ -67,14 +66,23 @@ class ACERContinuous(ACER):
                 inverse_ratio = (acted.log_prob(drawn[0]) - log_prob_of_other).exp()
                 beyond = (1 - self.truncation * inverse_ratio).clamp_min(0) * (other - value)
             objective = objective + beyond * log_prob_of_other
-        target, action_value = ScalarValue(returns, None), ScalarValue(taken, None)
-        critic_loss = action_value.loss(target) + 0.5 * (value_target - value).square()
-        return self.summed(
-            rows, policy, objective, rows.weighted_mean(critic_loss), action_value.error(target), value.detach()
-        )
+        policy_loss, metrics = self.policy_loss(rows, policy, objective)
+        squares = (returns - taken).square() + (value_target - value).square()
+        critic_loss = 0.5 * rows.weighted_mean(squares)
+        metrics |= {"critic_loss": critic_loss.detach(), "value": rows.mean(value.detach())}
+        loss = policy_loss + self.value_loss_coef * critic_loss
+        return Losses({self.trained: loss}, metrics, rows.per_row((returns - taken.detach()).abs()))
 
     def _advantages(self, rows: Rows, actions: Tensor) -> Tensor:
         """Return the advantages (N, n) of several actions (n, N, *action) in each row."""
         repeated = Repeated(rows.now, len(actions))
         advantage: ScalarValue = self.advantage(repeated, actions.transpose(0, 1).flatten(0, 1))
         return advantage.mean.view(-1, len(actions))
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return actions, and mean and log_std (E, 2 * A) of the distributions that they were sampled from."""
+        if exploration.deterministic:
+            return super().act(view, exploration)
+        policy: DiagonalGaussian = self.policy(view, exploration)
+        parameters = torch.cat([parameter.flatten(1) for parameter in policy.parameters], dim=1)
+        return policy.sample(exploration.generator), {ACTPROBS: parameters}

@@ -2,10 +2,10 @@
 
 import torch
 
-from pytorchrl.agent.actors.heads import StateValue
+from pytorchrl.agent.actors.heads import ActionValue, StateValue
 from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, critic_loss_of
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 
@@ -18,15 +18,15 @@ class DEMMESAC(MMESAC):
     acts maximises the minimum of each ensemble, and its entropy; in the authors' code, it is the first critic of each.
     """
 
-    def build_targets(self) -> None:
-        """Make the state values of rewards, all networks of exploration, and the targets of both state values."""
-        super().build_targets()
-        policy, layers = self.policy_head(), self.policy_layers()
-        self.exploration_pi = self.actor.make("exploration_policy", policy, layers=layers)
-        self.exploration_critics = self.make_critics("exploration_critics")
-        self.exploration_value = self.actor.make("exploration_value", StateValue())
+    def build(self) -> None:
+        """Make the networks of rewards, and the same networks of exploration."""
+        super().build()
+        make, number = self.actor.make, self.num_critics
+        self.exploration_pi = make("exploration_policy", self.distribution)
+        critics = self.actor.make_ensemble("exploration_critics", ActionValue(), number, codec=self.codec)
+        self.exploration_critics, self.exploration_value = critics, make("exploration_value", StateValue())
         self.train_exploration_pi = self.train("exploration_policy", self.exploration_pi, lr="lr_pi")
-        self.train_exploration_critics = self.train("exploration_critics", self.exploration_critics, lr="lr_q")
+        self.train_exploration_critics = self.train("exploration_critics", critics, lr="lr_q")
         self.train_exploration_value = self.train("exploration_value", self.exploration_value, lr="lr_value")
         self.target_exploration_value = self.target(self.exploration_value)
 
@@ -34,12 +34,11 @@ class DEMMESAC(MMESAC):
         """Return the losses of both ensembles of critics; errors are those of the critics of rewards."""
         losses = super().losses(rows)
         with torch.no_grad():
-            following = ScalarValue(self.target_exploration_value(rows.next))
-            target = following.backup(torch.zeros_like(rows.reward), rows.discount)
-        loss, _ = critic_loss_of(self.exploration_critics(rows.now, rows.action), target, rows)
-        losses.of = {**losses.of, self.train_exploration_critics: loss}
-        losses.metrics["exploration_critic_loss"] = loss.detach()
-        return losses
+            next_value = ScalarValue(self.target_exploration_value(rows.next))
+            target = next_value.backup(torch.zeros_like(rows.reward), rows.discount)
+        loss, _ = loss_of_critics(self.exploration_critics(rows.now, rows.action), target, rows)
+        metrics = {**losses.metrics, "exploration_critic_loss": loss.detach()}
+        return Losses({**losses.of, self.train_exploration_critics: loss}, metrics, losses.errors)
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return the losses of both policies and both state values in every ``policy_delay``-th update, else None."""
@@ -48,19 +47,16 @@ class DEMMESAC(MMESAC):
         action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
         explored, exploring_log_prob = self.exploration_pi(rows.now).sample_with_log_prob(self.generator)
         with self.critics.frozen(), self.exploration_critics.frozen():
-            value = self.value_for_policy(self.critics(rows.now, action))
-            novelty = self.value_for_policy(self.exploration_critics(rows.now, action))
-            exploring = Expected(
-                self.value_for_policy(self.exploration_critics(rows.now, explored)), -exploring_log_prob
-            )
-        policy_loss = rows.mean(log_prob - value.mean - novelty.mean)
+            value = smallest(self.critics(rows.now, action)).mean
+            novelty = smallest(self.exploration_critics(rows.now, action)).mean
+            exploring = smallest(self.exploration_critics(rows.now, explored)).mean
+        policy_loss = rows.mean(log_prob - value - novelty)
+        exploring_target = self.state_value(rows, exploring, exploring_log_prob)
         losses = {
             self.train_pi: policy_loss,
-            self.train_exploration_pi: -rows.mean(exploring.value.mean + exploring.entropy),
-            self.train_value: self.value_loss(self.value, value.mean, rows),
-            self.train_exploration_value: self.value_loss(
-                self.exploration_value, self.state_value(rows, exploring), rows
-            ),
+            self.train_exploration_pi: rows.mean(exploring_log_prob - exploring),
+            self.train_value: self.value_loss(self.value, value, rows),
+            self.train_exploration_value: self.value_loss(self.exploration_value, exploring_target, rows),
         }
-        metrics = {"policy_loss": policy_loss, "q_value": rows.mean(value.mean), "entropy": -rows.mean(log_prob)}
+        metrics = {"policy_loss": policy_loss, "q_value": rows.mean(value), "entropy": -rows.mean(log_prob)}
         return Losses(losses, {name: metric.detach() for name, metric in metrics.items()})

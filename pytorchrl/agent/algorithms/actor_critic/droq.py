@@ -1,6 +1,7 @@
 """DroQ: REDQ with two dropout Q-functions in place of a large ensemble."""
 
 from pytorchrl.agent.actors.layers.mlp import Layers
+from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from storages.component.hyper_parameters import Count, HalfOpenUnitInterval
 
@@ -20,6 +21,8 @@ class DroQ(REDQ):
     num_critics: Count = 2
     dropout: HalfOpenUnitInterval = 0.01
 
-    def critic_layers(self) -> Layers:
-        """Return dropout and layer normalisation."""
-        return {"dropout": self.dropout, "layer_norm": True}
+    def make_critics(self) -> Ensemble:
+        """Make critics with dropout and layer normalisation."""
+        layers: Layers = {"dropout": self.dropout, "layer_norm": True}
+        head = self.critic_head()
+        return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)

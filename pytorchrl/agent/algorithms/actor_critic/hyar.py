@@ -2,21 +2,17 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_representation import HybridRepresentation
-from pytorchrl.agent.algorithms.actor_critic.parts.latent_actions import (
-    LATENT_ACTION,
-    NO_LATENT_ACTION,
-    LatentRows,
-    explored,
-    no_latent_action,
-)
+from pytorchrl.agent.algorithms.actor_critic.hybrid_representation import HybridRepresentation
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -26,6 +22,10 @@ from storages.component.hyper_parameters import Count, CountOrZero, NonNegative,
 from storages.storage import Storage
 from storages.transition import Batch
 
+LATENT_ACTION = "LatentAction"
+"""(E, size): latent action of which ACT was decoded, in [-1, 1]; other numbers where it was not."""
+NO_LATENT_ACTION = 2.0
+"""Stands for each number of a latent action that there is not."""
 _ROWS_OF_SCALE = 5_000  # from which bounds and tolerance are computed, as in the authors' code
 
 
@@ -93,10 +93,17 @@ class HyAR(TD3):
         """Return actions decoded of explored latent ones, or random actions; and the latent actions."""
         if exploration.deterministic:
             return self.policy(view, exploration), {}
-        chosen, is_latent = explored(self._explorer, lambda: self.pi(view), exploration)
-        if is_latent:
+        latent: list[Tensor] = []
+
+        def latent_action() -> Tensor:
+            latent.append(self.pi(view))
+            return latent[0]
+
+        # Explorers draw random actions from the environment's, and do not ask the policy then.
+        chosen = self._explorer.act(latent_action, exploration)
+        if latent:
             return self.representation.action(view, chosen), {LATENT_ACTION: chosen}
-        return chosen, {LATENT_ACTION: no_latent_action(chosen, self.representation.size)}
+        return chosen, {LATENT_ACTION: _no_latent_action(chosen, self.representation.size)}
 
     @property
     def optional_fields(self) -> Mapping[str, tuple[int, float]]:
@@ -105,7 +112,8 @@ class HyAR(TD3):
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows, whose actions are latent ones."""
-        return LatentRows(batch, self.codec, self.representation, self.embedding_noise, self.generator)
+        batch = self.actor.with_float32_observations(batch)
+        return _LatentRows(batch, self.codec, self.representation, self.embedding_noise, self.generator)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Update the representation if it is due, else policy and critics; yields the metrics of each update."""
@@ -133,7 +141,41 @@ class HyAR(TD3):
         """Update embeddings and autoencoder on one batch."""
         losses = self.representation.losses(Rows(batch, self.codec), self.generator)
         loss = losses.weighted(self.kl_weight, self.dynamics_weight)
-        self._backward(Losses({self.train_representation: loss}))
-        self._step([self.train_representation])
+        self.minimise(Losses({self.train_representation: loss}))
         self.representation.latents.updates.add_(1)
         return {"representation_loss": loss.detach(), **losses.metrics}
+
+
+class _LatentRows(Rows):
+    """Rows whose actions are latent ones, corrected by the present representation.
+
+    Args:
+        batch: of a storage, with or without latent actions.
+        codec: of the actions.
+        representation: of the actions.
+        noise: standard deviation of the noise on replaced embeddings.
+        generator: of the random numbers.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        codec: ActionCodec,
+        representation: HybridRepresentation,
+        noise: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(batch, codec)
+        self._representation, self._noise, self._generator = representation, noise, generator
+
+    @cached_property
+    def action(self) -> Tensor:
+        """(N, size)."""
+        learnt, action = self._representation, Rows(self.batch, self._codec).action
+        stored = self[LATENT_ACTION] if LATENT_ACTION in self.batch else _no_latent_action(action, learnt.size)
+        return learnt.corrected(self.now, action, stored, self._noise, self._generator)
+
+
+def _no_latent_action(action: Tensor, size: int) -> Tensor:
+    """Return what is stored (E, size) of actions (E, A) that were not decoded of latent ones."""
+    return action.new_full((len(action), size), NO_LATENT_ACTION)

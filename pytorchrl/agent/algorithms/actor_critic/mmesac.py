@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac_with_value import SACWithValue
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import NonNegative
@@ -20,8 +19,8 @@ class MMESAC(SACWithValue):
 
     alpha_q: NonNegative = 1.0
 
-    def state_value(self, rows: Rows, now: Expected) -> Tensor:
-        """Return what state values are trained on, (N, 1): the policy's values minus its weighted entropy."""
+    def state_value(self, rows: Rows, value: Tensor, log_prob: Tensor) -> Tensor:
+        """Return the targets (N, 1) of state values: the critics' values minus the policy's weighted entropy."""
         # Values of states with the largest entropy are those of the critics alone, so that the others gain.
-        entropy = now.entropy - rows.maximum(now.entropy).clamp(min=0)
-        return now.value.mean - self.alpha_q * entropy
+        entropy = -log_prob - rows.maximum(-log_prob).clamp(min=0)
+        return value - self.alpha_q * entropy

@@ -1,21 +1,24 @@
 """PCL: path consistency learning of policy and value function, on-policy and with replay."""
 
-from collections.abc import Mapping
-
-from torch import Tensor
-
 from pytorchrl.agent.actors.heads import Policy, StateValue
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.path_consistency import PathConsistency
-from pytorchrl.agent.algorithms.training import Trained
-from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
+from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
+from pytorchrl.agent.algorithms.actor_critic.paths import sums_along_paths
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
 
 
-class PCL(PathConsistency):
+class PCL(OnAndOffPolicy):
     """Nachum et al., "Bridging the Gap Between Value and Policy Based RL" (arXiv 1702.08892), section 5.
 
+    Minimises the inconsistency of policy and value function along short paths, which needs no correction off-policy.
+
     Args:
+        tau: weight of the entropy, in reward per nat.
+        path_length: steps of a path (d); fewer where an episode or a segment ends.
         lr_value: learning rate of the value function; unused with ``together``.
         together: train policy and value function by one optimiser on the weighted sum of their losses; required with a
             shared body.
@@ -24,13 +27,15 @@ class PCL(PathConsistency):
 
     unchangeable = frozenset({"together"})
 
+    tau: Positive = 0.1
+    path_length: Count = 10
     lr_value: NonNegativeOrSchedule = 1e-3
     together: bool = False
     value_loss_coef: NonNegative = 0.5
 
     def build(self) -> None:
         """Make policy and value function, with one optimiser or two."""
-        self.make_policy(Policy())
+        self.pi = self.actor.make("policy", Policy(), acts=True)
         self.value = self.actor.make("value", StateValue(), acts=True)
         if self.together:
             self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
@@ -38,12 +43,27 @@ class PCL(PathConsistency):
             self.train_pi = self.train("policy", self.pi, max_grad_norm="max_grad_norm")
             self.train_value = self.train("value", self.value, lr="lr_value", max_grad_norm="max_grad_norm")
 
-    def policy_and_value(self, view: View) -> tuple[Distribution, Tensor]:
-        """Return the outputs of the policy and of the value network."""
-        return self.pi(view), self.value(view)
-
-    def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
-        """Return the loss of each network, or their weighted sum."""
+    def losses(self, rows: Rows) -> Losses:
+        """Return losses with the gradients of half the squared inconsistency (section 5)."""
+        policy, value, next_value = self.pi(rows.now), self.value(rows.now), self.value(rows.next)
+        gain, log_prob = sums_along_paths(rows, self.path_length, policy.log_prob(rows.action), value, next_value)
+        inconsistency = gain - self.tau * log_prob.detach()
+        value_loss = 0.5 * rows.weighted_mean(inconsistency.square())
+        # Its gradient through the log-probabilities, divided by tau.
+        error = inconsistency.detach()
+        policy_loss = -rows.weighted_mean(error * log_prob)
+        metrics = {
+            "inconsistency": value_loss.detach(),
+            "value": rows.mean(value.detach()),
+            "entropy": rows.mean(policy.entropy().detach()),
+        }
         if self.together:
-            return {self.trained: policy_loss + self.value_loss_coef * value_loss}
-        return {self.train_pi: policy_loss, self.train_value: value_loss}
+            losses = {self.trained: policy_loss + self.value_loss_coef * value_loss}
+        else:
+            losses = {self.train_pi: policy_loss, self.train_value: value_loss}
+        return Losses(losses, metrics, rows.per_row(error.abs()))
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """Return the distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy

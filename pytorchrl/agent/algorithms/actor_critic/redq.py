@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import average
+from pytorchrl.agent.algorithms.actor_critic.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count
 
 
@@ -46,10 +46,12 @@ class REDQ(SAC):
         # On the CPU, as drawing on the device would require a synchronisation.
         self.subset_generator = torch.Generator()
 
-    def target_values(self, view: View, action: Tensor) -> Sequence[Value]:
-        """Return the values of actions (N, *action) by a few target critics, drawn without replacement."""
+    def target_value(self, rows: Rows, alpha: Tensor) -> Value:
+        """Return rewards plus discounted soft values by a few target critics, drawn without replacement."""
+        next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
         drawn = torch.randperm(self.num_critics, generator=self.subset_generator)[: self.num_target_critics]
-        return [self.target_critics[position](view, action) for position in drawn.tolist()]
+        value = self.value_for_target([self.target_critics[n](rows.next, next_action) for n in drawn.tolist()])
+        return value.backup(rows.reward - alpha * rows.discount * log_prob, rows.discount)
 
     def value_for_policy(self, values: Sequence[Value]) -> Value:
         """Return the mean of all critics' values."""

@@ -2,21 +2,31 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Policy, Values
-from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValue, Value
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, elementwise_minimum
-from pytorchrl.agent.algorithms.actor_critic.parts.soft_actor_critic import SoftActorCritic
+from pytorchrl.agent.actors.outputs import Categorical, Distribution, ScalarValue, Value
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import UnitIntervalOrSchedule
+from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+)
 
 
-class SACDiscrete(SoftActorCritic):
+class SACDiscrete(OffPolicyAlgorithm):
     """Christodoulou, "Soft Actor-Critic for Discrete Action Settings" (arXiv 1910.07207), equations 10 to 12.
 
     The paper's target of 0.98 suits a dozen actions or more, many of them equally good. With two actions, the better
@@ -24,51 +34,96 @@ class SACDiscrete(SoftActorCritic):
     to 0.5 there, or a decreasing schedule.
 
     Args:
+        lr_pi: learning rate of the policy.
+        lr_q: learning rate of the critics.
+        lr_alpha: learning rate of the temperature.
+        polyak: weight that target networks keep in each of their updates.
+        num_critics: number of critics, with separate weights.
+        policy_delay: critic updates per update of the policy and of the temperature.
+        initial_alpha: initial temperature, in reward per nat of entropy.
+        learn_alpha: tune the temperature to a target entropy; False keeps the initial one.
         target_entropy_share: target entropy as a share of the largest one, the mean of log n over a batch, where n
             actions are allowed.
     """
 
-    actions = "discrete"
+    actions: ClassVar[ActionKind] = "discrete"
+    unchangeable = frozenset({"num_critics", "initial_alpha"})
 
+    lr_pi: NonNegativeOrSchedule = 3e-4
+    lr_q: NonNegativeOrSchedule = 1e-3
+    lr_alpha: NonNegativeOrSchedule = 3e-4
+    polyak: UnitInterval = 0.995
+    num_critics: Count = 2
+    policy_delay: Count = 1
+    initial_alpha: Positive = 1.0
+    learn_alpha: bool = True
     target_entropy_share: UnitIntervalOrSchedule = 0.98
+    test_every: CountOrZero = 5_000
 
-    def policy_head(self) -> Head:
-        """Return a categorical head."""
-        return Policy()
+    def build(self) -> None:
+        """Make policy, critics, target critics and log-temperature."""
+        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.critics = self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
+        self.train_pi = self.train("policy", self.pi, lr="lr_pi")
+        self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        self.target_critics = self.target(self.critics)
+        self.train_alpha = self.variable("log_alpha", math.log(self.initial_alpha), lr="lr_alpha")
 
-    def make_critics(self) -> Ensemble:
-        """Make Q-networks with a value for each action."""
-        return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
+    def losses(self, rows: Rows) -> Losses:
+        """Return the loss of the critics against soft values of the next states (equation 10)."""
+        alpha = self.log_alpha.detach().exp()
+        with torch.no_grad():
+            policy = self.pi(rows.next)
+            value = _expectation(policy, [critic.values for critic in self.target_critics(rows.next)])
+            target = value.backup(rows.reward + alpha * rows.discount * policy.entropy(), rows.discount)
+        values = [critic.of(rows.action) for critic in self.critics(rows.now)]
+        loss, errors = loss_of_critics(values, target, rows)
+        return Losses({self.train_critics: loss}, {"critic_loss": loss.detach(), "alpha": alpha[0]}, errors)
 
-    def critic_outputs(self, rows: Rows) -> Sequence[ActionValues]:
-        """Return the values of all actions."""
-        values: Sequence[ActionValues] = self.critics(rows.now)
-        return values
-
-    def values_of_taken(self, outputs: Sequence[ActionValues], rows: Rows) -> Sequence[Value]:
-        """Return the values of the actions taken."""
-        return [critic.of(rows.action) for critic in outputs]
-
-    def expect(self, rows: Rows) -> Expected:
-        """Return the policy's expected value and its entropy."""
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        """Return the losses of policy (equation 12) and temperature (equation 11), with the updated critics."""
+        if (self.updates + 1) % self.policy_delay:
+            return None
+        alpha = self.log_alpha.detach().exp()
         policy = self.pi(rows.now)
         with torch.no_grad():
             values = [critic.values for critic in self.critics(rows.now)]
-        return _expectation(policy, values)
+        value, entropies = _expectation(policy, values).mean, policy.entropy()
+        policy_loss, entropy = -rows.mean(value + alpha * entropies), rows.mean(entropies.detach())
+        losses = {self.train_pi: policy_loss}
+        if self.learn_alpha:
+            # The loss is of the log-temperature, which keeps the temperature positive.
+            losses[self.train_alpha] = (self.log_alpha * (entropy - self.target_entropy(rows))).sum()
+        metrics = {"policy_loss": policy_loss.detach(), "q_value": rows.mean(value.detach()), "entropy": entropy}
+        return Losses(losses, metrics)
 
-    def expect_next(self, rows: Rows) -> Expected:
-        """Return the policy's expected value by the target critics, and its entropy, in the next states."""
-        return _expectation(self.pi(rows.next), [critic.values for critic in self.target_critics(rows.next)])
-
-    def entropy_aimed_at(self, rows: Rows) -> float | Tensor:
-        """Return the target of the mean entropy, in nats."""
+    def target_entropy(self, rows: Rows) -> float | Tensor:
+        """Return the target of the policy's mean entropy in a batch, in nats; a Tensor is ()."""
         share, allowed = self.current(self.target_entropy_share), self.allowed_actions(rows.now)
         if allowed is None:
             return share * math.log(self.codec.size)
         return share * rows.mean(allowed.flags.sum(1, keepdim=True).log())
 
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """Return the distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy
 
-def _expectation(policy: Categorical, values: Sequence[Tensor]) -> Expected:
+    def default_explorer(self) -> Explorer:
+        """Return sampling from the policy."""
+        return Sample()
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """(1,): log-temperature."""
+        return self.training.variables["log_alpha"]
+
+    @property
+    def alpha(self) -> float:
+        """The temperature, in reward per nat of entropy."""
+        return self.log_alpha.exp().item()
+
+
+def _expectation(policy: Categorical, values: Sequence[Tensor]) -> Value:
     """Return the exact expectation over actions of the minimum of values (N, n)."""
-    value = (policy.probabilities * elementwise_minimum(values)).sum(1, keepdim=True)
-    return Expected(ScalarValue(value), policy.entropy())
+    return ScalarValue((policy.probabilities * elementwise_minimum(values)).sum(1, keepdim=True))

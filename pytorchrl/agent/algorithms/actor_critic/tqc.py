@@ -6,27 +6,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import ActionQuantiles
 from pytorchrl.agent.actors.outputs import QuantileValue, Value
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import average
-from pytorchrl.agent.algorithms.actor_critic.parts.quantile_critics import QuantileCritics
+from pytorchrl.agent.algorithms.actor_critic.critics import average
+from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Count, CountOrZero
+from storages.component.hyper_parameters import Count, CountOrZero, Positive
 
 
-class TQC(QuantileCritics):
+class TQC(SAC):
     """Kuznetsov et al., "Controlling Overestimation Bias with ... Quantile Critics" (arXiv 2005.04269), section 4.
 
+    The error for priorities is the quantile loss, averaged over all critics.
+
     Args:
+        num_quantiles: of each critic's distribution (M).
         num_dropped: number of the largest quantiles dropped from targets, per critic (d).
+        kappa: threshold of the quantile Huber loss, beyond which it is linear.
 
     Raises:
         ValueError: no quantiles would be left.
     """
 
-    unchangeable = frozenset({"num_dropped"})
+    unchangeable = frozenset({"num_quantiles", "num_dropped", "kappa"})
 
     num_critics: Count = 5
+    num_quantiles: Count = 25
     num_dropped: CountOrZero = 2
+    kappa: Positive = 1.0
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -36,19 +45,30 @@ class TQC(QuantileCritics):
         if dropped >= number:
             raise ValueError(f"{cls.__name__}: num_dropped must be less than num_quantiles={number}, got {dropped}")
 
-    def values_of_taken(self, outputs: Sequence[Value], rows: Rows) -> Sequence[Value]:
-        """Return the concatenated quantiles of all critics, so that one loss sorts the target once."""
-        return [_mixture(outputs)]
-
-    def value_for_policy(self, values: Sequence[Value]) -> Value:
-        """Return the mean of all quantiles, without dropping any (equation 14)."""
-        return average(values)
+    def losses(self, rows: Rows) -> Losses:
+        """Return the quantile Huber loss of the critics, a mean over the quantiles of all (section 4)."""
+        alpha = self.log_alpha.detach().exp()
+        with torch.no_grad():
+            target = self.target_value(rows, alpha)
+        # One loss of all quantiles, so that the target is sorted once.
+        values: Value = _mixture(self.critics(rows.now, rows.action))
+        loss, errors = values.weighted_loss(rows.weight, target)
+        metrics = {"critic_loss": loss.detach(), "alpha": alpha[0]}
+        return Losses({self.train_critics: loss}, metrics, rows.per_row(errors))
 
     def value_for_target(self, values: Sequence[Value]) -> Value:
         """Return the mixture of all critics without its largest quantiles (equation 10)."""
         mixture = _mixture(values)
         kept = len(values) * (self.num_quantiles - self.num_dropped)
         return QuantileValue(mixture.quantiles.sort(1).values[:, :kept], mixture.fractions[:kept], self.kappa)
+
+    def value_for_policy(self, values: Sequence[Value]) -> Value:
+        """Return the mean of all quantiles, without dropping any (equation 14)."""
+        return average(values)
+
+    def critic_head(self) -> Head:
+        """Return the critics' head: quantiles of the return."""
+        return ActionQuantiles(self.num_quantiles, self.kappa)
 
 
 class _Mixture(QuantileValue):

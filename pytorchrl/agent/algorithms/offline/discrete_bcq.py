@@ -1,11 +1,10 @@
 """DiscreteBCQ: DQN restricted to actions that are likely in the data."""
 
 import torch
-from torch import Tensor
 
 from pytorchrl.agent.actors.heads import Policy
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValues
+from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValues, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -32,29 +31,32 @@ class DiscreteBCQ(DQN):
     threshold: UnitInterval = 0.3
     logit_penalty: NonNegative = 0.01
 
-    def networks_beside(self) -> tuple[Network, ...]:
-        """Make the imitation network."""
+    def build(self) -> None:
+        """Make the Q-network and the imitation network, trained together, and the Q-network's target."""
+        self.q = self.actor.make("q", self.head(), acts=True)
         self.imitation = self.actor.make("imitation", Policy(), acts=True)
-        return (self.imitation,)
-
-    def policy(self, view: View, exploration: Exploration) -> ActionValues:
-        """Return the values of likely actions, and -inf for others."""
-        return self._of_likely(view, self.q(view))
-
-    def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
-        """Return the greedy next actions (N, 1) among the likely ones."""
-        return self._of_likely(rows.next, values).greedy()
+        self.trained = self.train("q", self.q, self.imitation, max_grad_norm="max_grad_norm")
+        self.q_target: Network = self.target(self.q, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
-        """Return the sum of the Q-learning, imitation and logit losses."""
+        """Return the sum of DQN's loss, the cross-entropy of the data's actions, and the penalty of logits."""
         losses = super().losses(rows)
         cloned: Categorical = self.imitation(rows.now)
         imitation_loss = rows.weighted_mean(-cloned.log_prob(rows.action))
         penalty = rows.weighted_mean(cloned.logits.square().mean(1, keepdim=True))
         total = losses.of[self.trained] + imitation_loss + self.logit_penalty * penalty
-        return Losses(
-            {self.trained: total}, {**losses.metrics, "imitation_loss": imitation_loss.detach()}, losses.errors
-        )
+        metrics = {**losses.metrics, "imitation_loss": imitation_loss.detach()}
+        return Losses({self.trained: total}, metrics, losses.errors)
+
+    def target_value(self, rows: Rows) -> Value:
+        """Return DQN's target, whose next action is the greedy one among the likely ones."""
+        values: ActionValues = self.q_target(rows.next)
+        chooser: ActionValues = self.q(rows.next) if self.double else values
+        return values.of(self._of_likely(rows.next, chooser).greedy()).backup(rows.reward, rows.discount)
+
+    def policy(self, view: View, exploration: Exploration) -> ActionValues:
+        """Return the values of likely actions, and -inf for others."""
+        return self._of_likely(view, self.q(view))
 
     def _of_likely(self, view: View, values: ActionValues) -> ActionValues:
         cloned: Categorical = self.imitation(view)

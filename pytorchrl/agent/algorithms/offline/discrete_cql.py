@@ -1,8 +1,8 @@
 """DiscreteCQL: DQN with a penalty on the Q-values of actions outside the data."""
 
-from typing import Any
+import torch
 
-from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.outputs import ActionValues
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
@@ -19,11 +19,18 @@ class DiscreteCQL(DQN):
 
     conservative_weight: NonNegative = 1.0
 
-    def losses_of(self, values: Any, rows: Rows, target: Value) -> Losses:
-        """Return DQN's loss with the conservative penalty."""
-        losses = super().losses_of(values, rows, target)
-        expected = values.values
+    def losses(self, rows: Rows) -> Losses:
+        """Return equation 4: DQN's loss with the conservative penalty."""
+        with torch.no_grad():
+            target = self.target_value(rows)
+        values: ActionValues = self.q(rows.now)
+        value, expected = values.of(rows.action), values.values
+        bellman_loss, errors = value.weighted_loss(rows.weight, target)
         gap = rows.weighted_mean(expected.logsumexp(1, keepdim=True) - expected.gather(1, rows.action))
-        loss = losses.of[self.trained] + self.conservative_weight * gap
-        metrics = {"loss": loss.detach(), "conservative_gap": gap.detach()}
-        return Losses({self.trained: loss}, losses.metrics | metrics, losses.errors)
+        loss = bellman_loss + self.conservative_weight * gap
+        metrics = {
+            "loss": loss.detach(),
+            "q_value": rows.mean(value.mean.detach()),
+            "conservative_gap": gap.detach(),
+        }
+        return Losses({self.trained: loss}, metrics, rows.per_row(errors))

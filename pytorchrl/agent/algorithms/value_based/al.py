@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
+from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from storages.component.hyper_parameters import Count, UnitInterval
@@ -31,11 +31,13 @@ class AL(DQN):
     def target_value(self, rows: Rows) -> Value:
         """Return DQN's target with the weighted advantage added to the reward."""
         reward = torch.add(rows.reward, self.advantage(rows), alpha=self.alpha)
-        return self.next_value(rows).backup(reward, rows.discount)
+        values: ActionValues = self.q_target(rows.next)
+        chooser: ActionValues = self.q(rows.next) if self.double else values
+        return values.of(chooser.greedy()).backup(reward, rows.discount)
 
     def advantage(self, rows: Rows) -> Tensor:
-        """Return the advantages (N, 1) of the actions, at most 0."""
-        values: ActionValueFunction = self.q_target(rows.now)
+        """Return the advantages (N, 1) of the actions, ``Q_target(s, a) - max_b Q_target(s, b)``."""
+        values: ActionValues = self.q_target(rows.now)
         return values.advantage(rows.action)
 
 
@@ -49,7 +51,7 @@ class PAL(AL):
     def advantage(self, rows: Rows) -> Tensor:
         """Return the larger of the action's advantages (N, 1) in the present and the next state."""
         now = super().advantage(rows)
-        next_values: ActionValueFunction = self.q_target(rows.next)
+        next_values: ActionValues = self.q_target(rows.next)
         return torch.where(rows[DONE2] == 0, now.maximum(next_values.advantage(rows.action)), now)
 
 

@@ -33,14 +33,11 @@ class DPP(DQN):
     eta: Positive = 1.0
 
     def target_value(self, rows: Rows) -> Value:
-        """Return DQN's target with ``P(s, a) - M P(s)`` added to the reward."""
-        preferences: ActionValues = self.q_target(rows.now)
-        preferred = preferences.of(rows.action).mean - self._average(preferences.values)
-        return self.next_value(rows).backup(rows.reward + preferred, rows.discount)
-
-    def next_value(self, rows: Rows) -> Value:
-        """Return ``M P(s')`` by the target network."""
-        return ScalarValue(self._average(self.q_target(rows.next).values))
+        """Return ``P(s, a) + r + gamma * M P(s') - M P(s)``, by the target network."""
+        now: ActionValues = self.q_target(rows.now)
+        after: ActionValues = self.q_target(rows.next)
+        preferred = now.of(rows.action).mean - self._average(now.values)
+        return ScalarValue(self._average(after.values)).backup(rows.reward + preferred, rows.discount)
 
     def _average(self, preferences: Tensor) -> Tensor:
         """Apply M to preferences (N, n), giving (N, 1)."""

@@ -1,18 +1,29 @@
 """DQN: Q-learning with a deep network, a replay buffer and a target network."""
 
-from torch import Tensor
+import torch
 
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import Values
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ActionValues, Value
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.parts.discrete_q_learning import DiscreteQLearning
-from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
+from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import make_factory
-from storages.component.hyper_parameters import Count
-from storages.component.schedule import PiecewiseSchedule
+from storages.component.hyper_parameters import (
+    Count,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+)
+from storages.component.schedule import LinearSchedule, PiecewiseSchedule
 from storages.off_policy.replay_buffer import ReplayBuffer
 
 _NATURE = {
@@ -30,16 +41,66 @@ _NATURE = {
 }
 
 
-class DQN(DiscreteQLearning, ReplayedQLearning):
-    """Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
+class DQN(OffPolicyAlgorithm):
+    """Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015), algorithm 1.
 
     Args:
         double: select the next action with the online network and evaluate it with the target network (double DQN,
             van Hasselt et al., arXiv 1509.06461).
+        epsilon: probability of a random action.
+        huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
+        lr: learning rate.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
+        polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
+        target_update_interval: batches between updates of the target network.
     """
 
-    update_every: Count = 4
+    actions = "discrete"
+    unchangeable = frozenset({"huber_threshold"})
+
     double: bool = True
+    epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
+    huber_threshold: Positive | None = 1.0
+    lr: NonNegativeOrSchedule = 1e-3
+    max_grad_norm: Positive | None = 10.0
+    polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
+    update_every: Count = 4
+    mini_batch_size: Count = 128
+
+    def build(self) -> None:
+        """Make the Q-network and its target."""
+        self.q = self.actor.make("q", self.head(), acts=True)
+        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.q_target: Network = self.target(self.q, every="target_update_interval")
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the loss of the values of the actions taken, ``Q(s, a)``, against their targets."""
+        with torch.no_grad():
+            target = self.target_value(rows)
+        value: Value = self.q(rows.now).of(rows.action)
+        loss, errors = value.weighted_loss(rows.weight, target)
+        metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
+        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+
+    def target_value(self, rows: Rows) -> Value:
+        """Return ``r + gamma * Q_target(s', argmax_a Q(s', a))``; by ``Q_target`` alone if not ``double``."""
+        values: ActionValues = self.q_target(rows.next)
+        chooser: ActionValues = self.q(rows.next) if self.double else values
+        return values.of(chooser.greedy()).backup(rows.reward, rows.discount)
+
+    def head(self) -> Head:
+        """Return the head of the Q-network, which represents the values of all actions."""
+        return Values(self.huber_threshold)
+
+    def policy(self, view: View, exploration: Exploration) -> ActionValues:
+        """Return the values of all actions."""
+        values: ActionValues = self.q(view)
+        return values
+
+    def default_explorer(self) -> Explorer:
+        """Return epsilon-greedy exploration."""
+        return EpsilonGreedy(self.epsilon)
 
     @classmethod
     def nature(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
@@ -59,13 +120,3 @@ class DQN(DiscreteQLearning, ReplayedQLearning):
             actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
         )
-
-    def next_value(self, rows: Rows) -> Value:
-        """Return the target network's values of the next actions, selected by the online network if ``double``."""
-        values: ActionValues = self.q_target(rows.next)
-        chooser: ActionValues = self.q(rows.next) if self.double else values
-        return values.of(self.chosen_next(rows, chooser))
-
-    def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
-        """Return the next actions (N, 1) to bootstrap on: the greedy ones by ``values``."""
-        return values.greedy()

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
-from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.actors.view import View
@@ -61,6 +60,22 @@ class IQN(DQN):
     double: bool = False
     huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa takes its place
 
+    def build(self) -> None:
+        """Make DQN's networks, the target with ``num_target_quantiles`` fractions for the values of next actions."""
+        super().build()
+        head: Any = self.q_target.head
+        head.num_quantiles = self.num_target_quantiles
+
+    def head(self) -> Head:
+        """Return a head with the quantile function of each action's return."""
+        numbers = self.num_quantiles, self.num_action_quantiles, self.num_cosines
+        return ImplicitQuantiles(*numbers, self.kappa, self.risk, self.quantile_layers)
+
+    def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
+        """Return the values of all actions, at fixed fractions if deterministic."""
+        values: ImplicitQuantileValues = self.q(view)
+        return values.at_midpoints() if exploration.deterministic else values.explorer_for(exploration.generator)
+
     @classmethod
     def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's settings for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
@@ -73,20 +88,3 @@ class IQN(DQN):
             actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_convolutions", hidden_sizes=()),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
         )
-
-    def head(self) -> Head:
-        """Return a head with the quantile function of each action's return."""
-        numbers = self.num_quantiles, self.num_action_quantiles, self.num_cosines
-        return ImplicitQuantiles(*numbers, self.kappa, self.risk, self.quantile_layers)
-
-    def target_network(self) -> Network:
-        """Return a target network that samples ``num_target_quantiles`` fractions."""
-        target = super().target_network()
-        head: Any = target.head
-        head.num_quantiles = self.num_target_quantiles
-        return target
-
-    def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
-        """Return the values of all actions, at fixed fractions if deterministic."""
-        values: ImplicitQuantileValues = self.q(view)
-        return values.at_midpoints() if exploration.deterministic else values.explorer_for(exploration.generator)

@@ -1,13 +1,19 @@
 """NAF: Q-learning for continuous actions, with Q-values quadratic in the action."""
 
-from pytorchrl.agent.actors.actor import Head
+import torch
+
 from pytorchrl.agent.actors.heads import Quadratic
-from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
-from pytorchrl.agent.explorers import Explorer, GaussianNoise
-from storages.component.hyper_parameters import CountOrZero, NonNegativeOrSchedule
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.outputs import QuadraticValues
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration, Explorer, GaussianNoise
+from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
 
 
-class NAF(ReplayedQLearning):
+class NAF(OffPolicyAlgorithm):
     """Gu et al., "Continuous Deep Q-Learning with Model-based Acceleration" (arXiv 1603.00748), algorithm 1.
 
     Actions are scaled from the bounds of the action space to [-1, 1], which is also the unit of the noise. The paper's
@@ -20,6 +26,10 @@ class NAF(ReplayedQLearning):
         min_log_diagonal: lower bound of the log-diagonal of L; None for none, as in the paper. Without it, where
             actions seem equally good for long (as early in training with a memory), Q becomes so flat in the action
             that learning stops. -1.5 keeps its curvature above 0.05.
+        lr: learning rate.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
+        polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
+        target_update_interval: batches between updates of the target network.
     """
 
     actions = "bounded"
@@ -28,11 +38,32 @@ class NAF(ReplayedQLearning):
     squash: bool = False
     exploration_noise: NonNegativeOrSchedule = 0.3
     min_log_diagonal: float | None = None
+    lr: NonNegativeOrSchedule = 1e-3
+    max_grad_norm: Positive | None = 10.0
+    polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
+    mini_batch_size: Count = 128
     test_every: CountOrZero = 5_000
 
-    def head(self) -> Head:
-        """Return a head that is quadratic in the action."""
-        return Quadratic(self.squash, min_log_diagonal=self.min_log_diagonal)
+    def build(self) -> None:
+        """Make the Q-network, quadratic in the action, and its target."""
+        self.q = self.actor.make("q", Quadratic(self.squash, min_log_diagonal=self.min_log_diagonal), acts=True)
+        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.q_target: Network = self.target(self.q, every="target_update_interval")
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the squared loss of ``Q(s, a)`` against ``r + gamma * V_target(s')``."""
+        with torch.no_grad():
+            target = self.q_target(rows.next).best().backup(rows.reward, rows.discount)
+        value = self.q(rows.now).of(rows.action)
+        loss, errors = value.weighted_loss(rows.weight, target)
+        metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
+        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+
+    def policy(self, view: View, exploration: Exploration) -> QuadraticValues:
+        """Return the values of all actions."""
+        values: QuadraticValues = self.q(view)
+        return values
 
     def default_explorer(self) -> Explorer:
         """Return Gaussian noise on actions."""

@@ -1,17 +1,34 @@
 """n-step Q-learning: DQN on the n-step returns of new rollouts, without a replay buffer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
+from torch import Tensor
+
+from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.outputs import ActionValues, ScalarValue
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.parts.rollout_q_learning import RolloutQLearning
-from storages.component.hyper_parameters import Count, Positive, UnitInterval
+from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
+from pytorchrl.agent.algorithms.value_based.largest_value import LargestValue
+from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
+from storages.component.hyper_parameters import (
+    Count,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+)
+from storages.component.schedule import LinearSchedule
 from storages.storage import Storage
-from storages.transition import Batch
+from storages.transition import RET, VAL, Batch
 
 
-class NStepQLearning(RolloutQLearning):
+class NStepQLearning(Algorithm):
     """Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), algorithm S2.
 
     The rollout holds a segment of each environment. Returns bootstrap on the target network's largest value where the
@@ -21,23 +38,58 @@ class NStepQLearning(RolloutQLearning):
     Args:
         target_update_interval_steps: environment transitions, over all environments, between updates of the target
             network; 40,000 in the paper.
+        polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
+        explorer: exploration strategy; None takes epsilon-greedy in each environment.
+        epsilon: probability of a random action.
+        huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
+        lr: learning rate.
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
-    polyak: UnitInterval = 0.0
+    actions = "discrete"
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", log_probs=False)}
+    unchangeable = frozenset({"huber_threshold"})
+
     target_update_interval_steps: Count = 1_000
+    polyak: UnitInterval = 0.0
+    explorer: Explorer | None = None
+    epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
+    huber_threshold: Positive | None = 1.0
+    lr: NonNegativeOrSchedule = 1e-3
     max_grad_norm: Positive | None = None
 
-    def target_network(self) -> Network:
-        """Return a target network that is updated every ``target_update_interval_steps`` transitions."""
-        target: Network = self.target(self.q, every_steps="target_update_interval_steps")
-        return target
+    def build(self) -> None:
+        """Make the Q-network, its target, and the target's maximum as the value function that storages ask for."""
+        self.q = self.actor.make("q", Values(self.huber_threshold), acts=True)
+        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.q_target: Network = self.target(self.q, every_steps="target_update_interval_steps")
+        self.actor.add("value", LargestValue(self.q_target), acts=True)
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the loss of ``Q(s, a)`` against the storage's n-step returns, summed over all steps."""
+        value: ScalarValue = self.q(rows.now).of(rows.action)
+        mean_loss, _ = value.weighted_loss(rows.weight, ScalarValue(rows[RET]))
+        loss = mean_loss * rows.count
+        return Losses({self.trained: loss}, {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())})
 
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield the whole rollout as one batch."""
         return source.generate_batches(1, None)
 
-    def losses(self, rows: Rows) -> Losses:
-        """Return the loss of the actions' values against n-step returns, summed over all steps."""
-        mean = super().losses(rows)
-        loss = mean.of[self.trained] * rows.count
-        return Losses({self.trained: loss}, mean.metrics | {"loss": loss.detach()})
+    def update_plan(self) -> UpdatePlan:
+        """Return an update phase per full rollout."""
+        return EveryRollout()
+
+    def policy(self, view: View, exploration: Exploration) -> ActionValues:
+        """Return the values of all actions."""
+        values: ActionValues = self.q(view)
+        return values
+
+    def make_explorer(self) -> Explorer:
+        """Return the explorer, from the first step on: there is no replay buffer to fill."""
+        return EpsilonGreedy(self.epsilon) if self.explorer is None else self.explorer
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return actions, and the target network's largest values as VAL."""
+        action, fields = super().act(view, exploration)
+        return action, fields if exploration.deterministic else {**fields, VAL: self.q_target(view).best().mean}

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import ScalarValue, Value
+from pytorchrl.agent.actors.outputs import ActionValues, ScalarValue, Value
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
@@ -26,15 +26,23 @@ class ResidualDQN(DQN):
     target_update_interval: ClassVar[int] = 1  # type: ignore[misc]
     grad_scale: UnitInterval = 1.0
 
-    def target_network(self) -> Network:
-        """Return the online network itself."""
-        return self.q
+    def build(self) -> None:
+        """Make the Q-network, which is its own target."""
+        self.q = self.actor.make("q", self.head(), acts=True)
+        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.q_target: Network = self.q
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the actions' values against targets, with gradients in both."""
-        return self.losses_to(rows, self.target_value(rows))
+        target = self.target_value(rows)
+        value: Value = self.q(rows.now).of(rows.action)
+        loss, errors = value.weighted_loss(rows.weight, target)
+        metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
+        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
 
-    def next_value(self, rows: Rows) -> Value:
-        """Return the largest next values, with their gradient scaled by ``grad_scale``."""
-        value = super().next_value(rows).mean
-        return ScalarValue(value.detach().lerp(value, self.grad_scale))
+    def target_value(self, rows: Rows) -> Value:
+        """Return ``r + gamma * max_a Q(s', a)``, with the gradient of the maximum scaled by ``grad_scale``."""
+        values: ActionValues = self.q(rows.next)
+        value = values.of(values.greedy()).mean
+        scaled = value.detach().lerp(value, self.grad_scale)
+        return ScalarValue(scaled).backup(rows.reward, rows.discount)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs import ActionValues
+from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
@@ -34,6 +34,12 @@ class SARSA(DQN):
         """Make DQN's networks, and the random generators for next actions."""
         super().build()
         self._exploration = Exploration(self.codec, 0, self.device, seed=0)
+
+    def target_value(self, rows: Rows) -> Value:
+        """Return ``r + gamma * Q_target(s', a')``, where a' is the next action."""
+        values: ActionValues = self.q_target(rows.next)
+        chooser: ActionValues = self.q(rows.next) if self.double else values
+        return values.of(self.chosen_next(rows, chooser)).backup(rows.reward, rows.discount)
 
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
         """Return the next actions (N, 1): those taken where known, else the explorer's."""

@@ -188,7 +188,7 @@ def test_the_target_entropy_of_discrete_sac_counts_allowed_actions() -> None:
     algorithm: Any = scheme.algorithm
     [batch] = scheme.storage.generate_batches(1, 16)
     counts = batch[OBS]["action_mask"].sum(1).double().numpy()
-    target = algorithm.entropy_aimed_at(algorithm.read(batch))
+    target = algorithm.target_entropy(algorithm.read(batch))
     np.testing.assert_allclose(float(target), 0.98 * np.log(counts).mean(), rtol=1e-5)
 
 

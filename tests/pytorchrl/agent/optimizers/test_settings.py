@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop, TorchOptimizer
+from pytorchrl.agent.optimizers import (
+    LBFGS,
+    SGD,
+    Adam,
+    AdamW,
+    FlatParameters,
+    FlatStepper,
+    Optimizer,
+    RMSprop,
+    TorchOptimizer,
+)
 
 ALL = [
     Adam(eps=1),
@@ -61,3 +71,27 @@ def test_a_setting_copies_its_arguments() -> None:
     setting = TorchOptimizer("Adagrad", arguments)
     arguments["lr_decay"] = 0.2
     assert setting.arguments == {"lr_decay": 0.1}
+
+
+@pytest.mark.parametrize("base", [Adam, AdamW, LBFGS, TorchOptimizer])
+def test_an_update_rule_that_would_never_be_called_is_refused_when_its_class_is_made(base: Any) -> None:
+    with pytest.raises(
+        TypeError, match=rf"Own\.move would never be called: .* {base.__name__} .* ElementwiseOptimizer"
+    ):
+
+        class Own(base):
+            def move(self, learning_rate: float, parameter: Any, gradient: Any, *averages: Any) -> None: ...
+
+
+def test_an_update_rule_is_not_refused_where_it_may_be_called() -> None:
+    class Halved(SGD):
+        def move(self, learning_rate: float, parameter: Any, gradient: Any, *averages: Any) -> None:
+            super().move(learning_rate / 2, parameter, gradient, *averages)
+
+    class Made(Adam):
+        def make(self, parameters: FlatParameters) -> FlatStepper:
+            return Halved().make(parameters)
+
+        def move(self) -> None: ...
+
+    assert Made() == Made()

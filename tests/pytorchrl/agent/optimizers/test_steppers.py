@@ -18,7 +18,6 @@ from pytorchrl.agent.optimizers import (
     AdamW,
     ElementwiseOptimizer,
     FlatParameters,
-    FlatStepper,
     Optimizer,
     RMSprop,
     Stepper,
@@ -269,49 +268,9 @@ def test_no_parameters_or_parameters_of_mixed_dtypes_are_refused(trained: list[n
         FlatParameters(trained)
 
 
-@pytest.mark.parametrize("setting", FLAT, ids=repr)
-@pytest.mark.parametrize("missing", [(), (1,), (0, 3)])
-@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
-def test_gradients_in_the_steppers_own_memory_give_the_same_steps(
-    setting: Optimizer, missing: tuple[int, ...], max_grad_norm: float | None
-) -> None:
-    here, elsewhere = network(), network()
-    steppers = [stepper_of(setting, net) for net in (here, elsewhere)]
-    assert isinstance(steppers[0], FlatStepper)
-    for seed in range(3):
-        loss_of(elsewhere, seed).backward()  # type: ignore[no-untyped-call]
-        parameters = zip(here.parameters(), elsewhere.parameters(), steppers[0].gradient_views, strict=True)
-        for position, (ours, other, view) in enumerate(parameters):
-            if position in missing:
-                ours.grad = other.grad = None
-            else:
-                assert other.grad is not None
-                ours.grad = view.copy_(other.grad)
-        for stepper in steppers:
-            stepper.step(max_grad_norm)
-            stepper.zero_grad()
-        assert all(equal(values(here), values(elsewhere)))
-
-
 @pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_a_loss_without_a_graph_or_assigned_gradients_is_refused(setting: Optimizer) -> None:
+def test_a_loss_without_a_graph_is_refused(setting: Optimizer) -> None:
     net = network()
     stepper = stepper_of(setting, net)
     with pytest.raises(RuntimeError, match="does not require grad"):
         stepper.minimise(lambda: loss_of(net, 0).detach())
-
-
-@pytest.mark.parametrize("setting", ALL, ids=repr)
-def test_gradients_assigned_by_a_loss_without_a_graph_are_used(setting: Optimizer) -> None:
-    net, other = network(), network()
-
-    def assigns_gradients() -> Tensor:
-        loss = loss_of(other, 0)
-        parameters = list(other.parameters())
-        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient
-        return loss.detach()
-
-    stepper_of(setting, net).minimise(partial(loss_of, net, 0))
-    stepper_of(setting, other).minimise(assigns_gradients)
-    assert all(equal(values(net), values(other)))

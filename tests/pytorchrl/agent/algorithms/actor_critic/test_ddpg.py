@@ -1,5 +1,6 @@
 """Updates of DDPG, SVG(0) and PGT equal those computed by hand."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,14 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import DeterministicPolicy
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS
+from tests.pytorchrl.agent.algorithms.test_rows import BOX, batch_of
 from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, replayed
+from tests.support.soft_critics import made
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
 SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
@@ -147,3 +154,77 @@ def test_ddpg_accepts_ornstein_uhlenbeck_noise_and_svg0_explores_by_sampling() -
     assert linear_algorithm(prl.SVG0).make_explorer().then == prl.Sample()
     with pytest.raises(ValueError, match="DDPG: polyak must lie in"):
         prl.DDPG.create_factory(polyak=1.5)
+
+
+@pytest.mark.parametrize("kind", ["sequences", "burn-in", "padded"])
+def test_observations_of_padding_do_not_affect_the_gradients(kind: str) -> None:
+    envs = envs_with(BOX)
+    envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    body = prl.OffPolicyActor.create_factory(hidden_sizes=(7, 5))("cpu", envs)
+    algorithm, batch = prl.DDPG.create_factory()("cpu", body, envs), batch_of(kind)
+    padding = batch[MASK] == 0
+    assert padding.any()
+    gradients, changed = (
+        algorithm.compute_gradients(batch | {OBS: batch[OBS].masked_fill(padding, number)})[0] for number in (3.0, 90.0)
+    )
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(changed[name], gradient)
+
+
+@pytest.mark.parametrize("kind", [prl.DDPG, prl.TD3, prl.SAC])
+def test_gradients_applied_separately_update_the_critics_as_one_update_does(kind: Any) -> None:
+    whole, apart = (made(kind, {"hidden_sizes": (7, 5)}) for _ in range(2))
+    gradients, _ = apart.compute_gradients(n_step_batch())
+    before = {name: gradient.clone() for name, gradient in gradients.items()}
+    # Gradients of another batch, computed in between, do not change them.
+    apart.compute_gradients(n_step_batch(1))
+    torch.testing.assert_close(gradients, before, rtol=0, atol=0)
+    apart.apply_gradients(gradients)
+    whole.update(n_step_batch())
+    torch.testing.assert_close(list(apart.critics.parameters()), list(whole.critics.parameters()))
+
+
+def test_observations_of_double_precision_are_learnt_from_in_single_precision() -> None:
+    one, other, batch = linear_algorithm(prl.DDPG), linear_algorithm(prl.DDPG), n_step_batch()
+    one.update(dict(batch))
+    other.update(batch | {OBS: batch[OBS].double(), OBS2: batch[OBS2].double()})
+    torch.testing.assert_close(one.get_weights(), other.get_weights())
+
+
+class SmallActions(prl.TD3):
+    """Takes actions within (-0.3, 0.3)."""
+
+    def policy_head(self) -> Head:
+        return DeterministicPolicy(0.3)
+
+
+def test_another_head_of_the_policy_takes_other_actions_and_learns() -> None:
+    algorithm, plain = (made(kind, {"hidden_sizes": (7, 5)}) for kind in (SmallActions, prl.TD3))
+    view = algorithm.actor.view(n_step_batch()[OBS])
+    torch.testing.assert_close(algorithm.pi(view), 0.3 * plain.pi(view))
+    before = copy.deepcopy(algorithm.pi.state_dict())
+    for _ in range(2):
+        algorithm.update(n_step_batch())
+    assert not all(torch.equal(before[name], weight) for name, weight in algorithm.pi.state_dict().items())
+
+
+class OtherLosses(prl.TD3):
+    """Scales the loss of the policy, and adds a penalty on weights to that of the critics."""
+
+    def losses(self, rows: Rows) -> Losses:
+        losses = super().losses(rows)
+        size = sum(parameter.square().sum() for parameter in self.critics.parameters())
+        return Losses({self.train_critics: losses.of[self.train_critics] + size}, losses.metrics, losses.errors)
+
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        losses = super().losses_after_step(rows)
+        return losses and Losses({group: 3 * loss for group, loss in losses.of.items()})
+
+
+def test_overridden_losses_determine_the_gradients() -> None:
+    algorithm, plain = (made(kind, {"hidden_sizes": (7, 5)}, policy_delay=1) for kind in (OtherLosses, prl.TD3))
+    found, expected = (each.compute_gradients(n_step_batch())[0] for each in (algorithm, plain))
+    for name, parameter in algorithm.train_critics.parameters.items():
+        torch.testing.assert_close(found[f"critics.{name}"], expected[f"critics.{name}"] + 2 * parameter.detach())
+    for name in algorithm.train_pi.parameters:
+        torch.testing.assert_close(found[f"policy.{name}"], 3 * expected[f"policy.{name}"])

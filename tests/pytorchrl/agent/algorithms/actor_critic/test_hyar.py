@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.actor_critic.parts.latent_actions import LATENT_ACTION, NO_LATENT_ACTION
+from pytorchrl.agent.algorithms.actor_critic.hyar import LATENT_ACTION, NO_LATENT_ACTION
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.envs.spaces import space_as_data
 from storages.datasets import About, write_dataset
@@ -272,20 +272,6 @@ def test_losses_and_gradients_equal_those_of_td3_on_corrected_latent_actions() -
             np.testing.assert_allclose(found, numeric_gradient(loss, weight), rtol=1e-3, atol=1e-4)
     # The representation learns in phases of its own.
     assert not any(name.startswith("representation") for name in gradients)
-
-
-def test_with_hidden_layers_manual_gradients_equal_those_of_autograd() -> None:
-    found = []
-    for with_hooks in (False, True):
-        torch.manual_seed(0)
-        algorithm = linear_hyar(policy_delay=1, actor={"hidden_sizes": (7, 6)})
-        if with_hooks:
-            for network in (algorithm.pi, algorithm.critics):
-                network.register_forward_hook(lambda *_: None)
-        found.append(algorithm.compute_gradients(replayed(ACTIONS))[0])
-    assert found[0].keys() == found[1].keys()
-    for name, gradient in found[0].items():
-        torch.testing.assert_close(gradient, found[1][name], rtol=1e-3, atol=1e-6)
 
 
 def acting(algorithm: prl.HyAR, obs: torch.Tensor, **how: Any) -> Any:

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import DISCOUNT, MASK, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import layer_of, linear
@@ -53,9 +51,8 @@ def test_gradients_equal_those_of_a_numpy_version(alpha_q: float, log_std: float
 
 def test_without_a_weight_state_values_are_those_of_the_critics() -> None:
     algorithm, batch = made(prl.MMESAC, alpha_q=0.0), n_step_batch()
-    rows = algorithm.read(batch)
-    now = algorithm.expect(rows)
-    assert torch.equal(algorithm.state_value(rows, now), now.value.mean)
+    value, log_prob = torch.randn(2, 5, 1)
+    assert torch.equal(algorithm.state_value(algorithm.read(batch), value, log_prob), value)
 
 
 def test_values_of_states_with_less_entropy_are_larger_and_padding_does_not_count() -> None:
@@ -64,7 +61,7 @@ def test_values_of_states_with_less_entropy_are_larger_and_padding_does_not_coun
     batch = {REW: torch.zeros(2, 2, 1), MASK: torch.tensor([[[1.0], [1.0]], [[0.0], [1.0]]])}
     rows = object.__new__(Rows)
     rows.batch = batch
-    values = algorithm.state_value(rows, Expected(ScalarValue(torch.zeros(4, 1)), entropy))
+    values = algorithm.state_value(rows, torch.zeros(4, 1), -entropy)
     torch.testing.assert_close(values[[0, 1, 3]], 0.5 * torch.tensor([[2.0], [0.0], [2.5]]))
 
 

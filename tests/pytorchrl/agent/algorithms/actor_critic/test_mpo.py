@@ -57,7 +57,8 @@ class NumpyMPO:
         self.targets = [self.critic_layer(critic) for critic in algorithm.target_critics]
         self.batch = {key: numpy(value) for key, value in batch.items()}
         self.log_eta = np.log(np.array([0.7]))
-        self.epsilons = algorithm.trust_regions()
+        parts = ["policy"] if self.is_discrete else ["mean", "covariance"]
+        self.epsilons = {part: getattr(algorithm, f"epsilon_{part}") for part in parts}
         if not self.is_discrete:
             generator = torch.Generator()
             generator.set_state(algorithm.generator.get_state())

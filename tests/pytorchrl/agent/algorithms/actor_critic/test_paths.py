@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths, discounted_sums, later
-from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
-from pytorchrl.agent.algorithms.actor_critic.parts.trust_region import within_trust_region
+from pytorchrl.agent.algorithms.actor_critic.acer import trust_region_multiplier
+from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums, later, retrace
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import SORTED_INDICES
 from tests.support.profiles import examples
@@ -100,10 +99,12 @@ def test_the_trust_regions_projection_equals_a_numeric_solution_and_satisfies_it
     limit = 0.7
     gradients = [generator.normal(size=(20, 2, 2)), generator.normal(size=(20, 3))]
     slopes = [generator.normal(size=(20, 2, 2)), generator.normal(size=(20, 3))]
-    found = within_trust_region([torch.from_numpy(g) for g in gradients], [torch.from_numpy(k) for k in slopes], limit)
+    multiplier = trust_region_multiplier(*([torch.from_numpy(e) for e in each] for each in (gradients, slopes)), limit)
+    found = [
+        g - multiplier.numpy().reshape(20, *[1] * (g.ndim - 1)) * k for g, k in zip(gradients, slopes, strict=True)
+    ]
     flat_g, flat_k, flat_z = (
-        np.concatenate([part.reshape(20, -1) for part in parts], 1)
-        for parts in (gradients, slopes, [each.numpy() for each in found])
+        np.concatenate([part.reshape(20, -1) for part in parts], 1) for parts in (gradients, slopes, found)
     )
     free = (flat_g * flat_k).sum(1) <= limit
     assert 0 < free.sum() < 20
@@ -115,5 +116,4 @@ def test_the_trust_regions_projection_equals_a_numeric_solution_and_satisfies_it
 
 def test_gradients_are_not_changed_if_the_divergence_has_no_gradient() -> None:
     gradient = torch.tensor([[3.0, -2.0], [0.0, 0.0]])
-    (found,) = within_trust_region([gradient], [torch.zeros(2, 2)], 1.0)
-    assert torch.equal(found, gradient)
+    assert torch.equal(trust_region_multiplier([gradient], [torch.zeros(2, 2)], 1.0), torch.zeros(2, 1))

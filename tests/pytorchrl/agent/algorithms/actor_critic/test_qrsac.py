@@ -10,7 +10,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import QuantileValue, quantile_midpoints
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import numpy, perturb
-from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch
+from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch, target_of
 
 QUANTILES = 5
 
@@ -76,10 +76,8 @@ def test_critics_of_equal_means_give_the_distribution_of_one_of_them() -> None:
 
 def test_the_means_of_targets_are_those_of_clipped_double_q_learning_and_have_no_gradient() -> None:
     algorithm, batch = made(prl.QRSAC, num_quantiles=QUANTILES, num_critics=3), n_step_batch()
-    rows, alpha = algorithm.read(batch), torch.ones(1)
     by_hand = NumpyQRSAC(algorithm, batch)
-    target = algorithm.evaluate_with_target(rows, alpha * algorithm.alpha)[1]
-    assert not target.quantiles.requires_grad
+    target = target_of(algorithm, batch, algorithm.alpha)
     action, log_prob = by_hand.act(by_hand.batch[OBS2], by_hand.noise2)
     means = [each.mean(1) for each in by_hand.values(by_hand.target_critics, by_hand.batch[OBS2], action)]
     soft = np.min(means, axis=0)[:, None] - algorithm.alpha * log_prob

@@ -11,7 +11,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import ComponentValue
 from storages.transition import ACT, BURN_IN, DISCOUNT, DONE, ERRORS, MASK, OBS, OBS2, REW, REWC, WEIGHTS
 from tests.support.by_hand import envs_with, layer_of, linear, numpy, perturb
-from tests.support.soft_critics import SPACE, ByHand, assert_gradients, made, n_step_batch
+from tests.support.soft_critics import SPACE, ByHand, assert_gradients, made, n_step_batch, target_of
 
 NAMES = ("speed", "force", "alive")
 WEIGHTS_OF = {"force": -0.5, "alive": 2.0}
@@ -98,9 +98,9 @@ def test_with_one_component_of_weight_1_the_sum_of_its_outputs_is_updated_as_the
             with torch.no_grad():
                 other.head.layer.weight.copy_(one.head.layer.weight.sum(0, keepdim=True))
                 other.head.layer.bias.copy_(one.head.layer.bias.sum(0, keepdim=True))
-    batch, alpha = n_step_batch(), torch.tensor([0.5])
+    batch = n_step_batch()
     ours.seed(3), theirs.seed(3)
-    targets = [each.evaluate_with_target(each.read(batch), alpha)[1].mean for each in (ours, theirs)]
+    targets = [target_of(each, batch, 0.5).mean for each in (ours, theirs)]
     torch.testing.assert_close(*targets, rtol=1e-5, atol=1e-5)
     ours.seed(3), theirs.seed(3)
     (mine, result), (its, expected) = (each.compute_gradients(batch) for each in (ours, theirs))
@@ -132,8 +132,7 @@ def test_critics_of_equal_sums_give_the_outputs_of_one_of_them() -> None:
 def test_targets_have_no_gradient_and_end_with_the_episode() -> None:
     algorithm, batch = decomposed(), batch_of()
     batch[DISCOUNT] = torch.zeros(5, 1)
-    target = algorithm.evaluate_with_target(algorithm.read(batch), torch.ones(1))[1]
-    assert not target.components.requires_grad
+    target = target_of(algorithm, batch, 1.0)
     assert torch.equal(target.components, torch.cat([batch[REWC], torch.zeros(5, 1)], 1))
 
 

@@ -144,10 +144,10 @@ def test_an_update_draws_no_random_numbers() -> None:
 def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> None:
     algorithm = linear_sac()
     rows = algorithm.read(n_step_batch())
-    assert algorithm.entropy_aimed_at(rows) == pytest.approx(0.98 * np.log(3))
+    assert algorithm.target_entropy(rows) == pytest.approx(0.98 * np.log(3))
     falling = linear_sac(target_entropy_share=prl.LinearSchedule(1.0, 0.0))
     falling.set_progress(3, 4)
-    assert falling.entropy_aimed_at(rows) == pytest.approx(0.25 * np.log(3))
+    assert falling.target_entropy(rows) == pytest.approx(0.25 * np.log(3))
     rising, sinking, fixed = (
         linear_sac(target_entropy_share=1.0),
         linear_sac(target_entropy_share=0.0),

@@ -75,11 +75,11 @@ def test_a_reward_scale_of_10_gives_10_times_the_policy_gradients_of_sac_at_a_te
             ours.copy_(10 * theirs)
     batch = n_step_batch()
     terminal = batch[DISCOUNT] == 0
-    of_sac, of_other = (one.target_value(one.read(batch), one.log_alpha.exp()).mean[terminal] for one in (sac, other))
-    torch.testing.assert_close(of_other, 10 * of_sac)
     # SAC draws the next actions first.
     other.generator.set_state(sac.generator.get_state())
     torch.empty(5, 2).normal_(generator=other.generator)
-    expected, gradients = (one.compute_gradients(batch)[0] for one in (sac, other))
+    (expected, of_sac), (gradients, of_other) = (one.compute_gradients(batch) for one in (sac, other))
+    assert of_sac.errors is not None
+    torch.testing.assert_close(of_other.errors[terminal], 10 * of_sac.errors[terminal])
     for name in ("policy.head.layer.weight", "policy.head.layer.bias"):
         torch.testing.assert_close(gradients[name], 10 * expected[name], rtol=1e-4, atol=1e-5)

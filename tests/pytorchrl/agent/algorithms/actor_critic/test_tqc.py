@@ -9,7 +9,7 @@ import torch
 import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, REW, WEIGHTS
 from tests.support.by_hand import perturb
-from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch
+from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch, target_of
 
 QUANTILES = 5
 
@@ -59,9 +59,8 @@ def test_dropping_more_quantiles_lowers_the_targets() -> None:
     batch, means = n_step_batch(), []
     for dropped in (0, 2, 4):
         algorithm = made(prl.TQC, num_quantiles=QUANTILES, num_dropped=dropped)
-        target = algorithm.evaluate_with_target(algorithm.read(batch), torch.ones(1))[1]
+        target = target_of(algorithm, batch, alpha=1.0)
         assert target.quantiles.shape == (5, 5 * (QUANTILES - dropped))
-        assert not target.quantiles.requires_grad
         means.append(target.mean)
     alive = batch[DISCOUNT] > 0
     assert (means[0] > means[1])[alive].all()

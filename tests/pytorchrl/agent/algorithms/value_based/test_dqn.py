@@ -11,6 +11,7 @@ import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, envs_with, exploring, first_adam_step, layer_of, numpy, perturb, replayed
 from tests.support.comparison import assert_equal
+from tests.support.slow_learner import SEQUENCES, batch_of, off_policy_scheme
 from tests.support.toys import continuous
 from tests.support.value_learning import batch_of_windows, check_scalar_update, linear_learner
 
@@ -216,3 +217,25 @@ def test_natures_settings_are_taken_by_every_variant_as_far_as_it_has_them(cls: 
     assert made["lr"] == 2.5e-4
     assert made["optimizer"] == prl.DQN.nature()["algo_factory"].hyper_parameters["optimizer"]
     assert ("double" in made) == (cls in (prl.DQN, prl.SARSA))
+
+
+VARIANTS = [cls for cls in vars(prl).values() if isinstance(cls, type) and issubclass(cls, prl.DQN)]
+
+
+@pytest.mark.parametrize("cls", VARIANTS, ids=lambda cls: cls.__name__)
+def test_every_variant_calls_the_methods_that_variants_of_dqn_override(cls: Any) -> None:
+    called = []
+
+    class Counting(cls):  # type: ignore[misc]
+        def head(self) -> Any:
+            called.append("head")
+            return super().head()
+
+        def target_value(self, rows: prl.Rows) -> Any:
+            called.append("target_value")
+            return super().target_value(rows)
+
+    scheme = off_policy_scheme(Counting, "gru", *SEQUENCES["plain"], explorer=prl.EpsilonGreedy(0.1))
+    scheme.algorithm.update(batch_of(scheme))
+    assert called == ["head", "target_value"]
+    scheme.close()

@@ -67,8 +67,9 @@ def test_targets_do_not_use_the_random_actions_of_start_steps() -> None:
     algorithm = linear_learner(prl.SARSA, epsilon=0.0, double=False, next_action="policy", start_steps=1_000)
     batch = batch_with_next_actions(size=60)
     assert algorithm.steps == 0
-    expected = algorithm.q_target(Rows(batch, algorithm.codec).next).best().mean
-    torch.testing.assert_close(algorithm.next_value(Rows(batch, algorithm.codec)).mean, expected)
+    rows = Rows(batch, algorithm.codec)
+    expected = rows.reward + rows.discount * algorithm.q_target(rows.next).best().mean
+    torch.testing.assert_close(algorithm.target_value(Rows(batch, algorithm.codec)).mean, expected)
 
 
 def test_the_explorer_of_next_actions_follows_its_schedule_and_can_be_replaced() -> None:

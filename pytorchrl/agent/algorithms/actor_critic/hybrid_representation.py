@@ -1,8 +1,12 @@
 """A learnt representation of hybrid actions: embeddings of choices, and a conditional VAE of their parameters."""
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
@@ -10,14 +14,34 @@ from pytorchrl.agent.actors.heads import LatentGaussian
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import DiagonalGaussian
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_actions import HybridActions
-from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_decoder import Decoded, HybridDecoder
-from pytorchrl.agent.algorithms.actor_critic.parts.hybrid_latents import HybridLatents
-from pytorchrl.agent.algorithms.actor_critic.parts.observation_changes import error_of_changes, numbers_of
-from pytorchrl.agent.algorithms.actor_critic.parts.representation_losses import RepresentationLosses
+from pytorchrl.agent.algorithms.actor_critic.hybrid_actions import HybridActions
+from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridDecoder, HybridLatents
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.envs.hybrid_box import HybridBox
-from storages.transition import MASK
+from storages.transition import MASK, OBS, OBS2
+
+_SMALLEST_VARIANCE = 1e-6
+"""Avoids division by 0 where a number of the observation never changes."""
+
+
+class RepresentationLosses(NamedTuple):
+    """Parts of the loss of a batch, () each."""
+
+    parameters: Tensor
+    """Squared error of the decoded parameters in [-1, 1], summed over these."""
+    divergence: Tensor
+    """KL divergence of the latents from a standard normal distribution."""
+    changes: Tensor
+    """Mean squared error of the predicted changes, in units of the variance of each in the batch."""
+
+    def weighted(self, kl_weight: float, dynamics_weight: float) -> Tensor:
+        """Return the sum ()."""
+        return self.parameters + kl_weight * self.divergence + dynamics_weight * self.changes
+
+    @property
+    def metrics(self) -> dict[str, Tensor]:
+        """Metrics of an update."""
+        return {"parameter_error": self.parameters.detach(), "change_error": self.changes.detach()}
 
 
 class HybridRepresentation:
@@ -46,7 +70,7 @@ class HybridRepresentation:
         self.size = embedded + latent
         """Numbers of a latent action."""
         self._predicts, parameters = predicts, self.actions.num_parameters
-        head = HybridDecoder(parameters, numbers_of(actor.observation_space) if predicts else 0)
+        head = HybridDecoder(parameters, _numbers_of(actor.observation_space) if predicts else 0)
         self.encoder: Network = actor.make("encoder", LatentGaussian(latent_size), beside=embedded + parameters)
         self.decoder: Network = actor.make("decoder", head, beside=self.size, acts=True)
         self.networks = self.latents, self.encoder, self.decoder
@@ -57,7 +81,7 @@ class HybridRepresentation:
         decoded = self._decoded(rows.now, embedded, latent.rsample(generator))
         prior = DiagonalGaussian(torch.zeros_like(latent.mean), torch.zeros_like(latent.log_std))
         error = rows.mean(_squared_errors(decoded, parameters))
-        of_changes = error_of_changes(rows, decoded.change) if self._predicts else torch.zeros_like(error)
+        of_changes = _error_of_changes(rows, decoded.change) if self._predicts else torch.zeros_like(error)
         return RepresentationLosses(error, rows.mean(latent.kl(prior)), of_changes)
 
     def action(self, view: View, latent_action: Tensor) -> Tensor:
@@ -121,3 +145,24 @@ class HybridRepresentation:
 def _squared_errors(decoded: Decoded, parameters: Tensor) -> Tensor:
     """Return the squared errors (N, 1) of decoded parameters, summed over these."""
     return (decoded.parameters - parameters).square().sum(1, keepdim=True)
+
+
+def _numbers_of(space: object) -> int:
+    """Return how many numbers change in an observation.
+
+    Raises:
+        ValueError: observations are not a Box of floating-point numbers.
+    """
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(
+            f"HyAR predicts changes of observations, which must be a Box of floating-point numbers, got {space}; "
+            f"dynamics_weight=0 predicts none, wrappers=['FlattenObservation'] makes a Box of a Dict"
+        )
+    return math.prod(space.shape)
+
+
+def _error_of_changes(rows: Rows, predicted: Tensor) -> Tensor:
+    """Return the mean squared error () of predicted changes (N, D), in units of the variance of each in the batch."""
+    change = (rows[OBS2] - rows[OBS]).flatten(1).float()
+    errors = (predicted - change).square() / (change.var(0, correction=0) + _SMALLEST_VARIANCE)
+    return rows.mean(errors.mean(1, keepdim=True))

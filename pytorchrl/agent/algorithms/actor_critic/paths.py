@@ -1,4 +1,4 @@
-"""Batches of trajectories in time-major layout, and discounted sums along them."""
+"""Batches of trajectories in time-major layout, discounted sums along them, and Retrace's targets."""
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,52 @@ class Paths:
         """Return values (T, B, 1) as rows (N, 1)."""
         flat = values.flatten(0, 1)
         return flat if self._places is None else flat[self._places]
+
+
+def retrace(paths: Paths, rows: Rows, taken: Tensor, value: Tensor, next_value: Tensor, trace: Tensor) -> Tensor:
+    """Return targets (N, 1): ``r + discount * (trace' * (target' - Q(s', a')) + V(s'))``, backwards along paths.
+
+    Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning" (arXiv 1606.02647), equation 3, in the form of
+    Wang et al. (arXiv 1611.01224), equation 5. Targets bootstrap on V(OBS2) where a path or an episode ends.
+
+    Args:
+        paths: time-major layout of the rows.
+        rows: of one-step transitions.
+        taken: (N, 1), Q of the actions taken.
+        value: (N, 1), V of OBS.
+        next_value: (N, 1), V of OBS2.
+        trace: (N, 1), trace coefficient of each step: ``min(1, ratio)`` for Retrace, 1 for Q(lambda) with lambda of 1.
+    """
+    discount, coefficient = paths.in_time(rows.discount), paths.in_time(trace)
+    follows = later(paths.in_time(value - trace * taken))
+    continues = paths.continues
+    expected = continues * follows + (1 - continues) * paths.in_time(next_value)
+    terms = paths.in_time(rows.reward) + discount * expected
+    targets, _ = discounted_sums(terms, discount * continues * later(coefficient), len(terms))
+    return paths.rows(targets)
+
+
+def sums_along_paths(
+    rows: Rows, steps: int, log_prob: Tensor, value: Tensor, next_value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return ``-V(s_0) + sum(discounted rewards) + discounted V(s_d)`` and ``sum(discounted log_prob)``, (N, 1) each.
+
+    A path begins in each row, and bootstraps on 0 after termination, else on the value of the next state.
+
+    Args:
+        rows: of one-step transitions.
+        steps: of a path (d); fewer where an episode or a segment ends.
+        log_prob: (N, 1), of the actions taken.
+        value: (N, 1), V of OBS.
+        next_value: (N, 1), V of OBS2.
+    """
+    paths = Paths(rows)
+    discount, continues, begin = paths.in_time(rows.discount), paths.continues, paths.in_time(value)
+    factors = discount * continues
+    bootstrapped = paths.in_time(rows.reward) + discount * (1 - continues) * paths.in_time(next_value)
+    rewards, products = discounted_sums(bootstrapped, factors, steps)
+    log_probs, _ = discounted_sums(paths.in_time(log_prob), factors, steps)
+    return paths.rows(rewards + products * later(begin, steps) - begin), paths.rows(log_probs)
 
 
 def later(values: Tensor, steps: int = 1) -> Tensor:

@@ -1,17 +1,14 @@
 """Base class of algorithms that combine on-policy updates with experience replay."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
-from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions, UpdatePlan
-from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from pytorchrl.agent.explorers import Explorer, Sample
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive
 from storages.storage import Storage
 from storages.transition import Batch
@@ -42,18 +39,9 @@ class OnAndOffPolicy(Algorithm):
     start_steps: CountOrZero = 1_000
     mini_batch_size: Count = 16
 
-    def make_policy(self, head: Head) -> Network:
-        """Make the policy."""
-        self.pi = self.actor.make("policy", head, acts=True)
-        return self.pi
-
     def make_explorer(self) -> Explorer:
         """Return sampling from the policy."""
         return Sample()
-
-    def policy(self, view: View, exploration: Exploration) -> Any:
-        """Return the distribution of actions."""
-        return self.pi(view)
 
     def update_plan(self) -> UpdatePlan:
         """Return an update phase every ``update_every`` environment transitions."""

@@ -1,4 +1,4 @@
-"""Draws the pictures of ``how-storages-work.md``: ``python docs/storage_pictures.py``."""
+"""Draws the pictures of the pages on internals: ``python docs/internals_pictures.py``."""
 
 from pathlib import Path
 
@@ -126,6 +126,34 @@ def recovery(axes: Axes) -> None:
             arrow(axes, (1.6, bottom + 0.75), (1.6, bottom + 0.55))
 
 
+def update(axes: Axes) -> None:
+    """From a batch to the new weights, and the file of each step."""
+    box(axes, 0, 2.6, 1.5, 0.8, "batch", WHITE)
+    box(axes, 2.1, 2.6, 1.7, 0.8, "read: rows", BLUE)
+    box(axes, 4.4, 2.6, 2.2, 0.8, "losses(rows)", GREEN)
+    box(axes, 7.2, 2.6, 1.8, 0.8, "backward of\nthe sum", BLUE)
+    box(axes, 9.6, 2.6, 1.6, 0.8, "clip, step", ORANGE)
+    for left, right in ((1.5, 2.1), (3.8, 4.4), (6.6, 7.2), (9.0, 9.6)):
+        arrow(axes, (left, 3.0), (right, 3.0))
+    for left, name in (
+        (0, "storage"),
+        (2.1, "rows.py"),
+        (4.4, "sac.py"),
+        (7.2, "results.py"),
+        (9.6, "flat_stepper.py"),
+    ):
+        note(axes, left, 3.6, name)
+    axes.plot([10.4, 10.4, 3.0, 3.0], [2.6, 2.05, 2.05, 1.4], color="black", linewidth=0.8)
+    arrow(axes, (3.0, 1.5), (3.0, 1.35))
+    note(axes, 5.1, 2.2, "features are computed again with the new weights")
+    box(axes, 2.1, 0.5, 1.7, 0.8, "rows without\nfeatures", BLUE)
+    box(axes, 4.4, 0.5, 2.2, 0.8, "losses_after_step\n(rows)", GREEN)
+    box(axes, 7.2, 0.5, 1.8, 0.8, "backward,\nclip, step", ORANGE)
+    box(axes, 9.6, 0.5, 1.6, 0.8, "targets\nfollow", GREY)
+    for left, right in ((3.8, 4.4), (6.6, 7.2), (9.0, 9.6)):
+        arrow(axes, (left, 0.9), (right, 0.9))
+
+
 def box(axes: Axes, left: float, bottom: float, width: float, height: float, text: str, colour: str) -> None:
     """A rectangle with a text in its middle."""
     axes.add_patch(Rectangle((left, bottom), width, height, facecolor=colour, edgecolor="black", linewidth=0.8))
@@ -151,6 +179,7 @@ PICTURES = {
     "how-storages-ring.png": (ring, 9.0, 3.9),
     "how-storages-log.png": (log, 9.5, 4.4),
     "how-storages-recovery.png": (recovery, 8.0, 4.6),
+    "how-an-update-works.png": (update, 11.3, 3.9),
 }
 
 if __name__ == "__main__":
