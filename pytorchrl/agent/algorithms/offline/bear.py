@@ -99,8 +99,8 @@ class BEAR(OffPolicyAlgorithm):
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of autoencoder and critics."""
         vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
-        target = self.target_value(rows)
-        critic_loss, errors = loss_of_critics(self.critics(rows.now, rows.action), target, rows)
+        values = self.critics(rows.now, rows.action)
+        critic_loss, errors = loss_of_critics(values, self.target_value(rows), rows)
         metrics = {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
         return Losses({self.train_vae: vae_loss, self.train_critics: critic_loss}, metrics, errors)
 
