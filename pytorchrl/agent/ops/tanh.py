@@ -13,13 +13,13 @@ from torch import Tensor
 from pytorchrl.agent.ops.dispatch import are_for_kernels, is_recorded
 from pytorchrl.agent.ops.layer_kernels import replace_by_tangents
 
-_LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
+LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
 """Numbers of elements below which torch is faster."""
 
 
 def tanh_(features: Tensor) -> Tensor:
     """Apply tanh in place; differentiable any number of times."""
-    if is_recorded() or features.numel() < _LEAST_NUMBERS or not are_for_kernels(features):
+    if is_recorded() or features.numel() < LEAST_NUMBERS or not are_for_kernels(features):
         return torch.tanh_(features)
     if not (features.requires_grad and torch.is_grad_enabled()):
         replace_by_tangents(features.data_ptr(), features.numel())
