@@ -52,8 +52,9 @@ class Body(nn.Module):
         self._action_mask = action_mask
         self.features = features_of(space, initialisation, extractor)
         size = output_size_of(self.features) + beside
-        self.hidden = MLP(size, hidden_sizes, activation, initialisation, **layers)
-        self.output_size = self.hidden.output_size
+        mlp = MLP(size, hidden_sizes, activation, initialisation, **layers)
+        self.hidden: MLP | nn.Identity = mlp if hidden_sizes or mlp.renorms else nn.Identity()
+        self.output_size = mlp.output_size
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""

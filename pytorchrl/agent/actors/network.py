@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -64,14 +64,12 @@ class Network(nn.Module):
         assert action is not None
         return torch.cat([features, action if self._codec is None else self._codec.features(action)], dim=1)
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Let gradients reach the action, but not the parameters of the network.
+    def frozen(self) -> AbstractContextManager[None]:
+        """Return a context in which gradients reach the action, but not the parameters of the network.
 
         Batch normalisation uses its running statistics, which are those of the actions trained on, without an update.
         """
-        with _frozen([self]):
-            yield
+        return _frozen([self])
 
 
 class Ensemble(nn.Module):
@@ -99,11 +97,9 @@ class Ensemble(nn.Module):
     def __iter__(self) -> Iterator[Network]:
         return iter(self.networks)  # type: ignore[arg-type]
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> AbstractContextManager[None]:
         """As :meth:`Network.frozen`, of all networks."""
-        with _frozen(self.networks):
-            yield
+        return _frozen(self.networks)
 
 
 @contextmanager
@@ -152,4 +148,9 @@ def make_target(network: ModuleT) -> ModuleT:
     # A generator of the copy's own would not be saved in checkpoints.
     generators = [module.generator for module in network.modules() if isinstance(module, UsesGenerator)]
     shared: dict[int, Any] = {id(each): each for each in (*normalizations, *generators)}
+    # Weights that hooks compute before each call, as those of pruning do, are attributes that torch refuses to copy.
+    for module in network.modules():
+        for value in vars(module).values():
+            if isinstance(value, Tensor) and not value.is_leaf:
+                shared[id(value)] = value.detach().clone()
     return copy.deepcopy(network, shared).requires_grad_(False)

@@ -46,11 +46,11 @@ def _rectified(x: Any) -> Any:
 
 
 @arithmetic_kernel(nogil=True)
-def replace_by_tangents(address: int, count: int) -> None:
-    """Apply tanh in place to ``count`` numbers at an address."""
-    numbers = carray(pointer(address), count, np.float32)
+def write_tangents(numbers_at: int, tangents_at: int, count: int) -> None:
+    """Write the tanh of ``count`` numbers."""
+    numbers, tangents = carray(pointer(numbers_at), count, np.float32), carray(pointer(tangents_at), count, np.float32)
     for position in range(count):
-        numbers[position] = _tangent(numbers[position])
+        tangents[position] = _tangent(numbers[position])
 
 
 @arithmetic_kernel(nogil=True)

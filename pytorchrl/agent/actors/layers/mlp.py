@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 import torch
@@ -12,11 +12,20 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
-from pytorchrl.agent.ops.layers import ACTIVATIONS, hidden_layers
+from pytorchrl.agent.ops.layers import hidden_layers
+from pytorchrl.agent.ops.tanh import LEAST_NUMBERS, tanh
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]
 """Activations whose derivative is a function of their output."""
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "silu": F.silu,
+    "gelu": F.gelu,
+}
 
 _RENORM_MOMENTUM = 0.01
 _LARGEST_SCALE, _LARGEST_SHIFT = 3.0, 5.0
@@ -202,9 +211,11 @@ class MLP(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
         layers, norms, renorms, dropout = self.layers, self.norms, self.renorms, self.dropout
-        if not (norms or renorms or dropout):
-            return hidden_layers(features, layers, self.activation)
-        activate = ACTIVATIONS[self.activation]
+        if torch.is_inference_mode_enabled() and not (norms or renorms or dropout):
+            outputs = hidden_layers(features, layers, self.activation)
+            if outputs is not None:
+                return outputs
+        activate = _ACTIVATIONS[self.activation]
         if renorms:
             features = renorms[0](features)
         for position, layer in enumerate(layers):
@@ -213,7 +224,10 @@ class MLP(nn.Module):
                 features = dropout(features)
             if norms:
                 features = norms[position](features)
-            features = activate(features)
+            # Not in place: hooks may keep a layer's output, and a layer of another kind may return its input.
+            # In tracing, the number of rows is a symbol.
+            is_counted = activate is torch.tanh and type(features.shape[0]) is int
+            features = tanh(features) if is_counted and features.numel() >= LEAST_NUMBERS else activate(features)
             if renorms:
                 features = renorms[position + 1](features)
         return features
