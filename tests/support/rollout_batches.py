@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, ADV, DONE, OBS, RET, REW, RHS, Batch
 from tests.support.by_hand import OBSERVATION_SIZE

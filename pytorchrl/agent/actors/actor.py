@@ -1,6 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -136,6 +136,8 @@ class Actor(FieldComponent, nn.Module):
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
+        self.evaluated_policy: Callable[[Steps], Any] | None = None
+        """Gives the distribution that :meth:`evaluate_actions` evaluates; None for the network named "policy"."""
         self._users_generator = make_generator(self.device)
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
@@ -388,7 +390,8 @@ class Actor(FieldComponent, nn.Module):
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
         with self.acting(noisy=True):
             view = Steps(Unrolling(batch))
-            log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
+            policy = self.networks["policy"](view) if self.evaluated_policy is None else self.evaluated_policy(view)
+            log_prob: Tensor = policy.log_prob(flat(action))
             value: Tensor = self.networks["value"](view)
             return log_prob.view(done.shape), value.view(done.shape)
 

@@ -50,10 +50,10 @@ from pytorchrl.agent.algorithms.offline.edac import EDAC
 from pytorchrl.agent.algorithms.offline.iql import IQL
 from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
 from pytorchrl.agent.algorithms.offline.xql import XQL
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.option_critic import OptionCritic
-from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
 from pytorchrl.agent.algorithms.policy_gradient.rnd import RND

@@ -1,7 +1,7 @@
 """AIRL: adversarial inverse reinforcement learning of a reward function, disentangled from the dynamics."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -69,7 +70,7 @@ class AIRLReward(AdversarialClassifier):
     def logits(self, rows: Rows) -> Tensor:
         """Return the logits (N, 1) of ``exp(f) / (exp(f) + pi)``, with shaped reward f and current policy."""
         with torch.no_grad():
-            log_prob: Tensor = self.actor.networks["policy"](rows.now).log_prob(rows.action)
+            log_prob = cast("PolicyGradient", self).policy(rows.now, None).log_prob(rows.action)
         return self.shaped_reward(rows) - log_prob
 
     def shaped_reward(self, rows: Rows) -> Tensor:

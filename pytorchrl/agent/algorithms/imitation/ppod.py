@@ -106,9 +106,9 @@ class PPOD(PPO):
         return EpisodeReplay(columns, self.actor, episodes, self.generator, self._state_to_come)
 
     def _evaluate(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
-        values = self.values_while_acting(view)
+        values = {field: network(view) for field, network in self.value_functions().items()}
         if self.repeated_as == "policy":
-            log_prob: Tensor = self.pi(view).log_prob(self.codec.from_storage(action))
+            log_prob: Tensor = self.policy(view, None).log_prob(self.codec.from_storage(action))
         else:
             log_prob = torch.zeros_like(values[VAL])
         return {**values, LOGP: log_prob}

@@ -1,25 +1,44 @@
 """A2C: synchronous advantage actor-critic on short rollouts."""
 
-from pytorchrl.agent.algorithms.policy_gradient.parts.policy_and_value import PolicyAndValue
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Optimizer, RMSprop
-from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
+from storages.transition import RET
 
 
-class A2C(PolicyAndValue):
+class A2C(PolicyGradient):
     """Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), made synchronous.
 
     The storage's ``size`` is the length of a rollout (5 in the paper). ``VanillaOnPolicyBuffer`` computes the paper's
     n-step returns, ``GAEBuffer`` generalised advantages (Schulman et al., arXiv 1506.02438). In a
     ``HogwildScheme``, or with gradient workers, it is A3C, the asynchronous original.
+
+    Args:
+        lr: learning rate.
+        value_loss_coef: weight of the value function's loss.
+        entropy_coef: weight of the entropy bonus (beta).
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     lr: NonNegativeOrSchedule = 7e-4
+    value_loss_coef: NonNegative = 0.5
     entropy_coef: NonNegative = 0.01
+    max_grad_norm: Positive | None = 0.5
     normalize_advantages = False
     optimizer: Optimizer = RMSprop(alpha=0.99, eps=1e-5, centered=False)
 
+    def build(self) -> None:
+        """Make policy and value function, trained together."""
+        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
+
     def losses(self, rows: Rows) -> Losses:
         """Return the policy gradient, value and entropy losses (section 4)."""
-        return self.likelihood_ratio(rows, self.advantages(rows))
+        log_prob, entropy_of_rows = self.policy(rows.now, None).evaluate(rows.action)
+        policy_loss = -rows.mean(log_prob * self.advantages(rows))
+        value_loss = 0.5 * rows.mean((self.value(rows.now) - rows[RET]).square())
+        entropy = rows.mean(entropy_of_rows)
+        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return Losses({self.trained: loss}, {name: metric.detach() for name, metric in metrics.items()})

@@ -1,7 +1,6 @@
 """OptionCritic: options with learnt policies and terminations, by advantage actor-critic."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -12,7 +11,7 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from pytorchrl.agent.algorithms.policy_gradient.parts.option_choice import (
+from pytorchrl.agent.algorithms.policy_gradient.option_choice import (
     OPTION,
     OPTION_BEFORE,
     OptionInUse,
@@ -20,9 +19,7 @@ from pytorchrl.agent.algorithms.policy_gradient.parts.option_choice import (
     bootstrap_from_options,
     option_in_use,
 )
-from pytorchrl.agent.algorithms.policy_gradient.parts.option_policies import PolicyPerOption
-from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import Likelihood, LikelihoodByAutograd
-from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
+from pytorchrl.agent.algorithms.policy_gradient.option_policies import PolicyPerOption
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
@@ -77,6 +74,31 @@ class OptionCritic(A2C):
         self.actor.add("value", self.over_options)
         return self.pi, self.option_values, self.termination
 
+    def losses(self, rows: Rows) -> Losses:
+        """Return the losses of A2C for the options' policies and values, and of the terminations (theorem 2).
+
+        An option is more likely to terminate where its value, plus the deliberation cost, is below that of choosing
+        anew (arXiv 1709.04571).
+        """
+        option, before, arrives = rows[OPTION], rows[OPTION_BEFORE], 1 - rows[DONE]
+        log_prob, entropy_of_rows = self.policy(rows.now, None, option).evaluate(rows.action)
+        policy_loss, entropy = -rows.mean(log_prob * self.advantages(rows)), rows.mean(entropy_of_rows)
+        values = self.option_values(rows.now)
+        value_loss = 0.5 * rows.mean((values.gather(1, option) - rows[RET]).square())
+
+        probability = arrives * self.termination(rows.now).sigmoid().gather(1, before)
+        fixed = values.detach()
+        advantage = fixed.gather(1, before) - self.over_options.of(fixed) + self.current(self.deliberation_cost)
+        termination_loss = rows.mean(probability * advantage)
+
+        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        metrics["terminations"] = rows.mean(probability)
+        return Losses(
+            {self.trained: loss + self.termination_coef * termination_loss},
+            {name: metric.detach() for name, metric in metrics.items()},
+        )
+
     def _follow_schedules(self) -> None:
         super()._follow_schedules()
         self.over_options.epsilon = self.current(self.option_epsilon)
@@ -87,16 +109,19 @@ class OptionCritic(A2C):
         """Return none: the stored values are of the option in use, and :meth:`act` returns them."""
         return {}
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions of the option in use."""
-        policy: Distribution = self.pi(view).of(self._option_in_use(view, exploration).option)
+    def policy(self, view: View, exploration: Exploration | None, option: Tensor | None = None) -> Distribution:
+        """Return the distribution of actions of an option in each row, (N, 1); None for the options in use."""
+        if option is None:
+            assert exploration is not None
+            option = self._option_in_use(view, exploration).option
+        policy: Distribution = self.pi(view).of(option)
         return policy
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions of the option in use, with its value, and the option before."""
         in_use = self._option_in_use(view, exploration)
         exploration.state[OPTION] = in_use.option
-        policy: Distribution = self.pi(view).of(in_use.option)
+        policy = self.policy(view, exploration, in_use.option)
         if exploration.deterministic:
             return policy.mode(), {}
         action, log_prob = self._explorer.act_with_log_prob(policy, exploration)
@@ -123,28 +148,3 @@ class OptionCritic(A2C):
             values: Tensor = self.option_values(view)
             goes_on: Tensor = 1 - self.termination(view).sigmoid().gather(1, option)
             return goes_on * (values.gather(1, option) - self.over_options.of(values))
-
-    def losses(self, rows: Rows) -> Losses:
-        """Return the losses of A2C for the options' policies and values, and of the terminations (theorem 2).
-
-        An option is more likely to terminate where its value, plus the deliberation cost, is below that of choosing
-        anew (arXiv 1709.04571).
-        """
-        losses = super().losses(rows)
-        values = self.option_values(rows.now).detach()
-        before, arrives = rows[OPTION_BEFORE], 1 - rows[DONE]
-        probability = arrives * self.termination(rows.now).sigmoid().gather(1, before)
-        advantage = values.gather(1, before) - self.over_options.of(values) + self.current(self.deliberation_cost)
-        loss = losses.of[self.trained] + self.termination_coef * rows.mean(probability * advantage)
-        return replace(
-            losses, of={self.trained: loss}, metrics=losses.metrics | {"terminations": rows.mean(probability.detach())}
-        )
-
-    def taken(self, rows: Rows) -> Likelihood:
-        """Return the log-probabilities of the actions taken, and entropies, under the options in use."""
-        return LikelihoodByAutograd(self.pi(rows.now).of(rows[OPTION]), rows.action)
-
-    def fit_value(self, rows: Rows) -> ValueFit:
-        """Return half the mean squared error of the values of the options in use."""
-        error = self.option_values(rows.now).gather(1, rows[OPTION]) - rows[RET]
-        return ValueFit(0.5 * rows.mean(error.square()), {})

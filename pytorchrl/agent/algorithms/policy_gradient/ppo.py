@@ -5,12 +5,18 @@ from typing import Annotated
 
 import torch
 
-from pytorchrl.agent.algorithms.policy_gradient.parts.policy_and_value import PolicyAndValue
-from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from storages.component.hyper_parameters import Count, LimitOrSchedule, Positive, Within
+from storages.component.hyper_parameters import (
+    Count,
+    LimitOrSchedule,
+    NonNegative,
+    NonNegativeOrSchedule,
+    Positive,
+    Within,
+)
 from storages.storage import Storage
 from storages.transition import LOGP, RET, VAL
 
@@ -18,12 +24,16 @@ _CHANGE_OF_LR = 1.5
 _MOST_CHANGES_OF_LR = 11  # a factor of 86 in either direction
 
 
-class PPO(PolicyAndValue):
+class PPO(PolicyGradient):
     """Schulman et al., "Proximal Policy Optimization Algorithms" (arXiv 1707.06347).
 
     Adam's epsilon is that of the paper's implementation.
 
     Args:
+        lr: learning rate.
+        value_loss_coef: weight of the value function's loss (c_1).
+        entropy_coef: weight of the entropy bonus (c_2).
+        max_grad_norm: norm that gradients are clipped to; None does not clip.
         clip_param: clipping range of the probability ratio (epsilon).
         dual_clip: lower bound of the objective at negative advantages, as a multiple of the advantage (Ye et al.,
             arXiv 1912.09729, equation 5); None for no bound.
@@ -37,6 +47,10 @@ class PPO(PolicyAndValue):
 
     num_epochs: Count = 4
     num_mini_batch: Count = 4
+    lr: NonNegativeOrSchedule = 3e-4
+    value_loss_coef: NonNegative = 0.5
+    entropy_coef: NonNegative = 0.0
+    max_grad_norm: Positive | None = 0.5
     clip_param: LimitOrSchedule = 0.2
     dual_clip: Annotated[float, Within(1, open=True)] | None = None
     use_clipped_value_loss: bool = False
@@ -46,9 +60,44 @@ class PPO(PolicyAndValue):
     optimizer: Optimizer = Adam(eps=1e-5)
 
     def build(self) -> None:
-        """Make policy and value function, and the exponent of the adaptive learning rate."""
-        super().build()
+        """Make policy and value function, trained together, and the exponent of the adaptive learning rate."""
+        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
         self.training.counters["lr_changes"] = 0
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the joint loss (equation 9) of the clipped surrogate (equation 7), value function and entropy."""
+        log_prob, entropy_of_rows = self.policy(rows.now, None).evaluate(rows.action)
+        log_ratio = log_prob - rows[LOGP]
+        ratio = log_ratio.exp()
+        # Schulman's "k3" estimate of the KL divergence: unbiased, non-negative, of low variance.
+        divergence = rows.mean((ratio - 1 - log_ratio).detach())
+        if self.target_kl is not None and divergence > 1.5 * self.target_kl:
+            return Losses({}, {"kl": divergence}, stop=True)
+
+        advantages, epsilon = self.advantages(rows), self.current(self.clip_param)
+        clipped_ratio = ratio.clamp(1 - epsilon, 1 + epsilon)
+        surrogate = torch.minimum(ratio * advantages, clipped_ratio * advantages)
+        if self.dual_clip is not None:
+            least = torch.where(advantages < 0, self.dual_clip * advantages, -torch.inf)
+            surrogate = torch.maximum(surrogate, least)
+
+        value, target = self.value(rows.now), rows[RET]
+        error = (value - target).square()
+        if self.use_clipped_value_loss:
+            reach = epsilon if self.value_clip_param is None else self.current(self.value_clip_param)
+            near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
+            error = torch.maximum(error, (near - target).square())
+
+        policy_loss, value_loss, entropy = -rows.mean(surrogate), 0.5 * rows.mean(error), rows.mean(entropy_of_rows)
+        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        metrics = {
+            "policy_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy": entropy.detach(),
+            "kl": divergence,
+            "clip_fraction": rows.mean((clipped_ratio != ratio).float()),
+        }
+        return Losses({self.trained: loss}, metrics)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Run one update phase, then adapt the learning rate to the KL divergence."""
@@ -63,37 +112,6 @@ class PPO(PolicyAndValue):
     def _follow_schedules(self) -> None:
         super()._follow_schedules()
         self.trained.stepper.learning_rate *= _CHANGE_OF_LR ** self.training.counters["lr_changes"]
-
-    def losses(self, rows: Rows) -> Losses:
-        """Return the clipped surrogate (equation 7), value and entropy losses (equation 9)."""
-        taken, clip_param = self.taken(rows), self.current(self.clip_param)
-        log_ratio = taken.log_prob - rows[LOGP]
-        ratio = log_ratio.exp()
-        # Schulman's "k3" estimate of the KL divergence: unbiased, non-negative, of low variance.
-        divergence = rows.mean(ratio - 1 - log_ratio)
-        if self.target_kl is not None and divergence > 1.5 * self.target_kl:
-            return Losses({}, {"kl": divergence}, stop=True)
-
-        advantages = self.advantages(rows)
-        clipped_ratio = ratio.clamp(1 - clip_param, 1 + clip_param)
-        # The derivative of the ratio by the log-probability is the ratio itself, and 0 where it is clipped.
-        free, clipped = ratio * advantages, clipped_ratio * advantages
-        gain, slope = torch.minimum(free, clipped), torch.where(free > clipped, 0.0, free)
-        if self.dual_clip is not None:
-            least = torch.where(advantages < 0, self.dual_clip * advantages, -torch.inf)
-            gain, slope = torch.maximum(gain, least), torch.where(gain < least, 0.0, slope)
-        clip_fraction = rows.mean((clipped_ratio != ratio).float())
-        return self.summed(rows, taken, gain, slope, kl=divergence, clip_fraction=clip_fraction)
-
-    def fit_value(self, rows: Rows) -> ValueFit:
-        """Return half the mean squared error of values, clipped if ``use_clipped_value_loss``."""
-        if not self.use_clipped_value_loss:
-            return super().fit_value(rows)
-        value = self.value(rows.now)
-        reach = self.current(self.clip_param if self.value_clip_param is None else self.value_clip_param)
-        near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
-        loss = torch.maximum((value - rows[RET]).square(), (near - rows[RET]).square())
-        return ValueFit(0.5 * rows.mean(loss), {})
 
 
 def _change(kl: float) -> int:

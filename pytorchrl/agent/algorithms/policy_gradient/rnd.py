@@ -1,7 +1,6 @@
 """RND: PPO with an intrinsic reward, the error in predicting the features of a random network."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -11,8 +10,7 @@ from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.policy_gradient.parts.novelty import Novelty
-from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
+from pytorchrl.agent.algorithms.policy_gradient.novelty import Novelty
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -56,7 +54,6 @@ class RND(PPO):
         """Make PPO's networks, the intrinsic value function, the random network and its predictor."""
         super().build()
         self.novelty = Novelty(self.actor, self.num_features)
-        self.intrinsic_regression = self.regression_of(self.intrinsic_value)
         self.train_predictor = self.train("predictor", self.novelty.predictor, lr="lr_predictor")
 
     def make_networks(self) -> tuple[Network, ...]:
@@ -64,6 +61,25 @@ class RND(PPO):
         networks = super().make_networks()
         self.intrinsic_value = self.actor.make("intrinsic_value", StateValue(), acts=True)
         return *networks, self.intrinsic_value
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return PPO's losses with that of the intrinsic values, and the predictor's on a random share of the rows."""
+        losses = super().losses(rows)
+        if losses.stop:
+            return losses
+        intrinsic_loss = 0.5 * rows.mean((self.intrinsic_value(rows.now) - rows[IRET]).square())
+        errors = self.novelty.errors(rows)
+        kept = torch.empty_like(errors).bernoulli_(self.predictor_share, generator=self.generator)
+        predictor_loss = rows.mean(errors * kept) / self.predictor_share
+        of = {
+            self.trained: losses.of[self.trained] + self.value_loss_coef * intrinsic_loss,
+            self.train_predictor: predictor_loss,
+        }
+        metrics = {
+            "value_loss": losses.metrics["value_loss"] + intrinsic_loss.detach(),
+            "predictor_loss": predictor_loss.detach(),
+        }
+        return Losses(of, losses.metrics | metrics)
 
     def value_functions(self) -> Mapping[str, Network]:
         """Return PPO's value function and the intrinsic one."""
@@ -86,25 +102,6 @@ class RND(PPO):
         advantage, intrinsic = source.ring.rollout(ADV), source.ring.rollout(IADV)
         source.insert_single_tensor_slice(ADV, self.extrinsic_coef * advantage + self.intrinsic_coef * intrinsic)
         return super().batches(source)
-
-    def losses(self, rows: Rows) -> Losses:
-        """Return PPO's losses and the predictor's, on a random share of the transitions."""
-        losses = super().losses(rows)
-        if losses.stop:
-            return losses
-        errors = self.novelty.errors(rows)
-        kept = torch.empty_like(errors).bernoulli_(self.predictor_share, generator=self.generator)
-        loss = rows.mean(errors * kept) / self.predictor_share
-        metrics = losses.metrics | {"predictor_loss": loss.detach()}
-        return replace(losses, of={**losses.of, self.train_predictor: loss}, metrics=metrics)
-
-    def fit_value(self, rows: Rows) -> ValueFit:
-        """Return the sum of both value functions' losses."""
-        extrinsic, intrinsic = (
-            super().fit_value(rows),
-            self.intrinsic_regression(rows[IRET], rows, self.value_loss_coef),
-        )
-        return ValueFit(extrinsic.loss + intrinsic.loss, {**extrinsic.gradients, **intrinsic.gradients})
 
     @torch.no_grad()
     def _intrinsic_rewards(self, rollout: Storage) -> Tensor:

@@ -1,68 +1,107 @@
 """TRPO: natural policy gradients within a trust region, with a value function."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.policy_gradient.parts.natural_gradient import NaturalGradient
-from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueRegression
-from pytorchrl.agent.algorithms.results import Metrics, Result
-from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.algorithms.on_policy import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
+    TrustRegion,
+    natural_gradient_step,
+    refuse_random_outputs,
+)
+from pytorchrl.agent.algorithms.results import Losses, Metrics, Result
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.optimizers import FlatParameters
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval
 from storages.storage import Storage
-from storages.transition import RET, Batch
+from storages.transition import LOGP, RET, Batch
 
 
-class TRPO(NaturalGradient):
+class TRPO(PolicyGradient):
     """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), with a value function and GAE.
 
     Args:
+        max_kl: the largest KL divergence of an update (delta).
+        damping: added to the diagonal of the Fisher information matrix.
+        cg_iterations: iterations of the conjugate gradient method.
+        backtracks: step sizes tried in the line search, each ``backtrack_ratio`` times the one before.
+        backtrack_ratio: see ``backtracks``.
         lr_value: learning rate of the value function.
         value_epochs: epochs of the value function per update.
         value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.
     """
 
+    max_kl: NonNegativeOrSchedule = 0.01
+    damping: NonNegative = 0.1
+    cg_iterations: Count = 10
+    backtracks: Count = 10
+    backtrack_ratio: UnitInterval = 0.8
     lr_value: NonNegativeOrSchedule = 3e-3
     value_epochs: Count = 40
     value_mini_batches: Count = 1
 
     def build(self) -> None:
-        """Make policy and value function; only the value function has an optimiser."""
+        """Make policy and value function; only the value function has an optimiser.
+
+        Raises:
+            ValueError: outputs of the actor's networks are random, or depend on other rows; or both share a body.
+        """
+        refuse_random_outputs(self.actor, type(self).__name__)
         if self.actor.shared_body:
             raise ValueError(
                 "TRPO: a step of the value function would move the policy out of its trust region where they share a "
                 "body; give the actor shared_body=False"
             )
-        super().build()
+        self.make_networks()
+        self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
         self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
-        self.value_regression = ValueRegression(self.value, self.train_value, with_graph=False)
+
+    def surrogate(self, batch: Batch) -> tuple[Distribution, Tensor]:
+        """Return the policy and its surrogate advantage () (equation 14), which the step of the policy increases."""
+        rows = self.read(batch)
+        policy = self.policy(rows.now, None)
+        ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
+        return policy, rows.mean(ratio * self.advantages(rows))
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return the value function's loss; the policy has no optimiser, but steps by its :meth:`surrogate`."""
+        error = self.value(rows.now) - rows[RET]
+        return Losses({self.train_value: 0.5 * rows.mean(error.square())})
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Run one update phase, with minibatch steps of the value function after each policy step."""
         for metrics in super().update_phase(sources):
-            yield metrics | self._fit_to_mini_batches(sources["main"])
+            if self.value_mini_batches > 1:
+                for batch in sources["main"].generate_batches(self.value_mini_batches, None, self.value_epochs):
+                    value_loss = self._fit_value(batch)
+                metrics = {**metrics, "value_loss": value_loss}
+            yield metrics
 
     def update(self, batch: Batch) -> Result:
         """Step the policy along the natural gradient, then fit the value function to the fixed returns."""
-        result = super().update(batch)
-        if self.value_mini_batches > 1:
-            return result
-        for _ in range(self.value_epochs):
-            value_loss = self._fit(batch)
-        return Result(result.metrics | {"value_loss": value_loss})
-
-    def _fit_to_mini_batches(self, rollout: Storage) -> Metrics:
+        region = TrustRegion(
+            self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
+        )
+        metrics = natural_gradient_step(self._weights, partial(self.surrogate, batch), self.read(batch).mean, region)
+        self.end_update()
         if self.value_mini_batches == 1:
-            return {}
-        for batch in rollout.generate_batches(self.value_mini_batches, None, self.value_epochs):
-            value_loss = self._fit(batch)
-        return {"value_loss": value_loss}
+            for _ in range(self.value_epochs):
+                metrics["value_loss"] = self._fit_value(batch)
+        return Result(metrics)
 
-    def _fit(self, batch: Batch) -> Tensor:
-        return self.train_value.stepper.minimise(lambda: self._value_loss(batch))
+    def _fit_value(self, batch: Batch) -> Tensor:
+        return self.train_value.stepper.minimise(lambda: self.losses(self.read(batch)).of[self.train_value])
 
-    def _value_loss(self, batch: Batch) -> Tensor:
-        rows = self.read(batch)
-        fit = self.value_regression(rows[RET], rows)
-        for parameter, gradient in fit.gradients.items():
-            parameter.grad = gradient
-        return fit.loss
+    def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
+        """Refuse: the policy's step is found by a line search.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} finds the step of its policy by a line search, so that gradients cannot be "
+            f"computed separately from an update"
+        )

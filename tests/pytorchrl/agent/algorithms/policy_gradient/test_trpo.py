@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient.parts import natural_gradient
-from pytorchrl.agent.algorithms.policy_gradient.parts.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient import natural_gradient
+from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
+    TrustRegion,
+    fisher_product,
+    gradient_of,
+    line_search,
+)
 from storages.transition import ADV, OBS, RET, Batch
 from tests.support.by_hand import copies, envs_with, first_adam_step, numpy
 from tests.support.profiles import examples
@@ -55,12 +61,30 @@ def flattened(algorithm: prl.TRPO, parts: list[Tensor]) -> Tensor:
     return vector
 
 
+def fisher_times(algorithm: prl.TRPO, batch: Batch) -> Callable[[Tensor], Tensor]:
+    """The product of the algorithm's damped Fisher information with vectors."""
+    rows = algorithm.read(batch)
+    policy = algorithm.pi(rows.now)
+    divergence = rows.mean(policy.detach().kl(policy))
+    return fisher_product(divergence, algorithm._weights, algorithm.damping)
+
+
+def region_of(algorithm: prl.TRPO) -> TrustRegion:
+    """The algorithm's trust region."""
+    return TrustRegion(
+        algorithm.current(algorithm.max_kl),
+        algorithm.damping,
+        algorithm.cg_iterations,
+        algorithm.backtracks,
+        algorithm.backtrack_ratio,
+    )
+
+
 def product(algorithm: prl.TRPO, batch: Batch, vector: Tensor) -> NDArray[np.float64]:
     """The algorithm's product of the Fisher information with a vector, without the gaps between parameters."""
     sizes = [parameter.numel() for parameter in algorithm.pi.parameters()]
     parts = [part.view_as(p) for part, p in zip(vector.split(sizes), algorithm.pi.parameters(), strict=True)]
-    rows = algorithm.read(batch)
-    times = algorithm._fisher_product(rows, algorithm.pi(rows.now))
+    times = fisher_times(algorithm, batch)
     views = algorithm._weights.views_of(times(flattened(algorithm, parts)))
     return np.concatenate([numpy(view).ravel() for view in views])
 
@@ -296,29 +320,31 @@ def test_weights_are_restored_bit_for_bit_if_no_step_is_better(
     assert (metrics["step_fraction"], metrics["kl"]) == (0, 0)
 
 
+def searched(algorithm: prl.TRPO, batch: Batch, before: Any, surrogate: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    """The result of the algorithm's line search along a step."""
+    mean, region = algorithm.read(batch).mean, region_of(algorithm)
+    return line_search(algorithm._weights, lambda: algorithm.surrogate(batch), mean, before, surrogate, step, region)
+
+
 def test_weights_are_restored_bit_for_bit_if_every_step_leaves_the_trust_region(algorithm: prl.TRPO) -> None:
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
-    rows = algorithm.read(batch)
-    policy = algorithm.pi(rows.now)
-    surrogate = algorithm._surrogate(policy, rows, batch[ADV])
-    step = 1e3 * algorithm._gradient(surrogate)
-    fraction, _ = algorithm._line_search(
-        batch, copy.deepcopy(policy.detach()), batch[ADV], surrogate.detach() - 1e6, step
-    )
+    algorithm.update_algorithm_parameter("normalize_advantages", False)
+    policy, surrogate = algorithm.surrogate(batch)
+    step = 1e3 * gradient_of(surrogate, algorithm._weights)
+    fraction, _ = searched(algorithm, batch, copy.deepcopy(policy.detach()), surrogate.detach() - 1e6, step)
     assert fraction == 0
     assert same(weights_of(algorithm.pi), before)
 
 
 def test_the_line_search_takes_the_largest_fraction_that_the_trust_region_allows(algorithm: prl.TRPO) -> None:
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
-    rows = algorithm.read(batch)
-    policy = algorithm.pi(rows.now)
-    surrogate = algorithm._surrogate(policy, rows, batch[ADV])
-    gradient = algorithm._gradient(surrogate)
-    curvature = gradient @ algorithm._fisher_product(rows, policy)(gradient)
+    algorithm.update_algorithm_parameter("normalize_advantages", False)
+    policy, surrogate = algorithm.surrogate(batch)
+    gradient = gradient_of(surrogate, algorithm._weights)
+    curvature = gradient @ fisher_times(algorithm, batch)(gradient)
     step = 2 * (2 * 0.01 / curvature).sqrt() * gradient
     policy = copy.deepcopy(policy.detach())
-    fraction, kl = algorithm._line_search(batch, policy, batch[ADV], surrogate.detach(), step)
+    fraction, kl = searched(algorithm, batch, policy, surrogate.detach(), step)
     assert 0 < fraction < 1
     assert 0 < kl <= algorithm.max_kl
 
@@ -359,7 +385,9 @@ def test_frozen_and_unused_parameters_do_not_change() -> None:
 
 
 def test_computing_gradients_separately_from_an_update_is_refused(algorithm: prl.TRPO) -> None:
-    with pytest.raises(NotImplementedError, match=r"TRPO defines no losses.*gradients cannot be computed separately"):
+    with pytest.raises(
+        NotImplementedError, match=r"TRPO finds .* by a line search.*gradients cannot be computed separately"
+    ):
         algorithm.compute_gradients(rollout_batch(algorithm))
 
 

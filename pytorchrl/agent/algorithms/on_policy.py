@@ -1,4 +1,4 @@
-"""Base class of on-policy policy gradients."""
+"""Base class of on-policy policy gradients: policy and value function, acting, and batches of rollouts."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -24,6 +24,9 @@ from storages.transition import ADV, IVAL, LOGP, VAL, Batch
 class PolicyGradient(Algorithm):
     """A stochastic policy and a state-value function, trained on rollouts.
 
+    A subclass implements `build`, which calls :meth:`make_networks` and registers what is trained, and `losses` or
+    `update`, which evaluate the policy by :meth:`policy`.
+
     Args:
         distribution: of the policy's actions.
         num_epochs: epochs over a rollout per update phase.
@@ -42,18 +45,15 @@ class PolicyGradient(Algorithm):
 
     def make_networks(self) -> tuple[Network, ...]:
         """Make policy and value function; both keep a recurrent state while acting, if they have a memory."""
-        policy = self.make_policy()
-        self.value = self.actor.make("value", StateValue(), acts=True)
-        return policy, self.value
-
-    def make_policy(self) -> Network:
-        """Make the policy."""
         self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
-        return self.pi
+        self.value = self.actor.make("value", StateValue(), acts=True)
+        return self.pi, self.value
 
-    def make_explorer(self) -> Explorer:
-        """Return sampling from the policy."""
-        return explorer_for(self.distribution)
+    # Learning
+
+    def advantages(self, rows: Rows) -> Tensor:
+        """Return ADV (N, 1), normalised here if ``normalize_advantages`` is True."""
+        return rows.standardised(rows[ADV]) if self.normalize_advantages is True else rows[ADV]
 
     def update_plan(self) -> UpdatePlan:
         """Return an update phase per full rollout."""
@@ -70,17 +70,43 @@ class PolicyGradient(Algorithm):
             source.normalize_advantages()
         return source.generate_batches(number, None, self.num_epochs)
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions."""
+    # The policy, and acting
+
+    def policy(self, view: View, exploration: Exploration | None) -> Distribution:
+        """Return the distribution of actions, of which actions are drawn and which the losses evaluate.
+
+        An override, such as a tempered policy, is thereby trained as it acts, and storages compute importance ratios by
+        it. It may depend on the view and the weights alone, as the losses have no exploration.
+
+        Args:
+            view: of N rows.
+            exploration: of the environments, where actions are chosen; None in losses and for storages.
+        """
         policy: Distribution = self.pi(view)
         return policy
+
+    def request_fields(self, source: str, storage: Storage) -> None:
+        """Let a storage of a source ask :meth:`policy` for log-probabilities; called once."""
+        super().request_fields(source, storage)
+        self.actor.evaluated_policy = self._policy_evaluated
+
+    def _policy_evaluated(self, view: View) -> Distribution:
+        return self.policy(view, None)
+
+    def make_explorer(self) -> Explorer:
+        """Return sampling from the policy."""
+        return explorer_for(self.distribution)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions, their log-probabilities, and the values that are computed while acting."""
         if exploration.deterministic:
             return super().act(view, exploration)
         action, log_prob = self._explorer.act_with_log_prob(self.policy(view, exploration), exploration)
-        return action, {**self.values_while_acting(view), LOGP: log_prob}
+        fields = {}
+        for field, network in self._valuing_while_acting:
+            fields[field] = network(view)
+        fields[LOGP] = log_prob
+        return action, fields
 
     def value_functions(self) -> Mapping[str, Network]:
         """Return the value networks by the storage fields of their values."""
@@ -97,15 +123,7 @@ class PolicyGradient(Algorithm):
             return frozenset()
         return frozenset({VAL, IVAL} & self.value_functions().keys())
 
-    def values_while_acting(self, view: View) -> dict[str, Tensor]:
-        """Return the values that are computed while acting."""
-        return {field: network(view) for field, network in self._valuing_while_acting.items()}
-
     @cached_property
-    def _valuing_while_acting(self) -> Mapping[str, Network]:
+    def _valuing_while_acting(self) -> list[tuple[str, Network]]:
         asked_later = self.values_when_full
-        return {field: network for field, network in self.value_functions().items() if field not in asked_later}
-
-    def advantages(self, rows: Rows) -> Tensor:
-        """Return ADV (N, 1), normalised here if ``normalize_advantages`` is True."""
-        return rows.standardised(rows[ADV]) if self.normalize_advantages is True else rows[ADV]
+        return [(field, network) for field, network in self.value_functions().items() if field not in asked_later]
