@@ -6,12 +6,10 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
-
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from torch import Tensor, nn
 
 
-class ActionScale(QuickModule):
+class ActionScale(nn.Module):
     """Scale actions in [-1, 1], as in networks, to and from a bounded Box, as in environments."""
 
     low: Tensor

@@ -249,7 +249,7 @@ class Actor(FieldComponent, nn.Module):
         if not size:
             body = self._body_of_observations(acts, layers)
             built = head.build(body.output_size, self)
-            return Network(body, built, shares_body=self.shared_body, action_mask=self.mask)
+            return Network(body, built, action_mask=self.mask)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)

@@ -5,19 +5,18 @@ from typing import Any, Unpack
 
 import gymnasium as gym
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, features_of, output_size_of
 from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 __all__ = ["MLP", "Activation", "Body", "ExtractorKind", "described"]
 
 
-class Body(QuickModule):
+class Body(nn.Module):
     """Feature extractor and hidden layers: from observations, and a further vector if any, to features.
 
     Args:
@@ -53,12 +52,17 @@ class Body(QuickModule):
         self._action_mask = action_mask
         self.features = features_of(space, initialisation, extractor)
         size = output_size_of(self.features) + beside
-        self.hidden = MLP(size, hidden_sizes, activation, initialisation, **layers)
-        self.output_size = self.hidden.output_size
+        mlp = MLP(size, hidden_sizes, activation, initialisation, **layers)
+        self.hidden: MLP | nn.Identity = mlp if hidden_sizes or mlp.renorms else nn.Identity()
+        self.output_size = mlp.output_size
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""
-        out: Tensor = self.hidden(self.extracted(observation, beside))
+        if self._action_mask is not None:
+            observation = self._action_mask.without(observation)
+        normalization = self.normalization
+        features = self.features(observation if normalization is None else normalization(observation))
+        out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out
 
     def extracted(self, observation: Any, beside: Tensor | None = None) -> Tensor:

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 MemoryKind: TypeAlias = Literal["gru", "lstm"]
 
 
-class Memory(QuickModule):
+class Memory(nn.Module):
     """A GRU (Cho et al., arXiv 1406.1078) or an LSTM (Hochreiter and Schmidhuber, 1997) over features.
 
     Its state is one tensor (B, state_size), all zeros where an episode begins; that of an LSTM is the hidden state and
@@ -97,7 +96,7 @@ class Memory(QuickModule):
             yield shown, state
 
 
-class RecurrentBody(QuickModule):
+class RecurrentBody(nn.Module):
     """A body followed by a recurrent layer.
 
     Args:

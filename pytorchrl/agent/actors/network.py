@@ -1,8 +1,8 @@
 """Networks: a body, which the user chose, followed by a head, which the algorithm chose."""
 
 import copy
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -10,15 +10,13 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask, Restrictable
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm
+from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
-from pytorchrl.agent.actors.quick_network import QuickNetwork
-from pytorchrl.agent.actors.view import AnyBody, Observations, View
+from pytorchrl.agent.actors.view import AnyBody, View
 
 
-class Network(QuickModule):
+class Network(nn.Module):
     """A body and a head: from observations, and actions if it takes them, to the head's output.
 
     Args:
@@ -26,7 +24,6 @@ class Network(QuickModule):
         head: from features to an output.
         joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
         codec: encodes the actions, of networks that take them.
-        shares_body: whether other networks have the same body, whose features are then computed once for all.
         action_mask: restricts the output to allowed actions, if it is of discrete actions; None where all are allowed.
     """
 
@@ -37,7 +34,6 @@ class Network(QuickModule):
         joint: MLP | None = None,
         codec: ActionCodec | None = None,
         *,
-        shares_body: bool = False,
         action_mask: ActionMask | None = None,
     ) -> None:
         super().__init__()
@@ -46,21 +42,13 @@ class Network(QuickModule):
         self.joint = joint
         self.action_mask = action_mask
         self._codec = codec
-        self._is_frozen = False
-        self._behind: _Behind | None = None
-        self._quick = None if shares_body or joint is not None else QuickNetwork.of(body, head)
+        self.is_frozen = False
+        """Whether it is within :meth:`frozen`."""
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
-        quick = self._quick
-        if quick is not None and type(view) is Observations and quick.is_of(self.body, self.head):
-            output = quick(view.observations)
-            if output is not None:
-                return output
-        features = self.inputs(view, action)
-        if self.joint is not None:
-            features = self.joint(features)
-        output = self.head(features)
+        features, joint = self.inputs(view, action), self.joint
+        output = self.head(features if joint is None else joint(features))
         # Values of states have no actions to restrict.
         if self.action_mask is not None and isinstance(output, Restrictable):
             return output.allowing(self.action_mask.of(view).flags)
@@ -69,49 +57,22 @@ class Network(QuickModule):
     def inputs(self, view: View, action: Tensor | None = None) -> Tensor:
         """Return the input (N, size) of the layers after the body: the joint layers, or else the head."""
         features = view.features(self.body)
-        if self._is_frozen:
+        if self.is_frozen:
             features = features.detach()
         if self.joint is None:
             return features
         assert action is not None
         return torch.cat([features, action if self._codec is None else self._codec.features(action)], dim=1)
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Let gradients reach the action, but not the parameters of the network.
+    def frozen(self) -> AbstractContextManager[None]:
+        """Return a context in which gradients reach the action, but not the parameters of the network.
 
         Batch normalisation uses its running statistics, which are those of the actions trained on, without an update.
         """
-        # Features do not depend on the action, so that those computed for the network's own loss are reused, detached.
-        if self._behind is None:
-            self._behind = _Behind([self.head] if self.joint is None else [self.joint, self.head])
-        parameters = [parameter for parameter in self._behind.parameters if parameter.requires_grad]
-        norms = [norm for norm in self._behind.norms if norm.training]
-        for parameter in parameters:
-            parameter.requires_grad_(False)
-        for norm in norms:
-            norm.training = False
-        self._is_frozen = True
-        try:
-            yield
-        finally:
-            self._is_frozen = False
-            for parameter in parameters:
-                parameter.requires_grad_(True)
-            for norm in norms:
-                norm.training = True
+        return _frozen([self])
 
 
-class _Behind:
-    """The parameters and batch normalisations of the layers after a network's body."""
-
-    def __init__(self, modules: list[nn.Module]) -> None:
-        self.parameters = [parameter for module in modules for parameter in module.parameters()]
-        every = [each for module in modules for each in module.modules()]
-        self.norms = [each for each in every if isinstance(each, BatchNorm)]
-
-
-class Ensemble(QuickModule):
+class Ensemble(nn.Module):
     """Networks of the same architecture with separate weights.
 
     Args:
@@ -121,28 +82,61 @@ class Ensemble(QuickModule):
     def __init__(self, networks: list[Network]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
-        self._networks = networks
 
     def forward(self, view: View, action: Tensor | None = None) -> list[Any]:
         """Return the output of each network."""
-        return [network(view, action) for network in self._networks]
+        return [network(view, action) for network in self.networks]
 
     def __getitem__(self, position: int) -> Network:
-        return self._networks[position]
+        network: Network = self.networks[position]  # type: ignore[assignment]
+        return network
 
     def __len__(self) -> int:
-        return len(self._networks)
+        return len(self.networks)
 
     def __iter__(self) -> Iterator[Network]:
-        return iter(self._networks)
+        return iter(self.networks)  # type: ignore[arg-type]
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> AbstractContextManager[None]:
         """As :meth:`Network.frozen`, of all networks."""
-        with ExitStack() as stack:
-            for network in self._networks:
-                stack.enter_context(network.frozen())
-            yield
+        return _frozen(self.networks)
+
+
+@contextmanager
+def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
+    """Freeze networks but for their bodies, whose features they detach then."""
+    frozen: list[Network] = []
+    parameters: list[nn.Parameter] = []
+    norms: list[nn.Module] = []
+    # As they are now: layers may have been replaced, wrapped or frozen since the networks were made.
+    modules = list(networks)
+    for module in modules:  # grows in the loop
+        body = None
+        if isinstance(module, Network):
+            body = module.body
+            if not module.is_frozen:
+                frozen.append(module)
+        elif isinstance(module, nn.BatchNorm1d) and module.training:
+            norms.append(module)
+        for parameter in module._parameters.values():
+            if parameter is not None and parameter.requires_grad:
+                parameters.append(parameter.requires_grad_(False))
+        for child in module._modules.values():
+            if child is not None and child is not body:
+                modules.append(child)
+    for network in frozen:
+        network.is_frozen = True
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        for network in frozen:
+            network.is_frozen = False
+        for norm in norms:
+            norm.training = True
 
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -154,4 +148,9 @@ def make_target(network: ModuleT) -> ModuleT:
     # A generator of the copy's own would not be saved in checkpoints.
     generators = [module.generator for module in network.modules() if isinstance(module, UsesGenerator)]
     shared: dict[int, Any] = {id(each): each for each in (*normalizations, *generators)}
+    # Weights that hooks compute before each call, as those of pruning do, are attributes that torch refuses to copy.
+    for module in network.modules():
+        for value in vars(module).values():
+            if isinstance(value, Tensor) and not value.is_leaf:
+                shared[id(value)] = value.detach().clone()
     return copy.deepcopy(network, shared).requires_grad_(False)

@@ -21,7 +21,7 @@ from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.ops.dispatch import are_for_kernels
 from pytorchrl.agent.ops.layer_kernels import add_bias_and_activate, slope_below_one_output
-from pytorchrl.agent.ops.layers import ACTIVATIONS
+from pytorchrl.agent.ops.layers import KERNELS
 from pytorchrl.agent.ops.products import matmul, matmul_into_
 
 
@@ -167,7 +167,7 @@ class Sweep:
         weight, units, below = parameters[2 * layer], self._outputs[layer], self._slopes[layer - 1][: len(slope)]
         if slope.shape[1] == 1 and are_for_kernels(slope, weight, units, below):
             at = slope.data_ptr(), weight.data_ptr(), units.data_ptr(), below.data_ptr()
-            slope_below_one_output(*at, len(units), units.shape[1], ACTIVATIONS[self._activation])
+            slope_below_one_output(*at, len(units), units.shape[1], KERNELS[self._activation])
             return below
         if slope.shape[1] == 1:
             # An elementwise product is faster.
@@ -192,7 +192,7 @@ def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: Plain
         # One pass over memory; torch takes two.
         rows = len(products) // groups
         at = products.data_ptr(), bias.data_ptr()
-        add_bias_and_activate(*at, groups, rows, columns, ACTIVATIONS[activation])
+        add_bias_and_activate(*at, groups, rows, columns, KERNELS[activation])
         return products
     products.view(groups, -1, columns).add_(bias.view(groups, 1, columns))
     return (torch.relu_ if activation == "relu" else torch.tanh_)(products)

@@ -46,11 +46,11 @@ def _rectified(x: Any) -> Any:
 
 
 @arithmetic_kernel(nogil=True)
-def replace_by_tangents(address: int, count: int) -> None:
-    """Apply tanh in place to ``count`` numbers at an address."""
-    numbers = carray(pointer(address), count, np.float32)
+def write_tangents(numbers_at: int, tangents_at: int, count: int) -> None:
+    """Write the tanh of ``count`` numbers."""
+    numbers, tangents = carray(pointer(numbers_at), count, np.float32), carray(pointer(tangents_at), count, np.float32)
     for position in range(count):
-        numbers[position] = _tangent(numbers[position])
+        tangents[position] = _tangent(numbers[position])
 
 
 @arithmetic_kernel(nogil=True)
@@ -109,27 +109,10 @@ def slope_below_one_output(
 
 
 @arithmetic_kernel(nogil=False)
-def apply_layer(
-    weight_at: int, bias_at: int, features_at: int, outputs_at: int, rows: int, inputs: int, outputs: int
-) -> None:
-    """Write the outputs (rows, outputs) of a linear layer of weights (outputs, inputs) for features (rows, inputs)."""
-    weight = carray(pointer(weight_at), (outputs, inputs), np.float32)
-    bias = carray(pointer(bias_at), outputs, np.float32)
-    features = carray(pointer(features_at), (rows, inputs), np.float32)
-    results = carray(pointer(outputs_at), (rows, outputs), np.float32)
-    for row in range(rows):
-        for output in range(outputs):
-            total = bias[output]
-            for position in range(inputs):
-                total += weight[output, position] * features[row, position]
-            results[row, output] = total
-
-
-@arithmetic_kernel(nogil=False)
 def apply_layers_by_rows(
-    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int, activated: int
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
 ) -> None:
-    """Apply several layers one row at a time.
+    """Apply several layers, each followed by the activation, one row at a time.
 
     Args:
         layers: (layers, 4): addresses of weight and bias, inputs and outputs of each.
@@ -137,7 +120,6 @@ def apply_layers_by_rows(
         outputs_at: address of (rows, outputs), which are written.
         rows: how many there are.
         activation: :data:`RELU` or :data:`TANGENT`.
-        activated: number of layers that the activation follows, the first ones.
     """
     widest = layers[:, 3].max()
     inputs, outputs = layers[0, 2], layers[-1, 3]
@@ -155,15 +137,14 @@ def apply_layers_by_rows(
                 for position in range(width):
                     total += weight[output, position] * units[position]
                 above[output] = total
-            if layer < activated:
-                _activate(above, height, activation)
+            _activate(above, height, activation)
             units, below, above = above, above, below
         results[row] = units[:outputs]
 
 
 @arithmetic_kernel(nogil=False)
 def apply_layers_by_columns(
-    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int, activated: int
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
 ) -> None:
     """As :func:`apply_layers_by_rows`, but one unit at a time, for all rows."""
     widest = max(layers[:, 2].max(), layers[:, 3].max())
@@ -184,8 +165,7 @@ def apply_layers_by_columns(
         for output in range(height):
             above[output] = bias[output]
         _add_products(weight, below, above)
-        if layer < activated:
-            _activate(above.reshape(-1), height * padded, activation)
+        _activate(above.reshape(-1), height * padded, activation)
         below, above = above, below
     for row in range(rows):
         for output in range(outputs):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from pytorchrl.agent.ops.dispatch import is_recorded, plain_address
 
@@ -86,6 +87,16 @@ def stacked_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return outputs
 
 
+class Linear(nn.Linear):
+    """torch's layer, whose product is by oneDNN where that is faster."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        """(B, inputs) to (B, outputs)."""
+        weight, bias = self.weight, self.bias
+        computed = linear(input, weight, bias)
+        return F.linear(input, weight, bias) if computed is None else computed
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -143,3 +154,5 @@ def _processor() -> str:
 
 
 _HAS_ONEDNN = _has_faster_onednn()
+LINEAR: type[nn.Linear] = Linear if _HAS_ONEDNN else nn.Linear
+"""The class of fully connected layers on this machine: torch's own, where its products are as fast as any."""

@@ -21,7 +21,6 @@ from pytorchrl.agent.actors.encoders.vectors import (
 )
 from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError, choices_of
 
 ExtractorName: TypeAlias = Literal[
@@ -44,7 +43,7 @@ _NAMES: Mapping[Any, ExtractorName] = {
 }
 
 
-class DictFeatures(QuickModule):
+class DictFeatures(nn.Module):
     """The concatenated features of the parts of a dict observation, in the order of the space.
 
     Args:

@@ -12,14 +12,13 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.images import PIXELS_OF_NATURE_CNN, PIXELS_OF_SMALL_CNN, image_layout
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
-from pytorchrl.agent.ops.layers import linear
+from pytorchrl.agent.ops.products import LINEAR
 from pytorchrl.agent.ops.scaling import scaled
 
 _PIXELS_OF_IMPALA_CNN = 3
 
 
-class ConvolutionalFeatures(QuickModule, ABC):
+class ConvolutionalFeatures(nn.Module, ABC):
     """Convolutions and a fully connected layer; uint8 images are scaled to [0, 1] here, on the device.
 
     Subclasses define the convolutions in :meth:`layers`.
@@ -48,7 +47,7 @@ class ConvolutionalFeatures(QuickModule, ABC):
         self.convolutions = nn.Sequential(*self.layers(layout.channels))
         with torch.no_grad():
             shape = self.convolutions(torch.zeros(1, layout.channels, layout.height, layout.width)).shape
-        self.linear = None if output_size is None else nn.Linear(math.prod(shape), output_size)
+        self.linear = None if output_size is None else LINEAR(math.prod(shape), output_size)
         self.output_size = output_size or math.prod(shape)
         if initialisation == "orthogonal":
             for module in self.modules():
@@ -66,8 +65,8 @@ class ConvolutionalFeatures(QuickModule, ABC):
         channels_last = torch.is_grad_enabled() and image.device.type == "cpu"
         image = scaled(image, self._largest, channels_last=channels_last)
         # After flattening, which copies, the activation and its gradient are faster: 2% of an update of PPO.
-        features = torch.relu_(self.convolutions(image).flatten(1))
-        return features if self.linear is None else torch.relu_(linear(self.linear, features))
+        features = torch.relu(self.convolutions(image).flatten(1))
+        return features if self.linear is None else torch.relu(self.linear(features))
 
 
 class NatureConvolutions(ConvolutionalFeatures):
@@ -135,7 +134,7 @@ class ImpalaCNN(ConvolutionalFeatures):
         return modules
 
 
-class ResidualBlock(QuickModule):
+class ResidualBlock(nn.Module):
     """Residual block: two convolutions, each preceded by a ReLU, added to the input.
 
     Args:
@@ -149,7 +148,7 @@ class ResidualBlock(QuickModule):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B, channels, H, W) to the same."""
-        out: Tensor = self.second(torch.relu_(self.first(torch.relu(image))))
+        out: Tensor = self.second(torch.relu(self.first(torch.relu(image))))
         return image + out
 
 

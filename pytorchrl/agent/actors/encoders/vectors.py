@@ -10,14 +10,13 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import choices_of
 
 Choices: TypeAlias = spaces.Discrete | spaces.MultiDiscrete
 """Spaces of one or several discrete variables."""
 
 
-class VectorFeatures(QuickModule):
+class VectorFeatures(nn.Module):
     """Arrays, flattened to float32 vectors.
 
     Args:
@@ -36,7 +35,7 @@ class VectorFeatures(QuickModule):
         return flat if flat.dtype == torch.float32 else flat.float()
 
 
-class OneHotFeatures(QuickModule):
+class OneHotFeatures(nn.Module):
     """A Discrete observation as a one-hot vector.
 
     Args:
@@ -53,7 +52,7 @@ class OneHotFeatures(QuickModule):
         return F.one_hot(observation[:, 0].long() - self._start, self.output_size).float()
 
 
-class Rows(QuickModule):
+class Rows(nn.Module):
     """Row indices of discrete observations in a table with one row for each value of each discrete variable.
 
     Args:
@@ -75,7 +74,7 @@ class Rows(QuickModule):
         return observation.flatten(1).long() + self.offsets
 
 
-class MultiOneHotFeatures(QuickModule):
+class MultiOneHotFeatures(nn.Module):
     """A MultiDiscrete observation as concatenated one-hot vectors.
 
     Args:
@@ -93,7 +92,7 @@ class MultiOneHotFeatures(QuickModule):
         return torch.zeros((len(rows), self.output_size), device=rows.device).scatter_(1, rows, 1.0)
 
 
-class EmbeddingFeatures(QuickModule):
+class EmbeddingFeatures(nn.Module):
     """A learnt embedding of a Discrete observation, or of each variable of a MultiDiscrete one.
 
     Args:

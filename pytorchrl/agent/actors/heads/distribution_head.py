@@ -9,7 +9,6 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor, Head
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import Scaled, ScaledStateDependentNoise
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_widths
 from storages.component.setting import Setting
@@ -124,7 +123,7 @@ class _Stretched:
         return _ToBox(self.head.build(features, actor), bounded_box_of(actor, self.head), scaled)
 
 
-class _ToBox(QuickModule):
+class _ToBox(nn.Module):
     middle: Tensor
     half_range: Tensor
 

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import SquashedStateDependentGaussian, StateDependentGaussian
-from pytorchrl.agent.ops.layers import linear
 from storages.component.hyper_parameters import Count, Positive
 
 
@@ -63,7 +61,7 @@ class GSDEPolicy(DistributionHead):
         return _GSDE(layer, log_std, (size,) if self.squash else shape, self)
 
 
-class _GSDE(QuickModule):
+class _GSDE(nn.Module):
     def __init__(self, layer: nn.Module, log_std: nn.Parameter, shape: tuple[int, ...], head: GSDEPolicy) -> None:
         super().__init__()
         self.layer, self.log_std, self._shape = layer, log_std, shape
@@ -71,5 +69,5 @@ class _GSDE(QuickModule):
         self._learns_features = head.learns_features
 
     def forward(self, features: Tensor) -> StateDependentGaussian | SquashedStateDependentGaussian:
-        mean = linear(self.layer, features).view(-1, *self._shape)
+        mean = self.layer(features).view(-1, *self._shape)
         return self._distribution(mean, features if self._learns_features else features.detach(), self.log_std)

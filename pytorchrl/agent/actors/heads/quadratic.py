@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import QuadraticValues
 from pytorchrl.agent.device import make_constants
-from pytorchrl.agent.ops.layers import linear
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Quadratic:
         return _Quadratic(layers, size, self)
 
 
-class _SeparateStreams(QuickModule):
+class _SeparateStreams(nn.Module):
     """A hidden layer for each of several groups of outputs, which are concatenated."""
 
     def __init__(self, features: int, numbers: tuple[int, ...], actor: Actor) -> None:
@@ -58,7 +56,7 @@ class _SeparateStreams(QuickModule):
 
     def forward(self, features: Tensor) -> Tensor:
         streams = zip(self.hidden, self.out, strict=True)
-        return torch.cat([linear(out, torch.relu(linear(hidden, features))) for hidden, out in streams], dim=1)
+        return torch.cat([out(torch.relu(hidden(features))) for hidden, out in streams], dim=1)
 
 
 class _Quadratic(ConvertedNumbers):

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
     ComponentValue,
@@ -21,7 +20,6 @@ from pytorchrl.agent.actors.outputs import (
     quantile_midpoints,
 )
 from pytorchrl.agent.device import make_constants
-from pytorchrl.agent.ops.layers import linear
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class CategoricalReturns:
         return _CategoricalReturns(make_action_layers(features, self.atoms, actor), support)
 
 
-class DuelingStreams(QuickModule):
+class DuelingStreams(nn.Module):
     """Dueling streams: state value plus advantages, less their mean over the actions.
 
     Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning" (arXiv 1511.06581), equation 9.
@@ -168,8 +166,8 @@ class DuelingStreams(QuickModule):
 
     def forward(self, features: Tensor) -> Tensor:
         """(N, features) to (N, actions * numbers)."""
-        value = linear(self.value, torch.relu_(linear(self.value_hidden, features)))
-        advantage = linear(self.advantage, torch.relu_(linear(self.advantage_hidden, features)))
+        value = self.value(torch.relu(self.value_hidden(features)))
+        advantage = self.advantage(torch.relu(self.advantage_hidden(features)))
         advantage = advantage.view(-1, *self._shape)
         return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 

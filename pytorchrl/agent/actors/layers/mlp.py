@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 import torch
@@ -11,18 +11,21 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
-from pytorchrl.agent.ops.layers import QuickLayers, linear
-from pytorchrl.agent.ops.tanh import tanh_
+from pytorchrl.agent.ops.layers import hidden_layers
+from pytorchrl.agent.ops.tanh import LEAST_NUMBERS, tanh
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]
 """Activations whose derivative is a function of their output."""
 
-# In place where torch can: nothing else needs the layers' outputs, and a second array of their size costs 4% of an
-# update of TD3.
-_ACTIVATIONS = {"relu": torch.relu_, "tanh": tanh_, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "silu": F.silu,
+    "gelu": F.gelu,
+}
 
 _RENORM_MOMENTUM = 0.01
 _LARGEST_SCALE, _LARGEST_SHIFT = 3.0, 5.0
@@ -59,11 +62,7 @@ class Dropout(UsesGenerator):
         return f"probability={self.probability}"
 
 
-class LayerNorm(QuickModule, nn.LayerNorm):
-    """torch's layer normalisation."""
-
-
-class BatchNorm(QuickModule, nn.BatchNorm1d):
+class BatchNorm(nn.BatchNorm1d):
     """torch's batch normalisation, by batch statistics only where gradients are computed.
 
     Without gradients (in acting, perhaps on one row, and in target networks), it uses the running statistics, as in
@@ -130,7 +129,7 @@ class Layers(TypedDict, total=False):
     generator: torch.Generator | None
 
 
-class MLP(QuickModule):
+class MLP(nn.Module):
     """Fully connected layers, each followed by dropout, normalisation and the activation.
 
     That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034). Batch
@@ -175,65 +174,60 @@ class MLP(QuickModule):
         if batch_norm and batch_renorm_warmup is not None:
             raise ValueError("MLP: batch_renorm_warmup already normalises batches; leave out batch_norm")
         sizes = [input_size, *hidden_sizes]
-        self._layers = [
+        self.layers = nn.ModuleList(
             linear_layer(size, following, noisy=noisy, generator=generator, sigma=noisy_sigma)
             for size, following in itertools.pairwise(sizes)
-        ]
-        self.layers = nn.ModuleList(self._layers)
-        norm = LayerNorm if layer_norm else BatchNorm if batch_norm else None
-        self._norms: list[nn.Module] = [] if norm is None else [norm(size) for size in hidden_sizes]
-        self.norms = nn.ModuleList(self._norms)
+        )
+        norm = nn.LayerNorm if layer_norm else BatchNorm if batch_norm else None
+        self.norms = nn.ModuleList([] if norm is None else [norm(size) for size in hidden_sizes])
         renorms = [] if batch_renorm_warmup is None else [BatchRenorm(size, batch_renorm_warmup) for size in sizes]
         self.renorms = nn.ModuleList(renorms)
-        self._renorms = renorms
         self.dropout = Dropout(dropout, generator) if dropout else None
         self.output_size = sizes[-1]
         self.activation = activation
-        self._activate = _ACTIVATIONS[activation]
-        self._is_plain = not (layer_norm or batch_norm or renorms or dropout)
-        plain = self.plain_layers
-        self._quick = QuickLayers(plain, activation) if plain else None
         if initialisation == "orthogonal":
-            for layer in self._layers:
+            for layer in self.layers:
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
 
     @property
     def modules_of_layers(self) -> list[list[nn.Module]]:
         """The modules with parameters of each layer; a normalisation of the input is part of the first one."""
-        layers: list[list[nn.Module]] = [[layer] for layer in self._layers]
-        for layer, norm in zip(layers, self._norms, strict=False):
+        layers: list[list[nn.Module]] = [[layer] for layer in self.layers]
+        for layer, norm in zip(layers, self.norms, strict=False):
             layer.append(norm)
-        if self._renorms and layers:
-            layers[0].append(self._renorms[0])
-            for layer, norm in zip(layers, self._renorms[1:], strict=True):
+        if self.renorms and layers:
+            layers[0].append(self.renorms[0])
+            for layer, norm in zip(layers, self.renorms[1:], strict=True):
                 layer.append(norm)
         return layers
 
     @property
     def plain_layers(self) -> list[nn.Linear] | None:
         """The layers, if each is linear and followed only by a :data:`PlainActivation`; None otherwise."""
-        is_plain = self._is_plain and self.activation in get_args(PlainActivation)
-        layers = [layer for layer in self._layers if type(layer) is nn.Linear]
-        return layers if is_plain and len(layers) == len(self._layers) else None
+        is_plain = not (self.norms or self.renorms or self.dropout) and self.activation in get_args(PlainActivation)
+        layers = [layer for layer in self.layers if type(layer) is nn.Linear]
+        return layers if is_plain and len(layers) == len(self.layers) else None
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
-        if self._is_plain:
-            quick = None if self._quick is None else self._quick(features)
-            if quick is not None:
-                return quick
-            for layer in self._layers:
-                features = self._activate(linear(layer, features))
-            return features
-        if self._renorms:
-            features = self._renorms[0](features)
-        for position, layer in enumerate(self._layers):
-            features = linear(layer, features)
-            if self.dropout is not None:
-                features = self.dropout(features)
-            if self._norms:
-                features = self._norms[position](features)
-            features = self._activate(features)
-            if self._renorms:
-                features = self._renorms[position + 1](features)
+        layers, norms, renorms, dropout = self.layers, self.norms, self.renorms, self.dropout
+        if torch.is_inference_mode_enabled() and not (norms or renorms or dropout):
+            outputs = hidden_layers(features, layers, self.activation)
+            if outputs is not None:
+                return outputs
+        activate = _ACTIVATIONS[self.activation]
+        if renorms:
+            features = renorms[0](features)
+        for position, layer in enumerate(layers):
+            features = layer(features)
+            if dropout:
+                features = dropout(features)
+            if norms:
+                features = norms[position](features)
+            # Not in place: hooks may keep a layer's output, and a layer of another kind may return its input.
+            # In tracing, the number of rows is a symbol.
+            is_counted = activate is torch.tanh and type(features.shape[0]) is int
+            features = tanh(features) if is_counted and features.numel() >= LEAST_NUMBERS else activate(features)
+            if renorms:
+                features = renorms[position + 1](features)
         return features

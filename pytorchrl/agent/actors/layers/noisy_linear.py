@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
+from pytorchrl.agent.ops.products import LINEAR
 
 _ROWS_WORTH_A_MATRIX = 16
 """Rows from which one product with noisy weights takes less time than two, with means and with noise."""
@@ -108,4 +109,4 @@ def linear_layer(
     inputs: int, outputs: int, *, noisy: bool = False, generator: torch.Generator | None = None, sigma: float = 0.5
 ) -> nn.Linear | NoisyLinear:
     """Make a linear layer, noisy or not; ``generator`` draws the noise, whose initial scale is ``sigma``."""
-    return NoisyLinear(inputs, outputs, generator, sigma) if noisy else nn.Linear(inputs, outputs)
+    return NoisyLinear(inputs, outputs, generator, sigma) if noisy else LINEAR(inputs, outputs)

@@ -10,8 +10,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
-
 _LARGEST = 10.0
 _EPSILON = 1e-8
 
@@ -49,7 +47,7 @@ def moments_since(earlier: Moments, moments: Moments) -> Moments:
     return number, mean_since, (squares_of_all - squares - squares_between).clip(0)
 
 
-class RunningNormalization(QuickModule):
+class RunningNormalization(nn.Module):
     """The running mean and variance of arrays, and a normalisation that is updated to them on request.
 
     Args:
@@ -110,7 +108,7 @@ class RunningNormalization(QuickModule):
         return ((values - self.shift) * self.scale).clamp(-self._largest, self._largest)
 
 
-class ObservationNormalization(QuickModule):
+class ObservationNormalization(nn.Module):
     """A :class:`RunningNormalization` of each part of an observation that has a floating-point dtype.
 
     Args:

@@ -4,11 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
-from pytorchrl.agent.ops.layers import linear
 
-
-class OutputLayer(QuickModule):
+class OutputLayer(nn.Module):
     """One linear layer of the features, whose numbers :meth:`output` converts; here they are the output.
 
     Args:
@@ -21,14 +18,14 @@ class OutputLayer(QuickModule):
 
     def forward(self, features: Tensor) -> Any:
         """Map (N, features) to the output."""
-        return self.output(linear(self.layer, features))
+        return self.output(self.layer(features))
 
     def output(self, numbers: Tensor) -> Any:
         """Convert the numbers (N, numbers) of the layer to the output."""
         return numbers
 
 
-class ConvertedNumbers(QuickModule):
+class ConvertedNumbers(nn.Module):
     """Numbers of an :class:`OutputLayer` or of dueling streams, which :meth:`output` converts.
 
     Args:

@@ -1,11 +1,10 @@
 """Modules that draw random numbers from a generator that their owner saves."""
 
 import torch
+from torch import nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
-
-class UsesGenerator(QuickModule):
+class UsesGenerator(nn.Module):
     """A module that draws from a generator, which it shares with its target network.
 
     Args:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pytorchrl.agent.actors.bodies import MLP, Body
-from pytorchrl.agent.actors.layers.mlp import BatchNorm, BatchRenorm, Dropout, LayerNorm
+from pytorchrl.agent.actors.layers.mlp import BatchNorm, BatchRenorm, Dropout
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 
 EXTRAS: dict[str, dict[str, Any]] = {
@@ -173,7 +173,7 @@ def test_a_body_passes_all_settings_to_its_layers() -> None:
     assert body(features(), torch.ones(6, 2)).shape == (6, 4)
     kinds = [type(module) for module in body.hidden.modules()]
     assert kinds.count(NoisyLinear) == 2
-    assert kinds.count(LayerNorm) == 2
+    assert kinds.count(nn.LayerNorm) == 2
     assert kinds.count(Dropout) == 1
     assert all(module.generator is generator for module in body.modules() if hasattr(module, "generator"))
 

@@ -14,7 +14,6 @@ from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.ops.layers import linear
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -117,12 +116,7 @@ def test_a_linear_layer_is_noisy_only_if_requested() -> None:
     noisy = linear_layer(3, 2, noisy=True, generator=drawing)
     assert isinstance(noisy, NoisyLinear)
     assert noisy.generator is drawing
-    assert type(linear_layer(3, 2)) is nn.Linear
-
-
-def test_the_compiled_linear_call_keeps_the_noise() -> None:
-    layer, features = NoisyLinear(3, 2, generator(3)), torch.randn(4, 3)
-    assert torch.equal(linear(layer, features), NoisyLinear.forward(with_seed(layer, 3), features))
+    assert isinstance(linear_layer(3, 2), nn.Linear)
 
 
 def with_seed(layer: NoisyLinear, seed: int) -> NoisyLinear:

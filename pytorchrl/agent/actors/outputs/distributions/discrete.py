@@ -1,7 +1,6 @@
 """Distributions of discrete actions."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Self
 
 import torch
@@ -15,6 +14,7 @@ from pytorchrl.agent.ops.categorical_likelihood import (
     evaluate_actions,
     slopes_of_logits,
 )
+from pytorchrl.agent.ops.clipped_surrogate import ClippedSurrogate, clipped_surrogate_of_logits
 
 RULED_OUT = -1e9
 """Logit of an action that is not allowed. Its probability is 0; -inf would give NaN where it is multiplied by that."""
@@ -30,14 +30,17 @@ class Categorical(Distribution):
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
         self._evaluated: Evaluated | None = None
-        if logits.requires_grad and torch.is_grad_enabled():
-            # Cached now: a first access under `no_grad` would cache them without gradients.
-            _ = self.log_probs
+        self._log_probs: Tensor | None = None
 
-    @cached_property
+    @property
     def log_probs(self) -> Tensor:
         """Log probability of each action, (B, k)."""
-        return F.log_softmax(self.logits, dim=-1)
+        log_probs = self._log_probs
+        # Those computed under `no_grad` have no gradient.
+        needs_gradient = self.logits.requires_grad and torch.is_grad_enabled()
+        if log_probs is None or (needs_gradient and not log_probs.requires_grad):
+            log_probs = self._log_probs = F.log_softmax(self.logits, dim=-1)
+        return log_probs
 
     @property
     def parameters(self) -> tuple[Tensor]:
@@ -97,6 +100,20 @@ class Categorical(Distribution):
         """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1), by a kernel if it can."""
         found = self._evaluated = evaluate_actions(self.logits, action)
         return super().evaluate(action) if found is None else (found.log_prob, found.entropy)
+
+    def clipped_surrogate(
+        self,
+        action: Tensor,
+        old_log_prob: Tensor,
+        advantage: Tensor,
+        share: Tensor,
+        clip_param: float,
+        dual_clip: float | None = None,
+    ) -> ClippedSurrogate:
+        """Compute the clipped surrogate objective of actions (B, 1) by a kernel if it can."""
+        given = old_log_prob, advantage, share, clip_param, dual_clip
+        quick = clipped_surrogate_of_logits(self.logits, action, *given)
+        return super().clipped_surrogate(action, *given) if quick is None else quick
 
     def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
         """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.

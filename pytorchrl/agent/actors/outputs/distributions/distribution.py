@@ -6,6 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.ops.clipped_surrogate import ClippedSurrogate, clipped_surrogate
+
 
 class Distribution(ABC):
     """A distribution of actions for each of ``B`` observations; scalars keep a trailing axis of size 1.
@@ -73,6 +75,19 @@ class Distribution(ABC):
         """Return the log probabilities of actions (B, *action) and the entropies, both (B, 1)."""
         return self.log_prob(action), self.entropy()
 
+    def clipped_surrogate(
+        self,
+        action: Tensor,
+        old_log_prob: Tensor,
+        advantage: Tensor,
+        share: Tensor,
+        clip_param: float,
+        dual_clip: float | None = None,
+    ) -> ClippedSurrogate:
+        """Compute the clipped surrogate objective of actions (B, *action); see :func:`clipped_surrogate`."""
+        given = old_log_prob, advantage, share, clip_param, dual_clip
+        return clipped_surrogate(*self.evaluate(action), *given)
+
     @abstractmethod
     def mode(self) -> Tensor:
         """Most likely actions, (B, *action)."""
@@ -92,7 +107,13 @@ def _depth(cls: type, name: str) -> int:
 
 
 _DRAWN = ("sample", "rsample", "log_prob")
-_COMPOSED = {"sample_with_log_prob": _DRAWN, "sample_with_score": _DRAWN, "evaluate": ("log_prob", "entropy")}
+_EVALUATED = ("log_prob", "entropy")
+_COMPOSED = {
+    "sample_with_log_prob": _DRAWN,
+    "sample_with_score": _DRAWN,
+    "evaluate": _EVALUATED,
+    "clipped_surrogate": (*_EVALUATED, "evaluate"),
+}
 """Methods that are composed of others here, and that a subclass may compute at once instead."""
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.algorithms.plain_layers import Sweep
 from pytorchrl.agent.ops import products
-from pytorchrl.agent.ops.layers import linear
-from pytorchrl.agent.ops.products import matmul, matmul_into_, stacked_linear
+from pytorchrl.agent.ops.products import Linear, matmul, matmul_into_, stacked_linear
 
 ROWS, SIZE = 128, 256
 RELATIVE = {"rtol": 1e-4, "atol": 1e-3}
@@ -31,6 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
     monkeypatch.setattr(products, "_HAS_ONEDNN", True)
     monkeypatch.setattr(products, "_product", recorded)
+    monkeypatch.setattr("pytorchrl.agent.actors.layers.noisy_linear.LINEAR", Linear)
     return shapes
 
 
@@ -40,13 +40,13 @@ def random_tensor(*shape: int, seed: int = 0) -> Tensor:
 
 def layer_of(size: int = SIZE) -> nn.Linear:
     torch.manual_seed(0)
-    return nn.Linear(size, size)
+    return Linear(size, size)
 
 
 def test_a_layer_has_the_outputs_and_gradients_of_torch(calls: list[tuple[int, ...]]) -> None:
     layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
     reference, alike = copy.deepcopy(layer), features.detach().clone().requires_grad_()
-    outputs, expected = linear(layer, features), F.linear(alike, reference.weight, reference.bias)
+    outputs, expected = layer(features), F.linear(alike, reference.weight, reference.bias)
     slope = random_tensor(ROWS, SIZE, seed=1)
     outputs.backward(slope)
     expected.backward(slope)
@@ -58,10 +58,10 @@ def test_a_layer_has_the_outputs_and_gradients_of_torch(calls: list[tuple[int, .
 
 def test_only_the_gradients_that_are_needed_are_computed(calls: list[tuple[int, ...]]) -> None:
     layer, features = layer_of().requires_grad_(requires_grad=False), random_tensor(ROWS, SIZE).requires_grad_()
-    linear(layer, features).sum().backward()
+    layer(features).sum().backward()
     # The slope of a sum is one number, expanded, which torch multiplies.
     assert calls == [(ROWS, SIZE)]
-    linear(layer, features).square().sum().backward()
+    layer(features).square().sum().backward()
     assert calls == [(ROWS, SIZE)] * 3
     assert layer.weight.grad is None
 
@@ -74,7 +74,7 @@ def test_there_are_gradients_of_gradients(calls: list[tuple[int, ...]]) -> None:
         (gradient,) = torch.autograd.grad(slope.square().mean(), layer.weight)
         return gradient
 
-    computed = penalty(linear(layer, features))
+    computed = penalty(layer(features))
     assert calls
     torch.testing.assert_close(computed, penalty(F.linear(features, layer.weight, layer.bias)), **RELATIVE)
 
@@ -84,11 +84,11 @@ def test_batches_of_gradients_and_the_transforms_of_torch_func_are_those_of_torc
 ) -> None:
     layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
     slopes = random_tensor(2, ROWS, SIZE)
-    outputs = linear(layer, features)
+    outputs = layer(features)
     (together,) = torch.autograd.grad(outputs, features, slopes, is_grads_batched=True, retain_graph=True)
     for slope, gradient in zip(slopes, together, strict=True):
         torch.testing.assert_close(gradient, torch.autograd.grad(outputs, features, slope, retain_graph=True)[0])
-    gradients = torch.func.grad(lambda rows: (slopes[0] * linear(layer, rows)).sum())(features.detach())
+    gradients = torch.func.grad(lambda rows: (slopes[0] * layer(rows)).sum())(features.detach())
     torch.testing.assert_close(gradients, slopes[0] @ layer.weight, **RELATIVE)
 
 
@@ -99,8 +99,9 @@ def test_a_network_without_gradients_has_the_outputs_of_torch(is_inference: bool
     with torch.inference_mode() if is_inference else torch.no_grad():
         outputs = network(features)
     expected = features
-    for layer in network.plain_layers or ():
-        expected = torch.relu(layer(expected))
+    for layer in network.layers:
+        assert isinstance(layer, Linear)
+        expected = torch.relu(F.linear(expected, layer.weight, layer.bias))
     assert calls == [(ROWS, SIZE)]
     torch.testing.assert_close(outputs, expected.detach(), **RELATIVE)
 
@@ -109,7 +110,7 @@ def test_infinite_and_undefined_numbers_stay_visible(calls: list[tuple[int, ...]
     layer, features = layer_of(), random_tensor(ROWS, SIZE)
     features[3, 5], features[4, 6] = torch.nan, torch.inf
     with torch.no_grad():
-        outputs = torch.relu(linear(layer, features))
+        outputs = torch.relu(layer(features))
     assert calls
     assert outputs[3].isnan().all()
     assert outputs[4].isinf().any()
@@ -127,15 +128,15 @@ def test_infinite_and_undefined_numbers_stay_visible(calls: list[tuple[int, ...]
 )
 def test_other_features_are_left_to_torch(features: Tensor, calls: list[tuple[int, ...]]) -> None:
     layer = layer_of()
-    outputs = linear(layer, features)
+    outputs = layer(features)
     assert not calls
-    torch.testing.assert_close(outputs, layer(features))
+    torch.testing.assert_close(outputs, F.linear(features, layer.weight, layer.bias))
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration:UserWarning")
 def test_onednn_can_be_disabled_in_torch(calls: list[tuple[int, ...]]) -> None:
     with torch.backends.mkldnn.flags(enabled=False):
-        linear(layer_of(), random_tensor(ROWS, SIZE))
+        layer_of()(random_tensor(ROWS, SIZE))
         matmul(random_tensor(SIZE, SIZE), random_tensor(SIZE, SIZE), rows=SIZE, out=torch.empty(SIZE, SIZE))
     assert not calls
 
@@ -143,8 +144,8 @@ def test_onednn_can_be_disabled_in_torch(calls: list[tuple[int, ...]]) -> None:
 def test_double_precision_and_autocast_are_left_to_torch(calls: list[tuple[int, ...]]) -> None:
     layer = layer_of()
     with torch.autocast("cpu", torch.bfloat16):
-        assert linear(layer, random_tensor(ROWS, SIZE)).dtype is torch.bfloat16
-    assert linear(layer.double(), random_tensor(ROWS, SIZE).double()).dtype is torch.float64
+        assert layer(random_tensor(ROWS, SIZE)).dtype is torch.bfloat16
+    assert layer.double()(random_tensor(ROWS, SIZE).double()).dtype is torch.float64
     doubles = random_tensor(SIZE, SIZE).double()
     assert matmul(doubles, doubles, rows=SIZE, out=torch.empty_like(doubles)).dtype is torch.float64
     assert not calls
@@ -155,7 +156,9 @@ def test_a_layer_is_traced_and_exported_as_torch_computes_it(calls: list[tuple[i
     network, features = MLP(SIZE, (SIZE,), "relu", "uniform"), random_tensor(ROWS, SIZE)
     program = torch.export.export(network, (features,))
     traced = torch.jit.trace(network, random_tensor(2, SIZE), check_trace=False)  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(traced(features), torch.relu(network.layers[0](features)))
+    layer = network.layers[0]
+    assert isinstance(layer, Linear)
+    torch.testing.assert_close(traced(features), torch.relu(F.linear(features, layer.weight, layer.bias)))
     assert not calls
     assert "mkldnn" not in str(program.graph)
 

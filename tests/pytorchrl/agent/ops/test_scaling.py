@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.encoders import scaling
+from pytorchrl.agent.ops import scaling
 from pytorchrl.agent.ops.scaling import scaled
 
 

@@ -7,14 +7,12 @@ from typing import Any, cast, get_args
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers import quick_layers
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
-from pytorchrl.agent.ops.layers import linear
+from pytorchrl.agent.ops import layers
 
-KERNELS = "apply_layers_by_rows", "apply_layers_by_columns", "apply_layer"
+KERNELS = "apply_layers_by_rows", "apply_layers_by_columns"
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def recorded(name: str) -> Callable[..., None]:
-        kernel = getattr(quick_layers, name)
+        kernel = getattr(layers, name)
 
         def call(*arguments: Any) -> None:
             names.append(name)
@@ -32,7 +30,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return call
 
     for name in KERNELS:
-        monkeypatch.setattr(quick_layers, name, recorded(name))
+        monkeypatch.setattr(layers, name, recorded(name))
     return names
 
 
@@ -69,40 +67,16 @@ def test_a_network_matches_torch(activation: PlainActivation, sizes: tuple[int, 
 def test_small_batches_are_computed_by_kernels(called: list[str], rows: int, kernel: str) -> None:
     with torch.inference_mode():
         make_mlp()(random_tensor(rows, 5))
-        linear(nn.Linear(64, 4), random_tensor(rows, 64))
-    assert called == [kernel, "apply_layer"]
+    assert called == [kernel]
 
 
 def test_gradients_and_large_batches_are_computed_by_torch(called: list[str]) -> None:
-    network, layer = make_mlp(), nn.Linear(5, 2)
+    network = make_mlp()
     network(random_tensor(3, 5)).sum().backward()
-    linear(layer, random_tensor(3, 5)).sum().backward()
     with torch.inference_mode():
         network(random_tensor(2_000, 5))
-        linear(layer, random_tensor(2_000, 5))
     assert not called
     assert all(parameter.grad is not None for parameter in network.parameters())
-
-
-@pytest.mark.parametrize("rows", [1, 3, 64, 2_000])
-@pytest.mark.parametrize("outputs", [1, 2, 8, 9])
-def test_a_single_layer_matches_torch(rows: int, outputs: int) -> None:
-    layer, features = nn.Linear(17, outputs), random_tensor(rows, 17)
-    with torch.inference_mode():
-        torch.testing.assert_close(linear(layer, features), layer(features), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("has_avx_512", [True, False])
-@pytest.mark.parametrize("rows", [1, 7, 8, 32, 33])
-def test_a_large_layer_matches_torch_with_and_without_avx_512(
-    monkeypatch: pytest.MonkeyPatch, rows: int, *, has_avx_512: bool
-) -> None:
-    monkeypatch.setattr(quick_layers, "_READS_LARGE_ONCE", has_avx_512)
-    layer, features = nn.Linear(1_000, 1_000), random_tensor(rows, 1_000)
-    with torch.inference_mode():
-        output = linear(layer, features)
-        torch.testing.assert_close(output, layer(features), rtol=1e-5, atol=1e-5)
-        assert output.is_contiguous()
 
 
 @pytest.mark.parametrize("rows", [1, 64])
@@ -198,8 +172,6 @@ def test_features_of_another_width_are_refused_by_torch(rows: int) -> None:
         for width in (4, 6):
             with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
                 make_mlp()(random_tensor(rows, width))
-            with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-                linear(nn.Linear(5, 2), random_tensor(rows, width))
 
 
 @pytest.mark.parametrize(
@@ -214,10 +186,9 @@ def test_features_of_another_width_are_refused_by_torch(rows: int) -> None:
     ids=["transposed", "strided", "empty", "vector", "nested"],
 )
 def test_features_of_any_layout_and_shape_match_torch(features: Tensor) -> None:
-    network, layer = make_mlp(), nn.Linear(5, 2)
+    network = make_mlp()
     with torch.inference_mode():
         torch.testing.assert_close(network(features), in_torch(network, features), rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(linear(layer, features), layer(features), rtol=1e-5, atol=1e-6)
 
 
 def test_vmap_matches_torch() -> None:
@@ -237,9 +208,36 @@ def test_a_trace_in_inference_mode_matches_torch_for_other_batch_sizes() -> None
             torch.testing.assert_close(traced(other), in_torch(network, other), rtol=1e-5, atol=1e-6)
 
 
-def test_a_bias_of_another_shape_is_broadcast_as_by_torch() -> None:
-    layer = nn.Linear(5, 4)
+def bias_of_another_shape(layer: nn.Linear) -> None:
     layer.bias = nn.Parameter(torch.ones(1))
-    features = random_tensor(3, 5)
+
+
+def seen_as_another_shape(layer: nn.Linear) -> None:
+    layer.weight.data = layer.weight.data.view(32, 2 * layer.in_features)
+
+
+def test_a_bias_of_another_shape_is_broadcast_as_by_torch() -> None:
+    network, features = make_mlp(), random_tensor(3, 5)
+    for layer in network.layers:
+        bias_of_another_shape(cast("nn.Linear", layer))
     with torch.inference_mode():
-        torch.testing.assert_close(linear(layer, features), F.linear(features, layer.weight, layer.bias))
+        torch.testing.assert_close(network(features), in_torch(network, features), rtol=1e-5, atol=1e-6)
+
+
+def test_weights_of_the_same_memory_in_another_shape_are_refused_by_torch() -> None:
+    network, features = make_mlp(), random_tensor(3, 5)
+    with torch.inference_mode():
+        network(features)
+        seen_as_another_shape(cast("nn.Linear", network.layers[1]))
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            network(features)
+
+
+def test_without_torchs_list_of_global_hooks_torch_computes_everything(
+    called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "_has_global_hooks", layers._any_global_hook)
+    network, features = make_mlp(), random_tensor(3, 5)
+    with torch.inference_mode():
+        torch.testing.assert_close(network(features), in_torch(network, features))
+    assert not called
