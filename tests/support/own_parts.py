@@ -165,7 +165,7 @@ class FittedValues(prl.PolicyGradient):
 
     def update(self, batch: Any) -> prl.Result:
         rows = self.read(batch)
-        gain = self.pi(rows.now).log_prob(rows.action) * self.advantages(rows)
+        gain = self.policy(rows.now, None).log_prob(rows.action) * self.advantages(rows)
         self.train_pi.stepper.minimise(lambda: -gain.mean())
 
         def error() -> Tensor:

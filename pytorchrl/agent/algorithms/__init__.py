@@ -23,13 +23,12 @@ from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
 from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialClassifier, AdversarialReward
 from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
 from pytorchrl.agent.algorithms.imitation.amp import AMP, AMPReward
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.dagger import DAgger
 from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
-from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
-from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD
 from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO

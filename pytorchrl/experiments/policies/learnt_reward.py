@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
+from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialClassifier
 from pytorchrl.experiments.policies.trained_policy import load_policy
 from storages.component.setting import Setting
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.parts.adversarial_classifier import AdversarialClassifier
+from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialClassifier
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialReward
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Metrics

@@ -35,19 +35,19 @@ class BehaviourCloning(OffPolicyAlgorithm):
         self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
         self.trained = self.train("policy", self.pi)
 
-    def default_explorer(self) -> Explorer:
-        """Return sampling from the policy."""
-        return explorer_for(self.distribution)
-
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
-
     def losses(self, rows: Rows) -> Losses:
         """Return the negative log-likelihood of the data's actions, minus the entropy bonus."""
-        policy = self.pi(rows.now)
+        policy = self.policy(rows.now, None)
         surprise, entropy = -policy.log_prob(rows.action), rows.mean(policy.entropy())
         loss = rows.weighted_mean(surprise) - self.entropy_coef * entropy
         metrics = {"loss": loss.detach(), "entropy": entropy.detach()}
         return Losses({self.trained: loss}, metrics, rows.per_row(surprise.detach()))
+
+    def policy(self, view: View, exploration: Exploration | None) -> Distribution:
+        """Return the distribution of actions, for acting and, without an exploration, for losses."""
+        policy: Distribution = self.pi(view)
+        return policy
+
+    def default_explorer(self) -> Explorer:
+        """Return sampling from the policy."""
+        return explorer_for(self.distribution)

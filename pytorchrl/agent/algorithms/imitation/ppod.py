@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.parts.episode_replay import EpisodeReplay
-from pytorchrl.agent.algorithms.imitation.parts.joined_rollouts import JoinedRollouts
-from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import ReplayedEpisodes
-from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import WholeEpisodes
+from pytorchrl.agent.algorithms.imitation.episode_replay import EpisodeReplay, JoinedRollouts
+from pytorchrl.agent.algorithms.imitation.replayed_episodes import ReplayedEpisodes, WholeEpisodes
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Metrics

@@ -10,8 +10,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import ReplayedEpisodes
-from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import WholeEpisodes
+from pytorchrl.agent.algorithms.imitation.replayed_episodes import ReplayedEpisodes, WholeEpisodes
 from storages.datasets import open_dataset
 from storages.episode import Episode
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
