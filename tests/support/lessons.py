@@ -192,8 +192,10 @@ class Lesson:
 
     def restore(self, algorithm: prl.Algorithm) -> None:
         """Load the state before the first batch; modules of users' classes add a generator, which goes on."""
-        state = copy.deepcopy(self._state)
-        state["generators"] += algorithm.random_state()[len(state["generators"]) :]
+        state, present = copy.deepcopy(self._state), algorithm.random_state()
+        if len(present) > len(state["generators"]):
+            # Behind the algorithm's and the actor's, before those that a subclass adds.
+            state["generators"].insert(2, present[2])
         algorithm.load_state_dict(state)
 
     def gradients(self, algorithm: prl.Algorithm) -> dict[str, Tensor]:
