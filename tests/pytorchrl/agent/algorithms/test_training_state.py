@@ -136,7 +136,7 @@ def test_a_copy_learns_like_the_original_and_independently_of_it(name: str) -> N
 def learns_in_two_steps(name: str) -> bool:
     """Whether the policy learns from the critics' new weights, after their step."""
     algorithm = made(*OFF_POLICY[name][:2], **OFF_POLICY[name][2])
-    return bool(algorithm.overrides(prl.Algorithm.losses_after_step))
+    return type(algorithm).losses_after_step is not prl.Algorithm.losses_after_step
 
 
 IN_ONE_STEP = [name for name in OFF_POLICY if not learns_in_two_steps(name)]
