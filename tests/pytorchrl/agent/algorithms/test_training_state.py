@@ -157,11 +157,8 @@ def test_policies_learn_from_the_critics_after_the_critics_step(name: str) -> No
             losses: Any = losses_of(in_parts.read(batch))
             for group in losses.of:
                 group.stepper.zero_grad()
-            for parameter, gradient in losses.gradients.items():
-                parameter.grad = gradient
-            with_graph = [loss for loss in losses.of.values() if loss.requires_grad]
-            if with_graph:
-                sum(with_graph[1:], with_graph[0]).backward()
+            first, *others = losses.of.values()
+            sum(others, first).backward()
             for group in losses.of:
                 group.stepper.step(None)
         in_parts.end_update()
