@@ -73,7 +73,7 @@ def plain_layers_of_action_values(network: Network) -> PlainLayers | None:
 
 def _plain_layers_of_states(network: Network, last: Any) -> PlainLayers | None:
     body = network.body
-    if network.joint is not None or type(body) is not Body:
+    if network.joint is not None or type(body) is not Body or not isinstance(body.hidden, MLP):
         return None
     return _plain_layers(body.features, body.hidden, last)
 
