@@ -10,8 +10,8 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import elementwise_minimum
+from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
 from pytorchrl.agent.algorithms.offline.parts.batch_constrained import BatchConstrained
-from pytorchrl.agent.algorithms.offline.parts.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
+from pytorchrl.agent.algorithms.offline.soft_maximum import soft_maximum_of_critic
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
@@ -67,7 +67,7 @@ class CQL(SAC):
     def gaps(self, outputs: Sequence[Value], rows: Rows) -> Tensor:
         """Return each critic's gap (critics,) between the log-sum-exp of all values and the data's value."""
         given = *self.proposals(rows), rows.weight, self.least_values(rows)
-        soft_maxima = [weighted_soft_maximum(critic, rows.now, *given) for critic in self.critics]
+        soft_maxima = [soft_maximum_of_critic(critic, rows.now, *given) for critic in self.critics]
         return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in outputs])
 
     @torch.no_grad()
