@@ -178,6 +178,7 @@ def test_a_trace_computes_other_tensors(op: Op) -> None:
 
 
 @ops
+@pytest.mark.long
 def test_the_op_is_compiled_as_one_graph(op: Op) -> None:
     compiled: Any = torch.compile(op.op, backend="aot_eager", fullgraph=True)
     given = made(op)
