@@ -120,7 +120,8 @@ def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
             norms.append(module)
         for parameter in module._parameters.values():
             if parameter is not None and parameter.requires_grad:
-                parameters.append(parameter.requires_grad_(False))
+                parameter.requires_grad_(False)
+                parameters.append(parameter)
         for child in module._modules.values():
             if child is not None and child is not body:
                 modules.append(child)

@@ -33,8 +33,12 @@ def layers_of_users(networks: nn.Module) -> list[nn.Module]:
 def _depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, nn.RNNBase):
         return module.dropout > 0
-    # The latter are parametrisations, such as spectral normalisation, which iterates in training.
-    return isinstance(module, _DEPEND_ON_MODE) or type(module).__module__.startswith("torch.nn.utils.")
+    # Those of `torch.nn.utils` are parametrisations, or hooks of layers in its older functions, such as spectral
+    # normalisation, which iterates in training.
+    several = (module, *module._forward_pre_hooks.values())
+    return isinstance(module, _DEPEND_ON_MODE) or any(
+        type(each).__module__.startswith("torch.nn.utils.") for each in several
+    )
 
 
 def _package_of(module: nn.Module) -> str:

@@ -1,7 +1,7 @@
 """Base class of all algorithms: networks, acting, losses, updates and checkpoints."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.action_mask import AllowedActions
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.view import View
@@ -17,8 +16,9 @@ from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_a
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained, TrainingState, parameters_of
+from pytorchrl.agent.algorithms.training import Trained, TrainingState, named_parameters_of
 from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
+from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator, restore_generators, seed_generators
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -62,25 +62,28 @@ class Algorithm(FieldComponent, Changeable, ABC):
     reads_rewards: ClassVar[bool] = False
     """Whether acting depends on the rewards of the previous steps, given in `Exploration.rewards`."""
     reward_components: ClassVar[Sequence[str] | None] = None
-    """Entries of the environments' infos that are components of the reward, and stored as REWC; a hyper-parameter of
-    algorithms that learn from them."""
+    """Entries of infos that are components of the reward, stored as REWC; a hyper-parameter where learnt from."""
     component_weights: ClassVar[Mapping[str, Any] | None] = None
     """Weights of the components by name, 1 where there is none; likewise."""
     keeps_acting_state: ClassVar[bool] = False
     """Whether greedy actions depend on what is kept of earlier steps in `Exploration.state`."""
     called_in_training: ClassVar[frozenset[str]] = frozenset()
     """Names of hyper-parameters that are functions which the greedy policy does not call."""
+    unused: ClassVar[Mapping[str, str]] = {}
+    """Inherited public methods that the class does not call, each with what to override instead."""
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_unused_overrides(cls)
+
     def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
-        self.device = find_device(device)
-        self.actor = actor
-        self.action_space = envs.action_space
+        self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
         self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
@@ -99,14 +102,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     @classmethod
     def check_spaces(cls, envs: VecEnv) -> None:
-        """Check that the algorithm supports the action space of the environments.
-
-        Raises:
-            UnsupportedSpaceError: it does not; the message names the space and an algorithm that does.
-        """
+        """Raise UnsupportedSpaceError if the algorithm does not support the action space of the environments."""
         check_action_space(envs.action_space, cls.actions, cls.__name__)
-
-    # To be implemented by subclasses
 
     @abstractmethod
     def build(self) -> None:
@@ -124,6 +121,10 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def update_plan(self) -> UpdatePlan:
         """Return the schedule of update phases while collecting."""
 
+    @abstractmethod
+    def batches(self, source: Storage) -> Iterator[Batch]:
+        """Yield the batches of an update phase."""
+
     @property
     def optional_fields(self) -> Mapping[str, tuple[int, float]]:
         """Fields of :meth:`act` that data lack: the numbers of a row, and the value of all of them in such data."""
@@ -132,10 +133,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def request_fields(self, source: str, storage: Storage) -> None:
         """Let a storage of a source add the fields to its batches that the algorithm needs; called once."""
         self.sources[source].request_fields(storage)
-
-    @abstractmethod
-    def batches(self, source: Storage) -> Iterator[Batch]:
-        """Yield the batches of an update phase."""
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of a batch; target networks receive no gradients."""
@@ -151,8 +148,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """
         return None
 
-    # Registering
-
     def train(
         self,
         name: str,
@@ -162,11 +157,11 @@ class Algorithm(FieldComponent, Changeable, ABC):
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
     ) -> Trained:
-        """Register networks that are trained together by one optimiser.
+        """Register networks made by the actor, which are trained together by one optimiser.
 
         Args:
             name: of the parameter group, and prefix of the names of its gradients.
-            networks: made by the actor.
+            networks: at least one.
             lr: name of the hyper-parameter for the learning rate.
             max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to.
             optimizer: None takes the hyper-parameter ``optimizer``.
@@ -178,9 +173,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         optimizer = optimizer or self.optimizer
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
-        named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
-        group = Trained(name, dict(parameters_of(named)), optimizer, lr, max_grad_norm)
-        return self.training.add_group(group)
+        return self.training.add_group(Trained(name, named_parameters_of(networks), optimizer, lr, max_grad_norm))
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
@@ -194,12 +187,10 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Return a target network of a network, which is updated after each update or at intervals.
 
         Args:
-            network: made by the actor, and registered by `train` before.
-            polyak: name of the hyper-parameter for the weight that the target network keeps in a Polyak update; 0
-                copies the network.
+            network: registered by `train` before.
+            polyak: name of the hyper-parameter for the weight that the target network keeps; 0 copies the network.
             every: name of the hyper-parameter for the interval between target updates, in updates; None for 1.
-            every_steps: name of the hyper-parameter for that interval in environment transitions, those of all
-                collectors together; the first update after it updates the target network. None counts updates.
+            every_steps: likewise, in environment transitions of all collectors together; None counts updates.
         """
         return self.training.add_target(network, polyak, every, every_steps)
 
@@ -207,8 +198,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def updates(self) -> int:
         """Number of updates so far."""
         return self.training.counters["updates"]
-
-    # Acting
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
         """Choose actions in ``E`` environments.
@@ -230,18 +219,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Return actions in the representation of networks, and further fields for the storage."""
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
-        exploration.allowed = self.reader_of_allowed_actions(view)
+        exploration.allowed = None if self.actor.mask is None else partial(self.actor.mask.of, view)
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
-
-    def allowed_actions(self, view: View) -> AllowedActions | None:
-        """Return the actions allowed in each row of a view; None where all are."""
-        return None if self.actor.mask is None else self.actor.mask.of(view)
-
-    def reader_of_allowed_actions(self, view: View) -> Callable[[], AllowedActions] | None:
-        """Return a function that reads the actions allowed in each row of a view; None where all are."""
-        return None if self.actor.mask is None else partial(self.actor.mask.of, view)
-
-    # Learning
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows."""
@@ -275,7 +254,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def minimise(self, losses: Losses) -> None:
         """Take an optimiser step on each loss, with the gradients of their sum."""
         losses.backward()
-        self._step(losses.of)
+        for group in losses.of:
+            group.step(self)
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
@@ -296,27 +276,14 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take an optimiser step with gradients from this or another process; without gradients, no step."""
         if gradients:
-            groups = list(self.training.groups.values())
-            for group in groups:
-                group.take_gradients(gradients, self.device)
-            self._step([group for group in groups if group.has_gradients])
+            for group in self.training.take_gradients(gradients, self.device):
+                group.step(self)
             self.end_update()
-
-    def _step(self, groups: Iterable[Trained]) -> None:
-        for group in groups:
-            group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
 
     def end_update(self) -> None:
         """Count the update, and update the target networks that are due."""
-        counters = self.training.counters
-        counters["updates"] += 1
-        for target in self.training.targets.values():
-            if target.is_due(self, counters):
-                target.follow(getattr(self, target.polyak))
-        if "steps" in counters:
-            counters["steps"] = self.steps
-
-    # Weights and hyper-parameters
+        self.training.counters["updates"] += 1
+        self.training.update_targets(self, self.steps)
 
     def get_weights(self) -> dict[str, Tensor]:
         """Return copies of the actor's weights, on the CPU."""
@@ -329,9 +296,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the algorithm is in use; its state holds the change, `get_weights` does not.
 
-        Raises:
-            TypeError: the explorer does not support the output of the policy.
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is out of range.
+        Raises TypeError or ValueError if there is none of this name, it cannot change, or the value does not fit.
         """
         self._update_parameters({name: value})
 
@@ -352,8 +317,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
         for group in self.training.groups.values():
             group.stepper.learning_rate = self.current(getattr(self, group.learning_rate))
 
-    # Random state and checkpoints
-
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Seed the random generators of updates and of noise inside networks."""
         seed_generators(self._generators(), seed)
@@ -368,11 +331,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`.
-
-        Raises:
-            ValueError: it is of other networks, or has a changed hyper-parameter that the algorithm refuses.
-        """
+        """Restore the state returned by `state_dict`; raise ValueError if it is of another algorithm or networks."""
         self._load_changes(state)
         self.training.load_state_dict(state["training"])
         self.actor.load_state_dict(state["actor"])

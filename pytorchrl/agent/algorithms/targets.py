@@ -38,16 +38,16 @@ class Target:
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)
         self._buffers = [(our, their) for our, their in buffers if our is not their]
 
-    def is_due(self, algorithm: object, counters: Mapping[str, int]) -> bool:
+    def is_due(self, algorithm: object, counters: Mapping[str, int], steps: int) -> bool:
         """Return whether the target network is to be updated now.
 
         Args:
-            algorithm: has the hyper-parameters, and the environment transitions so far as ``steps``.
+            algorithm: has the hyper-parameters.
             counters: "updates" so far, this one included, and "steps" at the previous one.
+            steps: environment transitions so far.
         """
         if self.every_steps is not None:
             every: int = getattr(algorithm, self.every_steps)
-            steps: int = getattr(algorithm, "steps")  # noqa: B009
             return steps // every > counters["steps"] // every
         interval: int = 1 if self.every is None else getattr(algorithm, self.every)
         return counters["updates"] % interval == 0

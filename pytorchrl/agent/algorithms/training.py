@@ -4,7 +4,7 @@ Each is registered when the algorithm is built. The contents of checkpoints, the
 learning rates follow from this register.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +50,10 @@ class Trained:
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
 
+    def step(self, algorithm: object) -> None:
+        """Take an optimiser step with the parameters' gradients, clipped as the algorithm's hyper-parameter says."""
+        self.stepper.step(None if self.max_grad_norm is None else getattr(algorithm, self.max_grad_norm))
+
     @property
     def is_frozen(self) -> bool:
         """Whether no parameter requires a gradient."""
@@ -91,11 +95,7 @@ class TrainingState:
     def add_target(
         self, network: nn.Module, polyak: str, every: str | None, every_steps: str | None = None
     ) -> nn.Module:
-        """Register a target network; the first of a network with its own group takes the group's name.
-
-        Returns:
-            The target network.
-        """
+        """Register and return a target network; the first of a network with its own group takes the group's name."""
         parameters = [id(parameter) for parameter in network.parameters()]
         same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
         group = next(same, None)
@@ -128,6 +128,20 @@ class TrainingState:
                     f"{owner}: what it trains needs a hyper-parameter {name!r}, which it lacks; declare it as an "
                     f"annotated attribute, such as {name}: float = ..., or name another in train or target"
                 )
+
+    def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> list[Trained]:
+        """Replace all gradients by copies of these, by name; return the groups that have some."""
+        for group in self.groups.values():
+            group.take_gradients(gradients, device)
+        return [group for group in self.groups.values() if group.has_gradients]
+
+    def update_targets(self, algorithm: object, steps: int) -> None:
+        """Update the target networks that are due after an update, at this number of environment transitions."""
+        for target in self.targets.values():
+            if target.is_due(algorithm, self.counters, steps):
+                target.follow(getattr(algorithm, target.polyak))
+        if "steps" in self.counters:
+            self.counters["steps"] = steps
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state except the actor's weights, as tensors and plain data."""
@@ -176,11 +190,11 @@ class TrainingState:
             )
 
 
-def parameters_of(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield the parameters of named modules with their names, each once."""
-    seen: set[int] = set()
-    for module_name, module in modules:
-        for name, parameter in module.named_parameters():
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield f"{module_name}.{name}" if module_name else name, parameter
+def named_parameters_of(networks: Sequence[nn.Module]) -> dict[str, nn.Parameter]:
+    """Return the parameters of networks by name, each once; with several, names begin with the network's position."""
+    named: dict[str, nn.Parameter] = {}
+    for position, network in enumerate(networks):
+        for name, parameter in network.named_parameters():
+            if all(parameter is not other for other in named.values()):
+                named[f"{position}.{name}" if len(networks) > 1 else name] = parameter
+    return named

@@ -39,6 +39,14 @@ def are_for_kernels(*tensors: Tensor) -> bool:
     return torch.get_num_threads() <= MOST_THREADS and all(plain_address(each) is not None for each in tensors)
 
 
+def are_ordinary(*tensors: Tensor) -> bool:
+    """Whether none of these is a wrapper, as of ``torch.func``, which differentiates torch's own operations alone."""
+    try:
+        return all(type(each) in (Tensor, nn.Parameter) and each.data_ptr() >= 0 for each in tensors)
+    except RuntimeError:
+        return False
+
+
 def address_of(numbers: Tensor) -> int | None:
     """Return the address of a tensor in CPU memory; None on a device, or of a wrapper of ``torch.func``."""
     if not (type(numbers) in (Tensor, nn.Parameter) and numbers.is_cpu):

@@ -7,17 +7,41 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pytorchrl.agent.ops.dispatch import are_ordinary, is_recorded
+
 _FEW_PAIRS = 2_000
 """Pairs of a row up to which all pairs take less time than sorting."""
 
 
-class QuantileHuberLoss(torch.autograd.Function):
-    """Dabney et al., "Distributional RL with Quantile Regression" (arXiv 1710.10044), equation 10, of each row.
+def quantile_huber_loss(quantiles: Tensor, target: Tensor, fractions: Tensor, kappa: float) -> Tensor:
+    """Compute the loss of each row (B, 1): the sum over quantiles of the mean over those of the target.
 
-    ``apply(quantiles (B, N), target (B, M), fractions (N,) or (B, N), kappa)`` gives (B, 1): the sum over quantiles of
-    the mean over those of the target. The gradient is computed in the forward pass, in 60% of the time of autograd.
+    Dabney et al., "Distributional RL with Quantile Regression" (arXiv 1710.10044), equation 10.
+
+    Args:
+        quantiles: (B, N), in any order.
+        target: (B, M).
+        fractions: (N,) or (B, N), of the quantiles.
+        kappa: threshold beyond which the loss is linear; 0 for the quantile regression loss.
     """
+    given = quantiles, target, fractions
+    if is_recorded() or fractions.requires_grad or not are_ordinary(*given):
+        return quantile_huber_loss_of_pairs(*given, kappa)
+    loss: Tensor = _QuantileHuberLoss.apply(*given, kappa)  # type: ignore[no-untyped-call]
+    return loss
 
+
+def quantile_huber_loss_of_pairs(quantiles: Tensor, target: Tensor, fractions: Tensor, kappa: float) -> Tensor:
+    """As :func:`quantile_huber_loss`, by torch's operations on all pairs."""
+    error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (B, N, M)
+    magnitude = error.abs()
+    huber = torch.where(magnitude <= kappa, 0.5 * error.square(), kappa * (magnitude - 0.5 * kappa))
+    loss = huber if kappa else magnitude
+    weight = (fractions.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
+    return (weight * loss).sum(1).mean(1, keepdim=True)
+
+
+class _QuantileHuberLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, quantiles: Tensor, target: Tensor, fractions: Tensor, kappa: float) -> Tensor:
         """Compute the loss, and the derivatives that :meth:`backward` needs."""

@@ -169,7 +169,8 @@ class DuelingStreams(nn.Module):
         value = self.value(torch.relu(self.value_hidden(features)))
         advantage = self.advantage(torch.relu(self.advantage_hidden(features)))
         advantage = advantage.view(-1, *self._shape)
-        return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
+        combined: Tensor = (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
+        return combined
 
 
 def make_action_layers(features: int, numbers: int, actor: Actor) -> nn.Module:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 _INITIAL_BOUND = 2.0
 """Most of a standard normal distribution, the prior of the latents of parameters, lies within this bound."""
@@ -17,7 +16,7 @@ _SMALLEST_HALF_RANGE = 1e-3
 """Avoids division by 0."""
 
 
-class HybridLatents(QuickModule):
+class HybridLatents(nn.Module):
     """Tables of embeddings, and the bounds between which latents of parameters are scaled to [-1, 1].
 
     Embeddings are the tanh of the table's numbers, so that a policy with actions in (-1, 1) reaches all of them.

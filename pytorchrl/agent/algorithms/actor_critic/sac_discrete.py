@@ -99,10 +99,10 @@ class SACDiscrete(OffPolicyAlgorithm):
 
     def target_entropy(self, rows: Rows) -> float | Tensor:
         """Return the target of the policy's mean entropy in a batch, in nats; a Tensor is ()."""
-        share, allowed = self.current(self.target_entropy_share), self.allowed_actions(rows.now)
-        if allowed is None:
+        share, mask = self.current(self.target_entropy_share), self.actor.mask
+        if mask is None:
             return share * math.log(self.codec.size)
-        return share * rows.mean(allowed.flags.sum(1, keepdim=True).log())
+        return share * rows.mean(mask.of(rows.now).flags.sum(1, keepdim=True).log())
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions."""

@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
-from pytorchrl.agent.algorithms.offline.parts.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
+from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.offline.cql import CQL
-from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import RTG
 
@@ -31,5 +31,5 @@ class CalQL(CQL):
         free = torch.full_like(returns, -torch.inf).expand(-1, number)
         least = torch.cat([free, returns.expand(-1, 2 * number)], dim=1)
         given = rows.now, action, log_density, rows.weight, least
-        soft_maxima = [weighted_soft_maximum(critic, *given) for critic in self.critics]
+        soft_maxima = [soft_maximum_of_critic(critic, *given) for critic in self.critics]
         return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in values])

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
@@ -78,7 +78,9 @@ class CQL(SAC):
     def gaps(self, values: Sequence[Value], rows: Rows) -> Tensor:
         """Return each critic's gap (critics,) between the log-sum-exp of all values and the data's value."""
         action, log_density = self.proposals(rows)
-        soft_maxima = [weighted_soft_maximum(each, rows.now, action, log_density, rows.weight) for each in self.critics]
+        soft_maxima = [
+            soft_maximum_of_critic(each, rows.now, action, log_density, rows.weight) for each in self.critics
+        ]
         return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in values])
 
     @torch.no_grad()

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.explorers import Exploration
@@ -28,7 +27,7 @@ class OptionInUse(NamedTuple):
     values: Tensor
 
 
-class ValueOverOptions(QuickModule):
+class ValueOverOptions(nn.Module):
     """V(s), (N, 1): the expected value of an epsilon-greedy choice of an option.
 
     Args:

@@ -66,20 +66,12 @@ class PPO(PolicyGradient):
 
     def losses(self, rows: Rows) -> Losses:
         """Return the joint loss (equation 9) of the clipped surrogate (equation 7), value function and entropy."""
-        log_prob, entropy_of_rows = self.policy(rows.now, None).evaluate(rows.action)
-        log_ratio = log_prob - rows[LOGP]
-        ratio = log_ratio.exp()
-        # Schulman's "k3" estimate of the KL divergence: unbiased, non-negative, of low variance.
-        divergence = rows.mean((ratio - 1 - log_ratio).detach())
-        if self.target_kl is not None and divergence > 1.5 * self.target_kl:
-            return Losses({}, {"kl": divergence}, stop=True)
-
         advantages, epsilon = self.advantages(rows), self.current(self.clip_param)
-        clipped_ratio = ratio.clamp(1 - epsilon, 1 + epsilon)
-        surrogate = torch.minimum(ratio * advantages, clipped_ratio * advantages)
-        if self.dual_clip is not None:
-            least = torch.where(advantages < 0, self.dual_clip * advantages, -torch.inf)
-            surrogate = torch.maximum(surrogate, least)
+        surrogate = self.policy(rows.now, None).clipped_surrogate(
+            rows.action, rows[LOGP], advantages, rows.share, epsilon, self.dual_clip
+        )
+        if self.target_kl is not None and surrogate.divergence > 1.5 * self.target_kl:
+            return Losses({}, {"kl": surrogate.divergence}, stop=True)
 
         value, target = self.value(rows.now), rows[RET]
         error = (value - target).square()
@@ -88,14 +80,14 @@ class PPO(PolicyGradient):
             near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
             error = torch.maximum(error, (near - target).square())
 
-        policy_loss, value_loss, entropy = -rows.mean(surrogate), 0.5 * rows.mean(error), rows.mean(entropy_of_rows)
-        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        policy_loss, value_loss = -surrogate.objective, 0.5 * rows.mean(error)
+        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * surrogate.entropy
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
-            "entropy": entropy.detach(),
-            "kl": divergence,
-            "clip_fraction": rows.mean((clipped_ratio != ratio).float()),
+            "entropy": surrogate.entropy.detach(),
+            "kl": surrogate.divergence,
+            "clip_fraction": surrogate.clip_fraction,
         }
         return Losses({self.trained: loss}, metrics)
 

@@ -2,12 +2,11 @@
 
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import ActionValues
 from pytorchrl.agent.actors.view import View
 
 
-class LargestValue(QuickModule):
+class LargestValue(nn.Module):
     """``max_a Q(s, a)``, (N, 1): the module ``actor.value`` that storages of rollouts ask for.
 
     Args:

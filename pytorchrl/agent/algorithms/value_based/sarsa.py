@@ -1,6 +1,7 @@
 """SARSA: DQN that bootstraps on the next action taken instead of the greedy one."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -44,7 +45,7 @@ class SARSA(DQN):
     def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
         """Return the next actions (N, 1): those taken where known, else the explorer's."""
         exploration = self._exploration.of_rows(len(rows), self.steps, self.target_steps)
-        exploration.allowed = self.reader_of_allowed_actions(rows.next)
+        exploration.allowed = None if self.actor.mask is None else partial(self.actor.mask.of, rows.next)
         chosen = self.explorer_of_policy.act(lambda: values, exploration)
         if self.next_action == "policy":
             return chosen

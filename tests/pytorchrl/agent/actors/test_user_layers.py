@@ -55,6 +55,11 @@ class SpectralActor(prl.OnPolicyActor):
         return spectral_norm(super().linear(inputs, outputs))
 
 
+class OldSpectralActor(prl.OnPolicyActor):
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.utils.spectral_norm(super().linear(inputs, outputs))
+
+
 def ppo(seed: int = 0, distribution: Any = None, actor: Any = prl.OnPolicyActor, **settings: Any) -> prl.Scheme:
     chosen = {} if distribution is None else {"distribution": distribution}
     return prl.Scheme(
@@ -99,7 +104,9 @@ def test_a_resumed_run_continues_the_random_numbers_of_torchs_dropout(parts: Any
 
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize(
-    ("actor", "distribution"), [(prl.OnPolicyActor, DropoutPolicy()), (SpectralActor, None)], ids=["head", "layers"]
+    ("actor", "distribution"),
+    [(prl.OnPolicyActor, DropoutPolicy()), (SpectralActor, None), (OldSpectralActor, None)],
+    ids=["head", "layers", "layers with hooks"],
 )
 def test_heads_and_layers_of_ones_own_act_in_evaluation_mode(
     actor: Any, distribution: Any, deterministic: bool

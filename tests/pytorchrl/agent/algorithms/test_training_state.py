@@ -136,7 +136,7 @@ def test_a_copy_learns_like_the_original_and_independently_of_it(name: str) -> N
 def learns_in_two_steps(name: str) -> bool:
     """Whether the policy learns from the critics' new weights, after their step."""
     algorithm = made(*OFF_POLICY[name][:2], **OFF_POLICY[name][2])
-    return bool(algorithm.overrides(prl.Algorithm.losses_after_step))
+    return type(algorithm).losses_after_step is not prl.Algorithm.losses_after_step
 
 
 IN_ONE_STEP = [name for name in OFF_POLICY if not learns_in_two_steps(name)]
@@ -157,11 +157,8 @@ def test_policies_learn_from_the_critics_after_the_critics_step(name: str) -> No
             losses: Any = losses_of(in_parts.read(batch))
             for group in losses.of:
                 group.stepper.zero_grad()
-            for parameter, gradient in losses.gradients.items():
-                parameter.grad = gradient
-            with_graph = [loss for loss in losses.of.values() if loss.requires_grad]
-            if with_graph:
-                sum(with_graph[1:], with_graph[0]).backward()
+            first, *others = losses.of.values()
+            sum(others, first).backward()
             for group in losses.of:
                 group.stepper.step(None)
         in_parts.end_update()

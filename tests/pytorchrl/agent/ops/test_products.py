@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.algorithms.plain_layers import Sweep
 from pytorchrl.agent.ops import products
 from pytorchrl.agent.ops.products import Linear, matmul, matmul_into_, stacked_linear
 
@@ -181,30 +180,6 @@ def test_layers_of_several_networks_have_the_outputs_of_torch(calls: list[tuple[
     assert features.grad is not None
     assert len(calls) == 3
     torch.testing.assert_close(stacked_linear(features[:, :31], weight, bias), expected[:, :31], **RELATIVE)
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("adds", [False, True])
-def test_passes_through_a_network_have_the_gradients_of_autograd(
-    activation: Any, adds: bool, calls: list[tuple[int, ...]]
-) -> None:
-    torch.manual_seed(0)
-    layers = [nn.Linear(17, SIZE), nn.Linear(SIZE, SIZE), nn.Linear(SIZE, 1)]
-    parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-    features, before = random_tensor(ROWS, 17), [torch.ones_like(parameter) for parameter in parameters]
-    values = features
-    for layer in layers[:-1]:
-        values = getattr(torch, activation)(F.linear(values, layer.weight, layer.bias))
-    (layers[-1](values).square().sum() / ROWS).backward()
-    with torch.no_grad():
-        sweep = Sweep(parameters, activation)
-        outputs = sweep.forward(features, parameters)
-        sweep.backward(2 * outputs / ROWS, parameters, before, adds=adds)
-    # Forward, the gradient of the second layer's weights, and that of the units below it.
-    assert len(calls) == 3
-    for parameter, gradient in zip(parameters, before, strict=True):
-        assert parameter.grad is not None
-        torch.testing.assert_close(gradient, parameter.grad + (1 if adds else 0), **RELATIVE)
 
 
 @pytest.mark.parametrize(

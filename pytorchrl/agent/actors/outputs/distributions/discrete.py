@@ -9,11 +9,6 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution, empty_samples, with_shape
 from pytorchrl.agent.ops.categorical_draw import draw_actions
-from pytorchrl.agent.ops.categorical_likelihood import (
-    Evaluated,
-    evaluate_actions,
-    slopes_of_logits,
-)
 from pytorchrl.agent.ops.clipped_surrogate import ClippedSurrogate, clipped_surrogate_of_logits
 
 RULED_OUT = -1e9
@@ -29,7 +24,6 @@ class Categorical(Distribution):
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        self._evaluated: Evaluated | None = None
         self._log_probs: Tensor | None = None
 
     @property
@@ -96,11 +90,6 @@ class Categorical(Distribution):
         """Return the distribution given that the action is one of those allowed, (B, k) bool."""
         return type(self)(self.logits.masked_fill(~allowed, RULED_OUT))
 
-    def evaluate(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log probabilities of actions (B, 1) and the entropies, both (B, 1), by a kernel if it can."""
-        found = self._evaluated = evaluate_actions(self.logits, action)
-        return super().evaluate(action) if found is None else (found.log_prob, found.entropy)
-
     def clipped_surrogate(
         self,
         action: Tensor,
@@ -114,25 +103,6 @@ class Categorical(Distribution):
         given = old_log_prob, advantage, share, clip_param, dual_clip
         quick = clipped_surrogate_of_logits(self.logits, action, *given)
         return super().clipped_surrogate(action, *given) if quick is None else quick
-
-    def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
-        """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
-
-        Args:
-            action: (B, 1), the actions of the log probabilities.
-            by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
-            by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
-        """
-        found = self._evaluated
-        if found is not None and found.action is action:
-            quick = slopes_of_logits(found, by_log_prob, by_entropy)
-            if quick is not None:
-                return (quick,)
-        falls = by_log_prob
-        if by_entropy is not None:
-            # The derivative of the entropy H with respect to a logit is -p * (log p + H).
-            falls = by_log_prob + by_entropy * (_finite(self.log_probs) + self.entropy())
-        return ((self.probabilities * -falls).scatter_add_(-1, action, by_log_prob),)
 
 
 def _finite(log_probs: Tensor) -> Tensor:

@@ -69,23 +69,6 @@ class DiagonalGaussian(Distribution):
         """Copy without gradients."""
         return type(self)(self.mean.detach(), self.log_std.detach())
 
-    def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Backpropagate gradients with respect to log probabilities and entropies to the :attr:`parameters`.
-
-        Args:
-            action: (B, *action), the actions of the log probabilities.
-            by_log_prob: (B, 1), gradient of the loss with respect to the log probabilities.
-            by_entropy: (B, 1), gradient with respect to the entropies; None where the loss does not depend on them.
-        """
-        over_axes = (-1, *(1 for _ in self.mean.shape[1:]))
-        by_log_prob = by_log_prob.view(over_axes)
-        inverse = (-self.log_std).exp()
-        standardised = (action - self.mean) * inverse
-        by_log_std = by_log_prob * (standardised.square() - 1)
-        if by_entropy is not None:
-            by_log_std = by_log_std + by_entropy.view(over_axes)
-        return by_log_prob * standardised * inverse, by_log_std
-
     def _sum(self, per_number: Tensor) -> Tensor:
         return per_number.flatten(1 - self.mean.ndim).sum(-1, keepdim=True)
 

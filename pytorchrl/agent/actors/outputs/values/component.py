@@ -35,10 +35,6 @@ class ComponentValue(Value):
         difference = self.components.detach() - target.components
         return difference.square_().sum(1, keepdim=True).sqrt_()
 
-    def weighted_loss(self, weight: Tensor, target: "ComponentValue") -> tuple[Tensor, Tensor]:
-        """Sum over rows of weight (B, 1) times loss, a scalar, and the errors of :meth:`error`, (B, 1)."""
-        return (weight * self.loss(target)).sum(), self.error(target)
-
     def detach(self) -> Self:
         """Copy without gradients."""
         return type(self)(self.components.detach())

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
 from pytorchrl.agent.device import make_constants
-from pytorchrl.agent.ops.quantile_huber import QuantileHuberLoss
+from pytorchrl.agent.ops.quantile_huber import quantile_huber_loss
 
 
 def quantile_midpoints(num_quantiles: int) -> Tensor:
@@ -44,8 +44,7 @@ class QuantileValue(Value):
 
         The target may have another number of quantiles.
         """
-        loss: Tensor = QuantileHuberLoss.apply(self.quantiles, target.quantiles, self.fractions, self.kappa)  # type: ignore[no-untyped-call]
-        return loss
+        return quantile_huber_loss(self.quantiles, target.quantiles, self.fractions, self.kappa)
 
     def detach(self) -> Self:
         """Copy without gradients."""

@@ -38,10 +38,6 @@ class ScalarValue(Value):
         """Absolute error of each row, (B, 1), without a gradient."""
         return (self._mean.detach() - target._mean.detach()).abs_()
 
-    def weighted_loss(self, weight: Tensor, target: "ScalarValue") -> tuple[Tensor, Tensor]:
-        """Sum over rows of weight (B, 1) times loss, a scalar, and the errors of :meth:`error`, (B, 1)."""
-        return (weight * self.loss(target)).sum(), self.error(target)
-
     def detach(self) -> "ScalarValue":
         """Copy without gradients."""
         return ScalarValue(self._mean.detach(), self._huber_threshold)

@@ -206,7 +206,7 @@ def test_a_change_of_a_models_network_shows_in_the_next_plan(change: str, monkey
 def test_hooks_of_a_models_networks_are_called_while_planning() -> None:
     algorithm = made(prl.PETS, {"hidden_sizes": (6,)}, planner=prl.planners.RandomShooting(2, 3))
     calls: list[Any] = []
-    algorithm.model.networks[1].joint._layers[0].register_forward_hook(lambda *each: calls.append(each))
+    algorithm.model.networks[1].joint.layers[0].register_forward_hook(lambda *each: calls.append(each))
     algorithm.acting_step(torch.randn(2, SIZE), None, torch.ones(2, 1), greedy(algorithm))
     assert len(calls) == 2
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.parts import soft_maximum
-from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
-from pytorchrl.agent.algorithms.plain_layers import plain_layers
+from pytorchrl.agent.actors import soft_maximum as of_critic
+from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
+from pytorchrl.agent.ops import soft_maximum
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.soft_critics import SPACE
 
@@ -29,8 +29,9 @@ def computed(actor: Any, critic: Any) -> list[torch.Tensor]:
     view = actor.view(torch.randn(ROWS, 3, generator=random))
     action = torch.empty(ROWS, NUMBER, 2).uniform_(-1, 1, generator=random)
     log_density, weight = torch.randn(ROWS, NUMBER, generator=random), torch.rand(ROWS, 1, generator=random)
-    loss = 3 * weighted_soft_maximum(critic, view, action, log_density, weight)
-    return [loss.detach(), *torch.autograd.grad(loss, list(critic.parameters()))]
+    loss = 3 * soft_maximum_of_critic(critic, view, action, log_density, weight)
+    learnt = [parameter for parameter in critic.parameters() if parameter.requires_grad]
+    return [loss.detach(), *torch.autograd.grad(loss, learnt)]
 
 
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5), (40, 24)])
@@ -40,10 +41,9 @@ def test_results_of_blocks_equal_those_of_autograd(
     hidden_sizes: tuple[int, ...], rows_of_a_block: int, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor, critic = critic_of(hidden_sizes=hidden_sizes, activation=activation)
-    assert plain_layers(critic) is not None
     monkeypatch.setattr(soft_maximum, "_ROWS_OF_A_BLOCK", rows_of_a_block)
     by_blocks = computed(actor, critic)
-    monkeypatch.setattr(soft_maximum, "plain_layers", lambda critic: None)
+    monkeypatch.setattr(of_critic, "weighted_soft_maximum_of_mlp", lambda *given: None)
     for ours, autograds in zip(by_blocks, computed(actor, critic), strict=True):
         torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
 
@@ -55,7 +55,6 @@ def test_results_of_blocks_equal_those_of_autograd(
 )
 def test_other_layers_and_activations_are_left_to_autograd(actor: dict[str, Any]) -> None:
     made, critic = critic_of(**actor)
-    assert plain_layers(critic) is None
     assert all(torch.isfinite(each).all() for each in computed(made, critic))
 
 
@@ -71,3 +70,37 @@ def test_hooks_of_a_critic_are_called(where: str) -> None:
     register(lambda *_: called.append(1))
     computed(made, critic)
     assert called
+
+
+def spectrally_normalised(critic: Any, norm: Any) -> None:
+    for layer in (*critic.joint.layers, critic.head.layer):
+        norm(layer)
+
+
+def doubled(critic: Any) -> None:
+    forward = critic.head.forward
+    critic.head.forward = lambda features: type(forward(features))(2 * forward(features).mean)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda critic: critic.joint.layers[0].requires_grad_(False),
+        lambda critic: critic.joint.layers[1].bias.requires_grad_(False),
+        lambda critic: critic.head.layer.weight.register_hook(lambda gradient: 7 * gradient),
+        lambda critic: spectrally_normalised(critic, torch.nn.utils.parametrizations.spectral_norm),
+        lambda critic: spectrally_normalised(critic, torch.nn.utils.spectral_norm),
+        doubled,
+    ],
+    ids=["frozen layer", "frozen bias", "hook of a parameter", "spectral norm", "older spectral norm", "own forward"],
+)
+def test_a_changed_critic_is_differentiated_as_by_autograd(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for by_blocks in (True, False):
+        if not by_blocks:
+            monkeypatch.setattr(of_critic, "weighted_soft_maximum_of_mlp", lambda *given: None)
+        actor, critic = critic_of()
+        change(critic)
+        found.append(computed(actor, critic))
+    for ours, autograds in zip(*found, strict=True):
+        torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)

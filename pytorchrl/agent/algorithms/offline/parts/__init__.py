@@ -1,1 +1,0 @@
-"""Base classes and components of the algorithms of this family."""
