@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
+from pytorchrl.agent.algorithms.compiling import check_compiles, compute_compiled
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -42,6 +43,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     Args:
         gamma: discount factor of one step.
         optimizer: of the networks.
+        compile: compute losses and gradients by `torch.compile`, on a GPU as CUDA graphs.
         test_every: environment transitions between evaluations, or updates in offline training; 0 for none.
         num_test_episodes: episodes per evaluation.
 
@@ -74,6 +76,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
+    compile: bool = False
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
 
@@ -83,6 +86,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
+        check_compiles(self, Algorithm)
         self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
         self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
@@ -239,12 +243,13 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def update(self, batch: Batch) -> Result:
         """Update the parameters on one batch."""
         rows = self.read(batch)
-        losses = self.losses(rows)
+        losses = compute_compiled(self, self.losses, rows) if self.compile else self.losses(rows)
         metrics = losses.metrics
         if not losses.stop:
             self.minimise(losses)
             # The new weights have made the features stale that rows cache.
-            later = self.losses_after_step(rows.without_features())
+            rows = rows.without_features()
+            later = compute_compiled(self, self.losses_after_step, rows) if self.compile else self.losses_after_step(rows)
             if later is not None:
                 self.minimise(later)
                 metrics = {**metrics, **later.metrics}
@@ -260,13 +265,14 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
         rows = self.read(batch)
-        losses = self.losses(rows)
+        losses = compute_compiled(self, self.losses, rows) if self.compile else self.losses(rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
         losses.backward()
         # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
         gradients, metrics = losses.copied_gradients(), losses.metrics
-        later = self.losses_after_step(rows.without_features())
+        rows = rows.without_features()
+        later = compute_compiled(self, self.losses_after_step, rows) if self.compile else self.losses_after_step(rows)
         if later is not None:
             later.backward()
             gradients |= later.copied_gradients()

@@ -24,7 +24,7 @@ def draw_actions(logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Te
     Returns:
         Actions (B, 1) int64 and their log probabilities (B, 1).
     """
-    if not torch.is_inference_mode_enabled() or is_recorded() or logits.dim() != 2:
+    if is_recorded() or not torch.is_inference_mode_enabled() or logits.dim() != 2:
         return None
     logits_at = plain_address(logits)
     if logits_at is None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
+from pytorchrl.agent.ops.dispatch import is_recorded
 from pytorchrl.agent.ops.layers import hidden_layers
 from pytorchrl.agent.ops.tanh import LEAST_NUMBERS, tanh
 
@@ -211,7 +212,8 @@ class MLP(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
         layers, norms, renorms, dropout = self.layers, self.norms, self.renorms, self.dropout
-        if torch.is_inference_mode_enabled() and not (norms or renorms or dropout):
+        # Asked first: torch.compile does not compile what asks about the inference mode.
+        if not (is_recorded() or norms or renorms or dropout) and torch.is_inference_mode_enabled():
             outputs = hidden_layers(features, layers, self.activation)
             if outputs is not None:
                 return outputs
