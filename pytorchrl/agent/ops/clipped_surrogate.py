@@ -212,7 +212,8 @@ def _evaluate(
         objective += weight * gain
         entropy += weight * surprise
         divergence += weight * (ratio - _ONE - log_ratio)
-        clipped_rows += weight if near != ratio else _ZERO
+        if near != ratio:
+            clipped_rows += weight
         slope *= weight
         for action in range(count):
             probability = probabilities[row, action]
