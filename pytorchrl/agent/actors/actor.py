@@ -368,7 +368,7 @@ class Actor(FieldComponent, nn.Module):
 
         They stay as they are where they are normalised first, or where a user's encoder takes them.
         """
-        if not self._takes_float32 or getattr(batch[OBS], "dtype", None) is torch.float32:
+        if getattr(batch[OBS], "dtype", None) is torch.float32 or not self._takes_float32:
             return batch
         return batch | {key: _with_float32(batch[key]) for key in (OBS, OBS2) if key in batch}
 

@@ -85,7 +85,10 @@ class Ensemble(nn.Module):
 
     def forward(self, view: View, action: Tensor | None = None) -> list[Any]:
         """Return the output of each network."""
-        return [network(view, action) for network in self.networks]
+        outputs = []
+        for network in self.networks:
+            outputs.append(network(view, action))
+        return outputs
 
     def __getitem__(self, position: int) -> Network:
         network: Network = self.networks[position]  # type: ignore[assignment]

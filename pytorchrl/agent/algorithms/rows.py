@@ -66,7 +66,8 @@ class Rows:
     @cached_property
     def action(self) -> Tensor:
         """ACT (N, *action), in the representation of networks."""
-        return self._codec.from_storage(self[ACT])
+        action: Tensor = self.batch[ACT]
+        return self._codec.from_storage(action if self._is_flat else flat(action))
 
     @cached_property
     def next_action(self) -> Tensor:

@@ -20,13 +20,13 @@ LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
 
 def tanh(features: Tensor) -> Tensor:
     """Return the tanh of each number; differentiable any number of times."""
-    if is_recorded() or features.numel() < LEAST_NUMBERS or not are_for_kernels(features):
+    if is_recorded():
         return torch.tanh(features)
-    if not (features.requires_grad and torch.is_grad_enabled()):
-        return _tangents(features)
-    if features.numel() < _LEAST_NUMBERS_WITH_GRADIENT:
+    has_gradient = features.requires_grad and torch.is_grad_enabled()
+    least = _LEAST_NUMBERS_WITH_GRADIENT if has_gradient else LEAST_NUMBERS
+    if features.numel() < least or not are_for_kernels(features):
         return torch.tanh(features)
-    computed: Tensor = _Tanh.apply(features)  # type: ignore[no-untyped-call]
+    computed: Tensor = _Tanh.apply(features) if has_gradient else _tangents(features)  # type: ignore[no-untyped-call]
     return computed
 
 

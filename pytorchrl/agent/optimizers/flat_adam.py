@@ -86,7 +86,11 @@ class FlatAdam(FlatStepper):
             torch._foreach_add_(steps, 1)
         else:
             steps = [self._steps.add_(1)] * len(gradients)
-        parameters, averages = self._tensors(positions)
+        if positions is None:
+            (means, _), (squares, _) = self._averages.values()
+            parameters, averages = [self.parameters.vector], [[means], [squares]]
+        else:
+            parameters, averages = self._tensors(positions)
         if divisor is not None and divisor.dtype is not torch.float32:
             # The fused function takes it in single precision only.
             for gradient in gradients:

@@ -85,7 +85,10 @@ class FlatStepper(ABC):
         """Return the parameters and each average, as one vector or as the tensors at the positions."""
         parameters, averages = self.parameters, self._averages.values()
         if positions is None:
-            return [parameters.vector], [[vector] for vector, _ in averages]
+            vectors = []
+            for vector, _ in averages:
+                vectors.append([vector])
+            return [parameters.vector], vectors
         return (
             [parameters.parameters[position] for position in positions],
             [[views[position] for position in positions] for _, views in averages],

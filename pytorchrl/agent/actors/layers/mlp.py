@@ -212,8 +212,9 @@ class MLP(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
         layers, norms, renorms, dropout = self.layers, self.norms, self.renorms, self.dropout
-        # Asked first: torch.compile does not compile what asks about the inference mode.
-        if not (is_recorded() or norms or renorms or dropout) and torch.is_inference_mode_enabled():
+        # The inference mode is asked about last: torch.compile does not compile that.
+        may_be_inference = not (torch.is_grad_enabled() or norms or renorms or dropout)
+        if may_be_inference and not is_recorded() and torch.is_inference_mode_enabled():
             outputs = hidden_layers(features, layers, self.activation)
             if outputs is not None:
                 return outputs

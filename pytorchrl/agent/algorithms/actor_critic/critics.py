@@ -14,7 +14,10 @@ def smallest(values: Sequence[Value]) -> ScalarValue:
 
     Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
     """
-    return ScalarValue(elementwise_minimum([value.mean for value in values]))
+    minimum = values[0].mean
+    for value in values[1:]:
+        minimum = torch.minimum(minimum, value.mean)
+    return ScalarValue(minimum)
 
 
 def average(values: Sequence[Value]) -> ScalarValue:
@@ -48,5 +51,9 @@ def loss_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> tuple
         The sum () of the critics' losses, each a mean over rows with importance weights; and the mean of their errors,
         in the shape of the batch's rewards, for priorities.
     """
-    losses, errors = zip(*(value.weighted_loss(rows.weight, target) for value in values), strict=True)
-    return sum(losses[1:], losses[0]), rows.per_row(sum(errors[1:], errors[0]) / len(errors))
+    weight = rows.weight
+    loss, error = values[0].weighted_loss(weight, target)
+    for value in values[1:]:
+        another_loss, another_error = value.weighted_loss(weight, target)
+        loss, error = loss + another_loss, error + another_error
+    return loss, rows.per_row(error / len(values))

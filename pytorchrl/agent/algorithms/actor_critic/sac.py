@@ -81,14 +81,15 @@ class SAC(OffPolicyAlgorithm):
     def target_value(self, rows: Rows, alpha: Tensor) -> Value:
         """Return rewards plus discounted soft values of one next action (equations 2 and 3)."""
         next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
-        value = self.value_for_target(self.target_critics(rows.next, next_action))
-        return value.backup(rows.reward - alpha * rows.discount * log_prob, rows.discount)
+        value, discount = self.value_for_target(self.target_critics(rows.next, next_action)), rows.discount
+        return value.backup(rows.reward - alpha * discount * log_prob, discount)
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return the losses of policy (equation 7) and temperature (equation 18), with the updated critics."""
         if (self.updates + 1) % self.policy_delay:
             return None
-        alpha = self.log_alpha.detach().exp()
+        log_alpha = self.log_alpha
+        alpha = log_alpha.detach().exp()
         action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
         # Gradients pass through the critics without computing theirs, which halves the backward pass.
         with self.critics.frozen():
@@ -98,7 +99,7 @@ class SAC(OffPolicyAlgorithm):
         if self.learn_alpha:
             # The loss is of the log-temperature, which keeps the temperature positive.
             target = -float(self.codec.size) if self.target_entropy is None else self.target_entropy
-            losses[self.train_alpha] = (self.log_alpha * (entropy - target)).sum()
+            losses[self.train_alpha] = (log_alpha * (entropy - target)).sum()
         metrics = {"policy_loss": policy_loss.detach(), "q_value": rows.mean(value.detach()), "entropy": entropy}
         return Losses(losses, metrics)
 
