@@ -200,7 +200,10 @@ class Lesson:
 
     def gradients(self, algorithm: prl.Algorithm) -> dict[str, Tensor]:
         """The gradients of the losses of the first batch, by parameter."""
-        gradients, _ = algorithm.compute_gradients(copy.deepcopy(self.batches[0]))
+        gradients: dict[str, Tensor] = {}
+        for losses in self.all_losses(algorithm):
+            losses.backward()
+            gradients |= losses.copied_gradients()
         return gradients
 
     def losses(self, algorithm: prl.Algorithm, position: int = 0) -> prl.Losses:
@@ -211,7 +214,7 @@ class Lesson:
         """The losses of the first batch, and those after the step at the same weights."""
         rows = algorithm.read(copy.deepcopy(self.batches[0]))
         yield algorithm.losses(rows)
-        later = algorithm.losses_after_step(rows)
+        later = algorithm.losses_after_step(rows.without_features())
         if later is not None:
             yield later
 

@@ -57,7 +57,7 @@ class Trained:
     @property
     def is_frozen(self) -> bool:
         """Whether no parameter requires a gradient."""
-        return not any(parameter.requires_grad for parameter in self.parameters.values())
+        return self.flat.are_frozen
 
     @property
     def has_gradients(self) -> bool:

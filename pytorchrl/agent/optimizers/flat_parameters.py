@@ -53,6 +53,11 @@ class FlatParameters:
         for parameter, view in zip(self.parameters, self.views_of(vector), strict=True):
             parameter.data = view
 
+    @property
+    def are_frozen(self) -> bool:
+        """Whether no parameter requires a gradient."""
+        return not any(parameter.requires_grad for parameter in self.parameters)
+
     def check(self) -> None:
         """Check that the parameters are still views of the vector.
 

@@ -99,7 +99,8 @@ class FlatStepper(ABC):
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if loss.requires_grad or not self.parameters.are_frozen:
+                loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()
 

@@ -148,7 +148,8 @@ class TorchStepper:
         def loss_with_gradients() -> Tensor:
             self.zero_grad()
             loss = closure()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if loss.requires_grad or not self.parameters.are_frozen:
+                loss.backward()  # type: ignore[no-untyped-call]
             if max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.parameters.parameters, max_grad_norm)
             return loss.detach()

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import torch
 import torch.nn.functional as F
@@ -211,7 +211,10 @@ class MLP(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
-        layers, norms, renorms, dropout = self.layers, self.norms, self.renorms, self.dropout
+        # From the dicts of the module lists as they are now: attributes and lengths of modules take several calls each.
+        lists: Any = self._modules
+        layers, norms = [*lists["layers"]._modules.values()], [*lists["norms"]._modules.values()]
+        renorms, dropout = [*lists["renorms"]._modules.values()], self.dropout
         # The inference mode is asked about last: torch.compile does not compile that.
         may_be_inference = not (torch.is_grad_enabled() or norms or renorms or dropout)
         if may_be_inference and not is_recorded() and torch.is_inference_mode_enabled():

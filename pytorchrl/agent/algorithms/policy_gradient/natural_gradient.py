@@ -49,6 +49,9 @@ def natural_gradient_step(
     policy, surrogate = evaluate()
     # A copy, as its tensors may be parameters (such as a log_std), which the line search modifies in place.
     before = copy.deepcopy(policy.detach())
+    if weights.are_frozen:
+        none = torch.zeros_like(surrogate)  # of a frozen policy
+        return {"policy_loss": -surrogate, "kl": none, "step_fraction": none, "entropy": mean(before.entropy())}
     gradient = gradient_of(surrogate, weights)
     fisher_times = fisher_product(mean(policy.detach().kl(policy)), weights, region.damping)
     direction = conjugate_gradient(fisher_times, gradient, region.cg_iterations)
@@ -131,9 +134,11 @@ def gradient_of(value: Tensor, weights: FlatParameters) -> Tensor:
 
 
 def _gradients(value: Tensor, weights: FlatParameters, *, create_graph: bool = False) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(
-        value, weights.parameters, create_graph=create_graph, retain_graph=True, materialize_grads=True
-    )
+    learnt = [parameter for parameter in weights.parameters if parameter.requires_grad]
+    found = torch.autograd.grad(value, learnt, create_graph=create_graph, retain_graph=True, materialize_grads=True)
+    gradients = dict(zip(learnt, found, strict=True))
+    # Those of frozen parameters are zero, so that a step does not change them.
+    return tuple(gradients.get(parameter, torch.zeros_like(parameter)) for parameter in weights.parameters)
 
 
 def refuse_random_outputs(actor: Actor, owner: str) -> None:

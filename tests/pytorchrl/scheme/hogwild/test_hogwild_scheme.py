@@ -186,7 +186,7 @@ class FixedNetwork(prl.A2C):
     def losses(self, rows: Any) -> Any:
         losses = super().losses(rows)
         weights = sum(parameter.detach().double().sum() for parameter in self.fixed.parameters())
-        return Losses(losses.of, {**losses.metrics, "fixed": weights}, gradients=losses.gradients)
+        return Losses(losses.of, {**losses.metrics, "fixed": weights})
 
 
 def test_networks_that_are_not_trained_are_the_same_in_all_processes() -> None:

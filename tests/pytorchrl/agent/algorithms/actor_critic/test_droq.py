@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.layers.mlp import Dropout, LayerNorm
+from pytorchrl.agent.actors.layers.mlp import Dropout
 from tests.support.by_hand import exploring, layer_of, linear, numpy
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
 
@@ -72,11 +72,11 @@ def test_only_critics_and_their_targets_have_dropout_and_layer_normalisation() -
     algorithm = droq(dropout=0.1)
 
     def kinds(network: nn.Module) -> set[type[nn.Module]]:
-        return {type(module) for module in network.modules()} & {Dropout, LayerNorm}
+        return {type(module) for module in network.modules()} & {Dropout, nn.LayerNorm}
 
-    assert kinds(algorithm.critics) == kinds(algorithm.target_critics) == {Dropout, LayerNorm}
+    assert kinds(algorithm.critics) == kinds(algorithm.target_critics) == {Dropout, nn.LayerNorm}
     assert not kinds(algorithm.pi)
-    assert kinds(droq(dropout=0.0).critics) == {LayerNorm}
+    assert kinds(droq(dropout=0.0).critics) == {nn.LayerNorm}
 
 
 def test_acting_draws_no_dropout_masks() -> None:
