@@ -73,13 +73,17 @@ def _compiled(function: Callable[..., Any], mode: str | None) -> Callable[..., A
 
 
 def _compute_lazy_fields(rows: Rows) -> None:
-    """Compute the fields of rows that are computed once: up to Python 3.11 by a lock, which torch cannot compile."""
-    for name in _LAZY_FIELDS:
-        with contextlib.suppress(KeyError):  # of what the batch lacks
-            getattr(rows, name)
+    """Compute the fields of rows that are computed once: up to Python 3.11 by a lock, which torch cannot compile.
+
+    Those of a subclass may draw random numbers, and wait for their turn.
+    """
+    for name, field in _LAZY_FIELDS.items():
+        if getattr(type(rows), name) is field:
+            with contextlib.suppress(KeyError):  # of what the batch lacks
+                getattr(rows, name)
 
 
-_LAZY_FIELDS = [name for name, value in vars(Rows).items() if isinstance(value, cached_property)]
+_LAZY_FIELDS = {name: value for name, value in vars(Rows).items() if isinstance(value, cached_property)}
 
 
 @dataclass
