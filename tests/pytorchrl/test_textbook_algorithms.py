@@ -87,7 +87,9 @@ def test_few_classes_are_above_an_algorithm(name: str) -> None:
     cls: Any = getattr(prl, name)
     own = [base for base in cls.__mro__[1:] if base.__module__.partition(".")[0] in ("pytorchrl", "storages")]
     derives = any(base.__name__ in prl.__all__ and not base.__abstractmethods__ for base in own if is_algorithm(base))
-    assert len(own) <= (7 if derives else 6), [base.__name__ for base in own]
+    # The reward of GAIL is a class of its own, to be combined with any on-policy algorithm.
+    most = 9 if issubclass(cls, prl.GAILReward) else 7 if derives else 6
+    assert len(own) <= most, [base.__name__ for base in own]
 
 
 def is_algorithm(cls: Any) -> bool:

@@ -1,5 +1,7 @@
 """Log-sum-exp of a critic's values over sampled actions."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.heads.values import ActionValueLayer
@@ -28,11 +30,10 @@ def soft_maximum_of_critic(
         weight: (N, 1), of the rows.
         at_least: (N, M), lower bounds of values; None for no bounds.
     """
-    layers = _plain_layers(critic)
-    if layers is not None and critic.joint is not None:
-        parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-        features, activation = view.features(critic.body), critic.joint.activation
-        quick = weighted_soft_maximum_of_mlp(parameters, activation, features, action, log_density, weight, at_least)
+    joint, parameters = critic.joint, _parameters_of_plain(critic)
+    if joint is not None and parameters is not None:
+        given = view.features(critic.body), action, log_density, weight, at_least
+        quick = weighted_soft_maximum_of_mlp(parameters, joint.activation, *given)
         if quick is not None:
             return quick
     number = action.shape[1]
@@ -40,13 +41,15 @@ def soft_maximum_of_critic(
     return weighted_soft_maximum(values, log_density, weight, at_least)
 
 
-def _plain_layers(critic: Network) -> list[nn.Linear] | None:
-    """Return the layers of a critic; None where a call of it is more than these and the activation, now."""
+def _parameters_of_plain(critic: Network) -> list[Tensor] | None:
+    """Return weight and bias of each layer; None where a call of the critic is more than these layers, now."""
     joint, head = critic.joint, critic.head
     if joint is None or not (are_plain([critic], Network) and are_plain([joint], MLP)):
         return None
     hidden = joint.plain_layers
     if hidden is None or not are_plain([head], ActionValueLayer):
         return None
-    layers = [*hidden, head.layer]
-    return layers if are_plain(layers, nn.Linear) and all(layer.bias is not None for layer in layers) else None
+    layers: list[Any] = [*hidden, head.layer]
+    if not are_plain(layers, nn.Linear) or any(layer.bias is None for layer in layers):
+        return None
+    return [parameter for layer in layers for parameter in (layer.weight, layer.bias)]

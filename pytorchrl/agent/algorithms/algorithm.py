@@ -13,7 +13,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
-from pytorchrl.agent.algorithms.compiling import check_compiles, compute_compiled
+from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -146,10 +146,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         )
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
-        """Return losses computed after the optimiser steps on `losses`, with the updated weights; None for no such.
-
-        They are of the same batch and of other parameter groups, such as an actor's, evaluated by updated critics.
-        """
+        """Return losses of other groups, such as an actor's, computed with the weights after the step on `losses`."""
         return None
 
     def train(
@@ -243,13 +240,12 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def update(self, batch: Batch) -> Result:
         """Update the parameters on one batch."""
         rows = self.read(batch)
-        losses = compute_compiled(self, self.losses, rows) if self.compile else self.losses(rows)
+        losses = compute(self, self.losses, rows)
         metrics = losses.metrics
         if not losses.stop:
             self.minimise(losses)
             # The new weights have made the features stale that rows cache.
-            rows = rows.without_features()
-            later = compute_compiled(self, self.losses_after_step, rows) if self.compile else self.losses_after_step(rows)
+            later = compute(self, self.losses_after_step, rows.without_features())
             if later is not None:
                 self.minimise(later)
                 metrics = {**metrics, **later.metrics}
@@ -265,14 +261,13 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
         rows = self.read(batch)
-        losses = compute_compiled(self, self.losses, rows) if self.compile else self.losses(rows)
+        losses = compute(self, self.losses, rows)
         if losses.stop:
             return {}, Result(losses.metrics, losses.errors, stop=True)
         losses.backward()
         # Copied before the later losses add to them: that of an actor reaches its critics, unless these are frozen.
         gradients, metrics = losses.copied_gradients(), losses.metrics
-        rows = rows.without_features()
-        later = compute_compiled(self, self.losses_after_step, rows) if self.compile else self.losses_after_step(rows)
+        later = compute(self, self.losses_after_step, rows.without_features())
         if later is not None:
             later.backward()
             gradients |= later.copied_gradients()
@@ -300,10 +295,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.actor.load_state_dict(weights)
 
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the algorithm is in use; its state holds the change, `get_weights` does not.
-
-        Raises TypeError or ValueError if there is none of this name, it cannot change, or the value does not fit.
-        """
+        """Change a hyper-parameter in use, as a checkpoint keeps; raise ValueError or TypeError if it cannot change."""
         self._update_parameters({name: value})
 
     def _use_parameters(self) -> None:

@@ -15,7 +15,12 @@ from pytorchrl.agent.algorithms.rows import Rows
 LossesT = TypeVar("LossesT", Losses, Losses | None)
 
 
-def compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: Rows) -> LossesT:
+def compute(algorithm: Any, losses: Callable[[Rows], LossesT], rows: Rows) -> LossesT:
+    """Return ``losses(rows)``, computed by compiled functions if the algorithm's ``compile`` is true."""
+    return _compute_compiled(algorithm, losses, rows) if algorithm.compile else losses(rows)
+
+
+def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: Rows) -> LossesT:
     """Return the losses of rows by compiled functions, which are made at the first call in each process.
 
     Nothing is kept in the algorithm, so that it is copied, pickled and saved like any other. What torch cannot compile,

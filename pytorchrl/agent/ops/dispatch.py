@@ -42,9 +42,13 @@ def are_for_kernels(*tensors: Tensor) -> bool:
 def are_ordinary(*tensors: Tensor) -> bool:
     """Whether none of these is a wrapper, as of ``torch.func``, which differentiates torch's own operations alone."""
     try:
-        return all(type(each) in (Tensor, nn.Parameter) and each.data_ptr() >= 0 for each in tensors)
+        for each in tensors:
+            if type(each) not in (Tensor, nn.Parameter):
+                return False
+            each.data_ptr()
     except RuntimeError:
         return False
+    return True
 
 
 def address_of(numbers: Tensor) -> int | None:

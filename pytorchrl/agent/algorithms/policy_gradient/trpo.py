@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,6 +35,11 @@ class TRPO(PolicyGradient):
         value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.
     """
 
+    unused: ClassVar[Mapping[str, str]] = {
+        "losses_after_step": "override surrogate or losses",
+        "minimise": "override update",
+        "apply_gradients": "override update",
+    }
     max_kl: NonNegativeOrSchedule = 0.01
     damping: NonNegative = 0.1
     cg_iterations: Count = 10

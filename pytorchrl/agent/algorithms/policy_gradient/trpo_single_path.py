@@ -38,6 +38,12 @@ class TRPOSinglePath(PolicyGradient):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
 
+    unused: ClassVar[Mapping[str, str]] = {
+        "losses": "override surrogate",
+        "losses_after_step": "override surrogate",
+        "minimise": "override update",
+        "apply_gradients": "override update",
+    }
     normalize_advantages = False
     max_kl: NonNegativeOrSchedule = 0.01
     damping: NonNegative = 1e-3

@@ -85,8 +85,8 @@ class Distribution(ABC):
         dual_clip: float | None = None,
     ) -> ClippedSurrogate:
         """Compute the clipped surrogate objective of actions (B, *action); see :func:`clipped_surrogate`."""
-        given = old_log_prob, advantage, share, clip_param, dual_clip
-        return clipped_surrogate(*self.evaluate(action), *given)
+        log_prob, entropy = self.evaluate(action)
+        return clipped_surrogate(log_prob, entropy, old_log_prob, advantage, share, clip_param, dual_clip)
 
     @abstractmethod
     def mode(self) -> Tensor:
