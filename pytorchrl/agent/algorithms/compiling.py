@@ -55,20 +55,38 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
     return computed
 
 
+def not_compiled(why: str) -> Callable[[Callable[..., LossesT]], Callable[..., LossesT]]:
+    """Return a decorator of losses that torch cannot compile, by which ``compile=True`` is refused at once.
+
+    Args:
+        why: a clause, for the error.
+    """
+
+    def mark(losses: Callable[..., LossesT]) -> Callable[..., LossesT]:
+        vars(losses)["not_compiled"] = why
+        return losses
+
+    return mark
+
+
 def check_compiles(algorithm: Any, base: type[Any]) -> None:
-    """Refuse ``compile`` where nothing would be compiled.
+    """Refuse ``compile`` where torch cannot compile, or where nothing would be compiled.
 
     Args:
         algorithm: of any kind.
         base: the class whose losses are not defined.
 
     Raises:
-        ValueError: the algorithm learns without losses.
+        ValueError: the algorithm learns without losses, or marks them as :func:`not_compiled`.
     """
-    if algorithm.compile and type(algorithm).losses is base.losses:
+    if not algorithm.compile:
+        return
+    losses = type(algorithm).losses
+    why = "it learns by none" if losses is base.losses else getattr(losses, "not_compiled", None)
+    if why is not None:
         raise ValueError(
-            f"{type(algorithm).__name__}: compile=True compiles losses, without which this algorithm learns, such as "
-            f"by natural gradients; leave out compile"
+            f"{type(algorithm).__name__}: compile=True compiles losses and their gradients, but not these: {why}; "
+            f"leave out compile"
         )
 
 
