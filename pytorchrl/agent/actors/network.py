@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from pytorchrl.agent.actors.action_mask import ActionMask, Restrictable
 from pytorchrl.agent.actors.codec import ActionCodec
@@ -47,8 +48,10 @@ class Network(nn.Module):
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
-        features, joint = self.inputs(view, action), self.joint
-        output = self.head(features if joint is None else joint(features))
+        features, joint, head = self.inputs(view, action), self.joint, self.head
+        if self.is_frozen and torch.compiler.is_dynamo_compiling():
+            head, joint = _detached(head), None if joint is None else _detached(joint)
+        output = head(features if joint is None else joint(features))
         # Values of states have no actions to restrict.
         if self.action_mask is not None and isinstance(output, Restrictable):
             return output.allowing(self.action_mask.of(view).flags)
@@ -105,12 +108,20 @@ class Ensemble(nn.Module):
         return _frozen(self.networks)
 
 
+def _detached(module: nn.Module) -> Any:
+    """Return a module as a function without gradients in its parameters, which torch can compile."""
+    weights = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    return lambda features: functional_call(module, weights, (features,))
+
+
 @contextmanager
 def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
     """Freeze networks but for their bodies, whose features they detach then."""
     frozen: list[Network] = []
     parameters: list[nn.Parameter] = []
     norms: list[nn.Module] = []
+    # Where it is, networks detach their parameters instead.
+    is_compiled = torch.compiler.is_dynamo_compiling()
     # As they are now: layers may have been replaced, wrapped or frozen since the networks were made.
     modules = list(networks)
     for module in modules:  # grows in the loop
@@ -122,7 +133,7 @@ def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
         elif isinstance(module, nn.BatchNorm1d) and module.training:
             norms.append(module)
         for parameter in module._parameters.values():
-            if parameter is not None and parameter.requires_grad:
+            if parameter is not None and parameter.requires_grad and not is_compiled:
                 parameter.requires_grad_(False)
                 parameters.append(parameter)
         for child in module._modules.values():

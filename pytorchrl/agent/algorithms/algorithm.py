@@ -55,7 +55,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
-    unchangeable = frozenset({"optimizer"})
+    unchangeable = frozenset({"optimizer", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
     """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""

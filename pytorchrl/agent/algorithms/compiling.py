@@ -55,20 +55,38 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
     return computed
 
 
+def not_compiled(why: str) -> Callable[[Callable[..., LossesT]], Callable[..., LossesT]]:
+    """Return a decorator of losses that torch cannot compile, by which ``compile=True`` is refused at once.
+
+    Args:
+        why: a clause, for the error.
+    """
+
+    def mark(losses: Callable[..., LossesT]) -> Callable[..., LossesT]:
+        vars(losses)["not_compiled"] = why
+        return losses
+
+    return mark
+
+
 def check_compiles(algorithm: Any, base: type[Any]) -> None:
-    """Refuse ``compile`` where nothing would be compiled.
+    """Refuse ``compile`` where torch cannot compile, or where nothing would be compiled.
 
     Args:
         algorithm: of any kind.
         base: the class whose losses are not defined.
 
     Raises:
-        ValueError: the algorithm learns without losses.
+        ValueError: the algorithm learns without losses, or marks them as :func:`not_compiled`.
     """
-    if algorithm.compile and type(algorithm).losses is base.losses:
+    if not algorithm.compile:
+        return
+    losses = type(algorithm).losses
+    why = "it learns by none" if losses is base.losses else getattr(losses, "not_compiled", None)
+    if why is not None:
         raise ValueError(
-            f"{type(algorithm).__name__}: compile=True compiles losses, without which this algorithm learns, such as "
-            f"by natural gradients; leave out compile"
+            f"{type(algorithm).__name__}: compile=True compiles losses and their gradients, but not these: {why}; "
+            f"leave out compile"
         )
 
 
@@ -78,13 +96,17 @@ def _compiled(function: Callable[..., Any], mode: str | None) -> Callable[..., A
 
 
 def _compute_lazy_fields(rows: Rows) -> None:
-    """Compute the fields of rows that are computed once: up to Python 3.11 by a lock, which torch cannot compile."""
-    for name in _LAZY_FIELDS:
-        with contextlib.suppress(KeyError):  # of what the batch lacks
-            getattr(rows, name)
+    """Compute the fields of rows that are computed once: up to Python 3.11 by a lock, which torch cannot compile.
+
+    Those of a subclass may draw random numbers, and wait for their turn.
+    """
+    for name, field in _LAZY_FIELDS.items():
+        if getattr(type(rows), name) is field:
+            with contextlib.suppress(KeyError):  # of what the batch lacks
+                getattr(rows, name)
 
 
-_LAZY_FIELDS = [name for name, value in vars(Rows).items() if isinstance(value, cached_property)]
+_LAZY_FIELDS = {name: value for name, value in vars(Rows).items() if isinstance(value, cached_property)}
 
 
 @dataclass

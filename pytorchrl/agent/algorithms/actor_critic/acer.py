@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
@@ -52,6 +53,7 @@ class ACER(OnAndOffPolicy):
         self.trained = self.train("policy_and_critic", self.pi, self.q, max_grad_norm="max_grad_norm")
         self.average = self.target(self.pi)
 
+    @not_compiled("its trust region differentiates by the policy's output, a result of what would be compiled")
     def losses(self, rows: Rows) -> Losses:
         """Return the policy's loss (equations 9 and 12) plus the critic's (section 3.1)."""
         policy: Categorical = self.pi(rows.now)

@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
@@ -42,6 +43,7 @@ class ACERContinuous(ACER):
         self.trained = self.train("policy_and_critic", *networks, max_grad_norm="max_grad_norm")
         self.average = self.target(self.pi)
 
+    @not_compiled("its trust region differentiates by the policy's output, a result of what would be compiled")
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of equations 13 to 17; one sampled action estimates the expectation over actions."""
         policy: DiagonalGaussian = self.pi(rows.now)

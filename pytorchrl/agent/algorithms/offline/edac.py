@@ -10,6 +10,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
@@ -42,6 +43,7 @@ class EDAC(SAC):
                 f"least 2 critics, got num_critics={hyper_parameters['num_critics']}"
             )
 
+    @not_compiled("it differentiates the critics' gradients once more")
     def losses(self, rows: Rows) -> Losses:
         """Return SAC's loss of the critics with the weighted similarity of their gradients (algorithm 1)."""
         alpha = self.log_alpha.detach().exp()
