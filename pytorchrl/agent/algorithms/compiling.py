@@ -1,6 +1,8 @@
 """Losses and their gradients compiled by torch."""
 
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
@@ -92,7 +94,15 @@ def check_compiles(algorithm: Any, base: type[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def _compiled(function: Callable[..., Any], mode: str | None) -> Callable[..., Any]:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_compile_in_this_process)
     return torch.compile(function, mode=mode)
+
+
+def _compile_in_this_process() -> None:
+    """Compile without the processes that help the parent: they never answer a forked one."""
+    if (config := sys.modules.get("torch._inductor.config")) is not None:
+        setattr(config, "compile_threads", 1)  # noqa: B010
 
 
 def _compute_lazy_fields(rows: Rows) -> None:

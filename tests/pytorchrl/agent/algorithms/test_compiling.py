@@ -5,6 +5,7 @@ import functools
 import os
 import pickle
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,25 @@ def test_algorithms_are_copied_and_pickled_with_nothing_compiled(backend: Backen
     for other in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
         assert other.compile
         check_same(other, traced)
+
+
+@needs_compiler
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_compiles_too(inductor: Any) -> None:
+    """Torch compiles in processes of the parent, which do not answer a forked one."""
+    with inductor.patch({"compile_threads": 2}):
+        _, compiled = twins(DQN)
+        learn(DQN, compiled, updates=1)
+        case = CASE_OF["QRDQN-discrete"]
+        _, other = twins(case)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(120)
+            learn(case, other, updates=1)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 # Errors
