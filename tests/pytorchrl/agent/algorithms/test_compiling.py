@@ -273,8 +273,11 @@ def test_a_forked_process_compiles_too(inductor: Any) -> None:
         child = os.fork()
         if child == 0:
             signal.alarm(120)
-            learn(case, other, updates=1)
-            os._exit(0)
+            try:
+                learn(case, other, updates=1)
+                os._exit(0)
+            finally:
+                os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
 
 
