@@ -45,9 +45,9 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
             # Graphs overwrite the results of their last run from here on.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         mode = "reduce-overhead" if is_on_gpu else None
-        found: Any = _compiled(losses, mode)(rows) if function is None else _compiled(function, mode)(algorithm, rows)
+        found = _compiled(losses, mode)(rows) if function is None else _compiled(function, mode)(algorithm, rows)
     if found is None:
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[return-value]
     computed = _CompiledLosses(**{field.name: getattr(found, field.name) for field in fields(Losses)})
     computed.algorithm = algorithm
     if is_on_gpu:
