@@ -14,34 +14,33 @@ from torch import Tensor
 from pytorchrl.agent.ops.dispatch import are_for_kernels, is_recorded
 from pytorchrl.agent.ops.layer_kernels import write_tangents
 
-LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
+_LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
 """Numbers of elements below which torch is faster."""
 
 
-def tanh(features: Tensor) -> Tensor:
-    """Return the tanh of each number; differentiable any number of times."""
+def tanh_(features: Tensor) -> Tensor:
+    """Apply tanh in place; differentiable any number of times."""
+    # In tracing, the number of rows is a symbol.
     if is_recorded():
-        return torch.tanh(features)
+        return torch.tanh_(features)
     has_gradient = features.requires_grad and torch.is_grad_enabled()
-    least = _LEAST_NUMBERS_WITH_GRADIENT if has_gradient else LEAST_NUMBERS
+    least = _LEAST_NUMBERS_WITH_GRADIENT if has_gradient else _LEAST_NUMBERS
     if features.numel() < least or not are_for_kernels(features):
-        return torch.tanh(features)
-    computed: Tensor = _Tanh.apply(features) if has_gradient else _tangents(features)  # type: ignore[no-untyped-call]
-    return computed
-
-
-def _tangents(features: Tensor) -> Tensor:
-    tangents = torch.empty_like(features)
-    write_tangents(features.data_ptr(), tangents.data_ptr(), features.numel())
-    return tangents
+        return torch.tanh_(features)
+    if has_gradient:
+        computed: Tensor = _Tanh.apply(features)  # type: ignore[no-untyped-call]
+        return computed
+    write_tangents(features.data_ptr(), features.data_ptr(), features.numel())
+    return features
 
 
 class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor) -> Tensor:
-        tangents = _tangents(features)
-        ctx.save_for_backward(tangents)
-        return tangents
+        write_tangents(features.data_ptr(), features.data_ptr(), features.numel())
+        ctx.mark_dirty(features)
+        ctx.save_for_backward(features)
+        return features
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:

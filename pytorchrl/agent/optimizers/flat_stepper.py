@@ -20,7 +20,7 @@ from pytorchrl.agent.optimizers.optimizer import check_name
 
 # Limit of gradients that are copied into one vector. Beyond it, copying costs more than one operation for each
 # parameter: 0.7 ms of an update of Nature's network, with 1.7 million numbers.
-_MOST_COPIED_NUMBERS = 300_000
+_MOST_COPIED_NUMBERS = 30_000
 _GRADIENT_OF, _IS_GIVEN = operator.attrgetter("grad"), functools.partial(operator.is_not, None)
 
 
