@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
-from torch import nn
+from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.ops import tanh as fast_tanh
