@@ -120,7 +120,7 @@ def lines_of_code(code: str) -> int:
 def test_each_custom_part_of_the_guide_takes_at_most_twenty_lines() -> None:
     code = BLOCK.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
     lines = [len([line for line in block.splitlines() if line]) for _, block in code]
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert max(lines) <= 20
     assert not any(re.search(r"[\s.](?!__init__)_\w", block) for _, block in code), "a block uses a private name"
 

@@ -11,7 +11,9 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.compiling import compute
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
 from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
@@ -62,6 +64,10 @@ class PolicyGradient(Algorithm):
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield the minibatches of all epochs."""
         return self.minibatches(source, self.num_mini_batch)
+
+    def _computed_losses(self, rows: Rows) -> Losses:
+        """Return :meth:`losses`, compiled if ``compile`` is true."""
+        return compute(self, self.losses, rows)
 
     def minibatches(self, source: Storage, number: int) -> Iterator[Batch]:
         """Yield a number of minibatches per epoch."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.algorithms.compiling import compute
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
@@ -101,7 +100,7 @@ class TRPO(PolicyGradient):
 
     def _fit_value(self, batch: Batch) -> Tensor:
         value = self.train_value
-        return value.stepper.minimise(lambda: compute(self, self.losses, self.read(batch)).of[value])
+        return value.stepper.minimise(lambda: self._computed_losses(self.read(batch)).of[value])
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Refuse: the policy's step is found by a line search.
