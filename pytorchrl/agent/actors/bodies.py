@@ -64,12 +64,3 @@ class Body(nn.Module):
         features = self.features(observation if normalization is None else normalization(observation))
         out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out
-
-    def extracted(self, observation: Any, beside: Tensor | None = None) -> Tensor:
-        """Return the input (B, n) of the hidden layers; arguments as those of `forward`."""
-        if self._action_mask is not None:
-            observation = self._action_mask.without(observation)
-        if self.normalization is not None:
-            observation = self.normalization(observation)
-        features: Tensor = self.features(observation)
-        return features if beside is None else torch.cat([features, beside], dim=1)
