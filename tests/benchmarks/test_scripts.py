@@ -8,7 +8,10 @@ import pytest
 from tests.support import warm_interpreter
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"benchmarks/throughput/throughput.py": "sb3_contrib"}
+NEEDS = {
+    "benchmarks/throughput/throughput.py": "sb3_contrib",
+    "benchmarks/throughput/beside_sbx.py": "sbx",
+}
 WITHOUT_OPTIONS = {"benchmarks/storages/gpu.py"}
 SCRIPTS = sorted(set(re.findall(r"benchmarks/\S+\.py", (ROOT / "Makefile").read_text())) - WITHOUT_OPTIONS)
 

@@ -81,7 +81,8 @@ class SACWithValue(OffPolicyAlgorithm):
             next_value = ScalarValue(self.target_state_value(rows.next))
             target = next_value.backup(self.reward_scale * rows.reward, rows.discount)
         loss, errors = loss_of_critics(self.critics(rows.now, rows.action), target, rows)
-        return Losses({self.train_critics: loss}, {"critic_loss": loss.detach(), "alpha": self.alpha}, errors)
+        metrics = {"critic_loss": loss.detach(), "alpha": loss.new_full((), self.alpha)}
+        return Losses({self.train_critics: loss}, metrics, errors)
 
     def losses_after_step(self, rows: Rows) -> Losses | None:
         """Return the losses of policy (equation 12) and state values (equation 5), with the updated critics."""
