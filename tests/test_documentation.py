@@ -96,7 +96,9 @@ def test_the_readme_is_short() -> None:
 
 
 def test_every_page_of_an_algorithm_is_in_the_table_of_curves() -> None:
-    _, table, _ = re.split(r"<!-- (?:generated: algorithms|end) -->", (ALGORITHMS / "README.md").read_text("utf-8"))[-3:]
+    _, table, _ = re.split(r"<!-- (?:generated: algorithms|end) -->", (ALGORITHMS / "README.md").read_text("utf-8"))[
+        -3:
+    ]
     pages = re.findall(r"^\| \[[^]]+\]\((\w+\.md)\)", table, re.MULTILINE)
     assert sorted(pages) == sorted(page.name for page in ALGORITHMS.glob("[!R]*.md"))
 
