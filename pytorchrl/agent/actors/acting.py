@@ -39,7 +39,7 @@ def output_while_acting(network: "Network", view: View) -> Any | None:
         or type(hidden) is not MLP
     ):
         return None
-    within = hidden._modules
+    within: Any = hidden._modules
     layers, norms, renorms = within["layers"]._modules, within["norms"]._modules, within["renorms"]._modules
     is_plain = features.is_flat and not (norms or renorms or within.get("dropout"))
     if not is_plain or not are_plain((body, features, hidden, head), Body, VectorFeatures, MLP, type(head)):
