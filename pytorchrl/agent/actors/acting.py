@@ -1,6 +1,6 @@
 """Whole networks of observation vectors, for few rows, as in acting: all layers in one compiled call.
 
-With two layers of 64 units and a policy of two actions, that is 5 to 20% of a training loop of PPO and A2C on CartPole-v1.
+With two layers of 64 units and a policy of two actions: 5 to 20% of a training loop of PPO and A2C on CartPole-v1.
 """
 
 from typing import TYPE_CHECKING, Any
