@@ -16,7 +16,7 @@ from pytorchrl.agent.actors.view import Observations, View
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers
 
 
-def output_while_acting(body: nn.Module, head: nn.Module, view: View) -> Any | None:
+def output_while_acting(body: nn.Module, head: Any, view: View) -> Any | None:
     """Return the output of a body and a head for a few rows, in inference mode; None where modules have to compute it.
 
     The modules are those of now, and none of them may have a hook or a ``forward`` that is not its class's own.
