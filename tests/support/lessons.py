@@ -79,11 +79,11 @@ class Case:
 CASES = [Case(name, actions) for name, (_, _, kinds) in (OFF_POLICY | ON_POLICY).items() for actions in kinds]
 
 
-def make_scheme(case: Case, algorithm: type[prl.Algorithm] | None = None) -> prl.Scheme:
-    """Make a scheme of a case; a subclass may stand for the algorithm."""
+def make_scheme(case: Case, algorithm: type[prl.Algorithm] | None = None, **changes: Any) -> prl.Scheme:
+    """Make a scheme of a case, with changed hyper-parameters; a subclass may stand for the algorithm."""
     needs = case.algorithm.sources["main"]
     envs = prl.VecEnv.create_factory(Wandering, 2, env_kwargs={"actions": ACTIONS[case.actions]})
-    factory = (algorithm or case.algorithm).create_factory(**case.settings)
+    factory = (algorithm or case.algorithm).create_factory(**case.settings | changes)
     windows: dict[str, Any] = {"sequences": prl.Sequences(4)} if case.memory or needs.segments else {}
     if needs.whole_episodes:
         windows = {"sequences": prl.Episodes()}

@@ -28,7 +28,7 @@ from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.component.changeable import Changeable
 from storages.component.factory import FieldComponent
-from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
+from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.schedule import Schedule, value_at
 from storages.storage import Storage
 from storages.transition import Batch
@@ -43,6 +43,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     Args:
         gamma: discount factor of one step.
         optimizer: of the networks.
+        max_grad_norm: norm that the gradients of each parameter group are clipped to; None does not clip.
         compile: compute losses and gradients by `torch.compile`, on a GPU as CUDA graphs.
         test_every: environment transitions between evaluations, or updates in offline training; 0 for none.
         num_test_episodes: episodes per evaluation.
@@ -76,6 +77,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
+    max_grad_norm: Positive | None = None
     compile: bool = False
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
@@ -154,7 +156,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         name: str,
         *networks: nn.Module,
         lr: str = "lr",
-        max_grad_norm: str | None = None,
+        max_grad_norm: str | None = "max_grad_norm",
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
     ) -> Trained:
@@ -164,7 +166,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
             name: of the parameter group, and prefix of the names of its gradients.
             networks: at least one.
             lr: name of the hyper-parameter for the learning rate.
-            max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to.
+            max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to; None does not clip.
             optimizer: None takes the hyper-parameter ``optimizer``.
             by_loss: whether all steps are taken by ``stepper.minimise``, which every optimiser supports.
 

@@ -4,7 +4,7 @@ Each is registered when the algorithm is built. The contents of checkpoints, the
 learning rates follow from this register.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,7 +52,14 @@ class Trained:
 
     def step(self, algorithm: object) -> None:
         """Take an optimiser step with the parameters' gradients, clipped as the algorithm's hyper-parameter says."""
-        self.stepper.step(None if self.max_grad_norm is None else getattr(algorithm, self.max_grad_norm))
+        self.stepper.step(self._norm_of(algorithm))
+
+    def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
+        """Take an optimiser step on a loss (), which it may evaluate several times; returns the first value."""
+        return self.stepper.minimise(loss, self._norm_of(algorithm))
+
+    def _norm_of(self, algorithm: object) -> float | None:
+        return None if self.max_grad_norm is None else getattr(algorithm, self.max_grad_norm)
 
     @property
     def is_frozen(self) -> bool:
@@ -110,8 +117,8 @@ class TrainingState:
         """Check what was registered, once the algorithm is built.
 
         Raises:
-            ValueError: a trained network is not among the actor's, or the algorithm has no hyper-parameter of a name
-                that was given.
+            ValueError: a trained network is not among the actor's, the algorithm has no hyper-parameter of a name
+                that was given, or its ``max_grad_norm`` would clip nothing.
         """
         owner, names = type(algorithm).__name__, {name for target in self.targets.values() for name in target.names}
         saved = {id(parameter) for parameter in (*actor.parameters(), *self.variables.values())}
@@ -128,6 +135,11 @@ class TrainingState:
                     f"{owner}: what it trains needs a hyper-parameter {name!r}, which it lacks; declare it as an "
                     f"annotated attribute, such as {name}: float = ..., or name another in train or target"
                 )
+        clips = any(group.max_grad_norm == "max_grad_norm" for group in self.groups.values())
+        if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
+            raise ValueError(
+                f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"
+            )
 
     def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> list[Trained]:
         """Replace all gradients by copies of these, by name; return the groups that have some."""

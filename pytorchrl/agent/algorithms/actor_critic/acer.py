@@ -50,7 +50,7 @@ class ACER(OnAndOffPolicy):
         """Make a policy, its average policy, and a Q-network with a value for each action."""
         self.pi = self.actor.make("policy", Policy(), acts=True)
         self.q = self.actor.make("q", Values(huber_threshold=None), acts=True)
-        self.trained = self.train("policy_and_critic", self.pi, self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_critic", self.pi, self.q)
         self.average = self.target(self.pi)
 
     @not_compiled("its trust region differentiates by the policy's output, a result of what would be compiled")

@@ -40,7 +40,7 @@ class ACERContinuous(ACER):
         self.value = self.actor.make("value", StateValue(), acts=True)
         self.advantage = self.actor.make("advantage", ActionValue(), codec=self.codec)
         networks = self.pi, self.value, self.advantage
-        self.trained = self.train("policy_and_critic", *networks, max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_critic", *networks)
         self.average = self.target(self.pi)
 
     @not_compiled("its trust region differentiates by the policy's output, a result of what would be compiled")

@@ -28,7 +28,8 @@ class DDPG(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         polyak: weight that target networks keep in each of their updates.
         num_critics: number of critics; targets take their minimum.
-        policy_delay: critic updates per update of the policy and of all target networks.
+        policy_delay: critic updates per update of the policy.
+        target_update_interval: updates between updates of the target networks; None takes ``policy_delay``.
         exploration_noise: standard deviation of the noise on actions in [-1, 1].
     """
 
@@ -40,6 +41,7 @@ class DDPG(OffPolicyAlgorithm):
     polyak: UnitInterval = 0.995
     num_critics: Count = 1
     policy_delay: Count = 1
+    target_update_interval: Count | None = None
     exploration_noise: NonNegativeOrSchedule = 0.1
     test_every: CountOrZero = 5_000
 
@@ -49,8 +51,8 @@ class DDPG(OffPolicyAlgorithm):
         self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_pi = self.target(self.pi, every="policy_delay")
-        self.target_critics = self.target(self.critics, every="policy_delay")
+        self.target_pi = self.target(self.pi, every="_target_interval")
+        self.target_critics = self.target(self.critics, every="_target_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the critics against rewards plus values of the target policy's actions (equation 5)."""
@@ -85,3 +87,7 @@ class DDPG(OffPolicyAlgorithm):
     def default_explorer(self) -> Explorer:
         """Return Gaussian noise on actions."""
         return GaussianNoise(self.exploration_noise)
+
+    @property
+    def _target_interval(self) -> int:
+        return self.policy_delay if self.target_update_interval is None else self.target_update_interval

@@ -28,7 +28,7 @@ class DEMMESAC(MMESAC):
         self.train_exploration_pi = self.train("exploration_policy", self.exploration_pi, lr="lr_pi")
         self.train_exploration_critics = self.train("exploration_critics", critics, lr="lr_q")
         self.train_exploration_value = self.train("exploration_value", self.exploration_value, lr="lr_value")
-        self.target_exploration_value = self.target(self.exploration_value)
+        self.target_exploration_value = self.target(self.exploration_value, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of both ensembles of critics; errors are those of the critics of rewards."""

@@ -73,7 +73,9 @@ class HyAR(TD3):
         assert isinstance(self.action_space, HybridBox)
         arguments = self.actor, self.action_space, self.embedding_size, self.latent_size
         learnt = self.representation = HybridRepresentation(*arguments, predicts=self.dynamics_weight > 0)
-        self.train_representation = self.train("representation", *learnt.networks, lr="lr_representation")
+        self.train_representation = self.train(
+            "representation", *learnt.networks, lr="lr_representation", max_grad_norm=None
+        )
         self.training.counters["represented_at"] = 0
         super().build()
 

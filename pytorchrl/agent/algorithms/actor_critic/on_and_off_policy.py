@@ -22,7 +22,6 @@ class OnAndOffPolicy(Algorithm):
 
     Args:
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         update_every: environment transitions between update phases, over all environments, and size of the on-policy
             batch.
         replay_ratio: mean number of replayed batches per update phase; 0 is on-policy.

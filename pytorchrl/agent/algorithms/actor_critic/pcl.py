@@ -38,10 +38,10 @@ class PCL(OnAndOffPolicy):
         self.pi = self.actor.make("policy", Policy(), acts=True)
         self.value = self.actor.make("value", StateValue(), acts=True)
         if self.together:
-            self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
+            self.trained = self.train("policy_and_value", self.pi, self.value)
         else:
-            self.train_pi = self.train("policy", self.pi, max_grad_norm="max_grad_norm")
-            self.train_value = self.train("value", self.value, lr="lr_value", max_grad_norm="max_grad_norm")
+            self.train_pi = self.train("policy", self.pi)
+            self.train_value = self.train("value", self.value, lr="lr_value")
 
     def losses(self, rows: Rows) -> Losses:
         """Return losses with the gradients of half the squared inconsistency (section 5)."""

@@ -38,6 +38,7 @@ class SACDiscrete(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         lr_alpha: learning rate of the temperature.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics, with separate weights.
         policy_delay: critic updates per update of the policy and of the temperature.
         initial_alpha: initial temperature, in reward per nat of entropy.
@@ -53,6 +54,7 @@ class SACDiscrete(OffPolicyAlgorithm):
     lr_q: NonNegativeOrSchedule = 1e-3
     lr_alpha: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     policy_delay: Count = 1
     initial_alpha: Positive = 1.0
@@ -66,7 +68,7 @@ class SACDiscrete(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
         self.train_alpha = self.variable("log_alpha", math.log(self.initial_alpha), lr="lr_alpha")
 
     def losses(self, rows: Rows) -> Losses:

@@ -36,6 +36,7 @@ class SACWithValue(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         lr_value: learning rate of the state-value network.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics, with separate weights.
         policy_delay: critic updates per update of the policy and of state values.
         reward_scale: factor of rewards in targets; stored rewards do not change.
@@ -52,6 +53,7 @@ class SACWithValue(OffPolicyAlgorithm):
     lr_q: NonNegativeOrSchedule = 3e-4
     lr_value: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     policy_delay: Count = 1
     reward_scale: Positive = 5.0
@@ -71,7 +73,7 @@ class SACWithValue(OffPolicyAlgorithm):
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
         self.train_value = self.train("value", self.value, lr="lr_value")
-        self.target_state_value = self.target(self.value)
+        self.target_state_value = self.target(self.value, every="target_update_interval")
         # Never trained: checkpoints have held a temperature of 1 from the first on.
         self.variable("log_alpha", 0.0, lr="lr_alpha")
 

@@ -27,7 +27,8 @@ class SVG0(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         polyak: weight that target networks keep in each of their updates.
         num_critics: number of critics; targets take their minimum.
-        policy_delay: critic updates per update of the policy and of all target networks.
+        policy_delay: critic updates per update of the policy.
+        target_update_interval: updates between updates of the target networks; None takes ``policy_delay``.
     """
 
     actions: ClassVar[ActionKind] = "bounded"
@@ -38,6 +39,7 @@ class SVG0(OffPolicyAlgorithm):
     polyak: UnitInterval = 0.995
     num_critics: Count = 1
     policy_delay: Count = 1
+    target_update_interval: Count | None = None
     test_every: CountOrZero = 5_000
 
     def build(self) -> None:
@@ -46,8 +48,8 @@ class SVG0(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_pi = self.target(self.pi, every="policy_delay")
-        self.target_critics = self.target(self.critics, every="policy_delay")
+        self.target_pi = self.target(self.pi, every="_target_interval")
+        self.target_critics = self.target(self.critics, every="_target_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the critics against rewards plus values of the target policy's sampled actions."""
@@ -76,3 +78,7 @@ class SVG0(OffPolicyAlgorithm):
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
         return Sample()
+
+    @property
+    def _target_interval(self) -> int:
+        return self.policy_delay if self.target_update_interval is None else self.target_update_interval

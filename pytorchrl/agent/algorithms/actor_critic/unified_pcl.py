@@ -41,7 +41,7 @@ class UnifiedPCL(OnAndOffPolicy):
             for parameter in self.q.head.parameters():
                 # Small initial values, so that the initial policy is nearly uniform in spite of the division by tau.
                 parameter.mul_(_FIRST_SHARE)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
 
     def losses(self, rows: Rows) -> Losses:
         """Return a loss with the gradient of half the squared inconsistency (section 5.1)."""

@@ -59,7 +59,8 @@ class AdversarialReward(Algorithm):
     def build(self) -> None:
         """Make the networks of the algorithm and of the discriminator."""
         super().build()  # type: ignore[safe-super]
-        self.train_discriminator = self.train("discriminator", *self.make_discriminator(), lr="lr_discriminator")
+        networks = self.make_discriminator()
+        self.train_discriminator = self.train("discriminator", *networks, lr="lr_discriminator", max_grad_norm=None)
 
     @abstractmethod
     def make_discriminator(self) -> tuple[Network, ...]:
@@ -111,7 +112,7 @@ class AdversarialReward(Algorithm):
             metrics["discriminator_accuracy"] = right / 2
             return total
 
-        metrics["discriminator_loss"] = self.train_discriminator.stepper.minimise(loss)
+        metrics["discriminator_loss"] = self.train_discriminator.minimise(self, loss)
         return metrics
 
 

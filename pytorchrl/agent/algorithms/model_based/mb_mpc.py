@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
 from pytorchrl.agent.planners import Planner, RandomShooting
-from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive
+from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
 
 _PLAN = "plan"
 """Name of the action sequences in the state of an exploration."""
@@ -35,7 +35,6 @@ class MBMPC(OffPolicyAlgorithm):
         ensemble_size: networks of the model.
         num_particles: rollouts of each action sequence by each network of the model.
         lr: learning rate of the model.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
 
     Raises:
         ValueError: observations are not a Box of floating-point numbers, or the actor has a memory.
@@ -52,14 +51,13 @@ class MBMPC(OffPolicyAlgorithm):
     ensemble_size: Count = 1
     num_particles: Count = 1
     lr: NonNegativeOrSchedule = 1e-3
-    max_grad_norm: Positive | None = None
     start_steps: CountOrZero = 200
     test_every: CountOrZero = 1_000
 
     def build(self) -> None:
         """Make the model."""
         self.model = make_dynamics_model(self, self.ensemble_size, probabilistic=self.probabilistic)
-        self.train_model = self.train("model", self.model.networks, max_grad_norm="max_grad_norm")
+        self.train_model = self.train("model", self.model.networks)
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the model, and its errors in changes of observations and in rewards."""

@@ -46,7 +46,7 @@ class MBPO(SAC):
     def build(self) -> None:
         """Make the networks of SAC, and the model."""
         self.model = make_dynamics_model(self, self.ensemble_size, probabilistic=True)
-        self.train_model = self.train("model", self.model.networks, lr="lr_model")
+        self.train_model = self.train("model", self.model.networks, lr="lr_model", max_grad_norm=None)
         super().build()
 
     def losses(self, rows: Rows) -> Losses:

@@ -29,6 +29,7 @@ class AWAC(OffPolicyAlgorithm):
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics; targets take their minimum.
         temperature: divides advantages in the exponential weights (lambda).
         num_samples: actions of the policy sampled per state, for the baseline.
@@ -41,6 +42,7 @@ class AWAC(OffPolicyAlgorithm):
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     temperature: Positive = 1.0
     num_samples: Count = 1
@@ -59,7 +61,7 @@ class AWAC(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the critics against values of one next action of the policy (algorithm 1)."""

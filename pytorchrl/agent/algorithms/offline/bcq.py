@@ -37,6 +37,7 @@ class BCQ(OffPolicyAlgorithm):
         lr_pi: learning rate of the perturbation network.
         lr_q: learning rate of the critics.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics, with separate weights.
         kl_weight: weight of the KL divergence of the autoencoder's latents from the prior; a smaller one makes decoded
             actions more diverse.
@@ -54,6 +55,7 @@ class BCQ(OffPolicyAlgorithm):
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_q: NonNegativeOrSchedule = 1e-3
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     kl_weight: NonNegative = 0.5
     latent_clip: Positive = 0.5
@@ -70,11 +72,11 @@ class BCQ(OffPolicyAlgorithm):
         self.train_vae = self.train("vae", self.vae.encoder, self.vae.decoder, lr="lr_vae")
         self.perturbation = self.actor.make("perturbation", DeterministicPolicy(self.phi), codec=self.codec, acts=True)
         self.train_pi = self.train("perturbation", self.perturbation, lr="lr_pi")
-        self.target_perturbation: Network = self.target(self.perturbation)
+        self.target_perturbation: Network = self.target(self.perturbation, every="target_update_interval")
         make = self.actor.make_ensemble
         self.critics = make("critics", ActionValue(), self.num_critics, codec=self.codec, acts=True)
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of autoencoder and critics."""

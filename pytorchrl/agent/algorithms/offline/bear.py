@@ -43,6 +43,7 @@ class BEAR(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         lr_multiplier: learning rate of the multiplier's logarithm.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics, with separate weights.
         kl_weight: weight of the KL divergence of the autoencoder's latents from the prior; a smaller one makes decoded
             actions more diverse.
@@ -67,6 +68,7 @@ class BEAR(OffPolicyAlgorithm):
     lr_q: NonNegativeOrSchedule = 3e-4
     lr_multiplier: NonNegativeOrSchedule = 1e-3
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     kl_weight: NonNegative = 0.5
     latent_clip: Positive = 0.5
@@ -89,12 +91,12 @@ class BEAR(OffPolicyAlgorithm):
         self.train_vae = self.train("vae", self.vae.encoder, self.vae.decoder, lr="lr_vae")
         self.pi = self.actor.make("policy", SquashedGaussianPolicy(), acts=True)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
-        self.target_pi: Network = self.target(self.pi)
+        self.target_pi: Network = self.target(self.pi, every="target_update_interval")
         self.train_multiplier = self.variable("log_multiplier", math.log(self.initial_multiplier), lr="lr_multiplier")
         make = self.actor.make_ensemble
         self.critics = make("critics", ActionValue(), self.num_critics, codec=self.codec, acts=True)
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of autoencoder and critics."""

@@ -28,6 +28,7 @@ class CRR(OffPolicyAlgorithm):
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics; targets take their minimum.
         weighting: "exp" weights actions by their exponentiated advantage; "binary" takes only actions of positive
             advantage.
@@ -44,6 +45,7 @@ class CRR(OffPolicyAlgorithm):
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 1
     weighting: Literal["exp", "binary"] = "exp"
     compared_with: Literal["mean", "max"] = "mean"
@@ -64,8 +66,8 @@ class CRR(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
-        self.target_pi = self.target(self.pi)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
+        self.target_pi = self.target(self.pi, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the critics against values of one next action of the target policy (algorithm 1)."""

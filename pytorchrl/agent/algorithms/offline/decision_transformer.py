@@ -33,7 +33,6 @@ class DecisionTransformer(OffPolicyAlgorithm):
 
     Args:
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         distribution: of actions; None takes the paper's: a softmax, or for a bounded Box a Gaussian with a tanh mean
             and fixed standard deviation, whose loss is a squared error.
         context_length: steps in the context, including the present one.
@@ -96,7 +95,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
         sizes = (self.codec.size, self.embedding_size, self.num_layers, self.num_heads, self.max_timestep)
         self.trajectory = TrajectoryNetwork(head, *sizes, dropout)
         actor.add("trajectory", self.trajectory, acts=True)
-        self.trained = self.train("policy", self.states, self.trajectory, max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy", self.states, self.trajectory)
 
     def losses(self, rows: Rows) -> Losses:
         """Return the negative log-likelihood of actions in windows of the batch's episodes."""

@@ -35,7 +35,7 @@ class DiscreteBCQ(DQN):
         """Make the Q-network and the imitation network, trained together, and the Q-network's target."""
         self.q = self.actor.make("q", self.head(), acts=True)
         self.imitation = self.actor.make("imitation", Policy(), acts=True)
-        self.trained = self.train("q", self.q, self.imitation, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q, self.imitation)
         self.q_target: Network = self.target(self.q, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:

@@ -36,6 +36,7 @@ class IQL(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         lr_value: learning rate of the state-value network.
         polyak: weight that target networks keep in each of their updates.
+        target_update_interval: updates between updates of the target networks.
         num_critics: number of critics; targets take their minimum.
         inverse_temperature: factor of advantages in the exponential weights (beta); 0 is behaviour cloning.
         max_weight: the largest weight.
@@ -51,6 +52,7 @@ class IQL(OffPolicyAlgorithm):
     lr_q: NonNegativeOrSchedule = 3e-4
     lr_value: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
+    target_update_interval: Count = 1
     num_critics: Count = 2
     inverse_temperature: NonNegative = 3.0
     max_weight: Positive = 100.0
@@ -69,7 +71,7 @@ class IQL(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.target_critics = self.target(self.critics, every="target_update_interval")
         self.value = self.actor.make("value", StateValue())
         self.train_value = self.train("value", self.value, lr="lr_value")
 

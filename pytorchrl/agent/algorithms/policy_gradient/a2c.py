@@ -19,7 +19,6 @@ class A2C(PolicyGradient):
         lr: learning rate.
         value_loss_coef: weight of the value function's loss.
         entropy_coef: weight of the entropy bonus (beta).
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     lr: NonNegativeOrSchedule = 7e-4
@@ -31,7 +30,7 @@ class A2C(PolicyGradient):
 
     def build(self) -> None:
         """Make policy and value function, trained together."""
-        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_value", *self.make_networks())
 
     def losses(self, rows: Rows) -> Losses:
         """Return the policy gradient, value and entropy losses (section 4)."""

@@ -33,7 +33,6 @@ class PPO(PolicyGradient):
         lr: learning rate.
         value_loss_coef: weight of the value function's loss (c_1).
         entropy_coef: weight of the entropy bonus (c_2).
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         clip_param: clipping range of the probability ratio (epsilon).
         dual_clip: lower bound of the objective at negative advantages, as a multiple of the advantage (Ye et al.,
             arXiv 1912.09729, equation 5); None for no bound.
@@ -61,7 +60,7 @@ class PPO(PolicyGradient):
 
     def build(self) -> None:
         """Make policy and value function, trained together, and the exponent of the adaptive learning rate."""
-        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_value", *self.make_networks())
         self.training.counters["lr_changes"] = 0
 
     def losses(self, rows: Rows) -> Losses:

@@ -24,7 +24,6 @@ class REINFORCE(PolicyGradient):
         lr: learning rate.
         value_loss_coef: weight of the value function's loss.
         entropy_coef: weight of the entropy bonus.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         episodes_per_update: episodes between updates; fewer if the storage fills up earlier.
         baseline: subtract the value function from returns, and normalise them as ``normalize_advantages`` says; False
             uses plain returns.
@@ -41,7 +40,7 @@ class REINFORCE(PolicyGradient):
 
     def build(self) -> None:
         """Make policy and value function, trained together."""
-        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_value", *self.make_networks())
 
     def losses(self, rows: Rows) -> Losses:
         """Return the policy gradient, value and entropy losses."""

@@ -54,7 +54,7 @@ class RND(PPO):
         """Make PPO's networks, the intrinsic value function, the random network and its predictor."""
         super().build()
         self.novelty = Novelty(self.actor, self.num_features)
-        self.train_predictor = self.train("predictor", self.novelty.predictor, lr="lr_predictor")
+        self.train_predictor = self.train("predictor", self.novelty.predictor, lr="lr_predictor", max_grad_norm=None)
 
     def make_networks(self) -> tuple[Network, ...]:
         """Make PPO's networks and the intrinsic value function."""

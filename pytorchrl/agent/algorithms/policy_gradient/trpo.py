@@ -100,7 +100,7 @@ class TRPO(PolicyGradient):
 
     def _fit_value(self, batch: Batch) -> Tensor:
         value = self.train_value
-        return value.stepper.minimise(lambda: self._computed_losses(self.read(batch)).of[value])
+        return value.minimise(self, lambda: self._computed_losses(self.read(batch)).of[value])
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Refuse: the policy's step is found by a line search.

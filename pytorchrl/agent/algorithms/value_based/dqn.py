@@ -50,7 +50,6 @@ class DQN(OffPolicyAlgorithm):
         epsilon: probability of a random action.
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
         target_update_interval: batches between updates of the target network.
     """
@@ -71,7 +70,7 @@ class DQN(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make the Q-network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         self.q_target: Network = self.target(self.q, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:

@@ -27,7 +27,6 @@ class NAF(OffPolicyAlgorithm):
             actions seem equally good for long (as early in training with a memory), Q becomes so flat in the action
             that learning stops. -1.5 keeps its curvature above 0.05.
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
         target_update_interval: batches between updates of the target network.
     """
@@ -48,7 +47,7 @@ class NAF(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make the Q-network, quadratic in the action, and its target."""
         self.q = self.actor.make("q", Quadratic(self.squash, min_log_diagonal=self.min_log_diagonal), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         self.q_target: Network = self.target(self.q, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:

@@ -43,7 +43,6 @@ class NStepQLearning(Algorithm):
         epsilon: probability of a random action.
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     actions = "discrete"
@@ -56,12 +55,11 @@ class NStepQLearning(Algorithm):
     epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
     huber_threshold: Positive | None = 1.0
     lr: NonNegativeOrSchedule = 1e-3
-    max_grad_norm: Positive | None = None
 
     def build(self) -> None:
         """Make the Q-network, its target, and the target's maximum as the value function that storages ask for."""
         self.q = self.actor.make("q", Values(self.huber_threshold), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         self.q_target: Network = self.target(self.q, every_steps="target_update_interval_steps")
         self.actor.add("value", LargestValue(self.q_target), acts=True)
 

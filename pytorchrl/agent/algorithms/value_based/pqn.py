@@ -34,7 +34,6 @@ class PQN(Algorithm):
         epsilon: probability of a random action.
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
     """
 
     actions = "discrete"
@@ -52,7 +51,7 @@ class PQN(Algorithm):
     def build(self) -> None:
         """Make the Q-network, and its maximum as the value function that storages ask for."""
         self.q = self.actor.make("q", Values(self.huber_threshold), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         # The state of a recurrent network that acts is stored once.
         self.actor.add("value", LargestValue(self.q), acts=False)
 

@@ -39,7 +39,6 @@ class QtOpt(OffPolicyAlgorithm):
         epsilon: probability of a random action.
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
         lr: learning rate.
-        max_grad_norm: norm that gradients are clipped to; None does not clip.
         polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
         target_update_interval: batches between updates of the target network.
 
@@ -76,7 +75,7 @@ class QtOpt(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make the Q-network of observations and actions, its target, and a lagged copy of the target."""
         self.q = self.actor.make("q", ActionValue(self.huber_threshold), codec=self.codec, acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         self.q_target: Network = self.target(self.q, every="target_update_interval")
         self.q_lagged: Network = self.target(self.q_target, polyak="_polyak_of_lagged", every="lag")
 

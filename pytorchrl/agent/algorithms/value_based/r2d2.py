@@ -7,7 +7,7 @@ from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
 from storages.component.factory import make_factory
-from storages.component.hyper_parameters import NonNegative
+from storages.component.hyper_parameters import NonNegative, Positive
 from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
 from storages.windows import Sequences
@@ -40,7 +40,7 @@ class R2D2(DQN):
     mini_batch_size = 64
     polyak = 0.0
     target_update_interval = 2_500
-    max_grad_norm = 40.0
+    max_grad_norm: Positive | None = 40.0
     huber_threshold = None
     rescaling: NonNegative = 1e-3
 

@@ -29,7 +29,7 @@ class ResidualDQN(DQN):
     def build(self) -> None:
         """Make the Q-network, which is its own target."""
         self.q = self.actor.make("q", self.head(), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q)
         self.q_target: Network = self.q
 
     def losses(self, rows: Rows) -> Losses:
