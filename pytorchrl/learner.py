@@ -305,9 +305,10 @@ class Learner(Closing):
     def _update(self) -> None:
         """Make the updates that are due."""
         self._is_updating = self._at.phases_due > 0
+        is_logged = is_due(self.log_every, self._at.settled_before, self.scheme.steps) or self.done()
         with self._timer.part("update"):
-            for _ in range(self._at.phases_due):
-                for info in self.scheme.update():
+            for phase in range(self._at.phases_due):
+                for info in self.scheme.update(measured=is_logged and phase == 0):
                     self._measurements.training.add_update(info)
                     self._callbacks.call("on_update", self, info)
         self._at.phases_due = 0

@@ -309,8 +309,11 @@ class Scheme(Closing):
         if self._collector is not None:
             self._collector.set_target(target_steps)
 
-    def update(self) -> Iterator[Metrics]:
+    def update(self, measured: bool = False) -> Iterator[Metrics]:
         """Run one update phase; yields the metrics of each update, from the algorithm and the storages.
+
+        Args:
+            measured: add those of the algorithm's ``measure`` to the first update's, for a log.
 
         Raises:
             RateLimitError: the storage has a rate limit, and the algorithm drew nothing from it in the phase.
@@ -319,7 +322,7 @@ class Scheme(Closing):
             self._count_data()
         drawn = self._limiter.drawn if self._limiter is not None else 0
         of_collection = {} if self._overlapped is None else self._overlapped.metrics
-        for metrics in self._updates():
+        for metrics in self._measured_updates() if measured else self._updates():
             yield {**metrics, **of_collection}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
@@ -331,6 +334,17 @@ class Scheme(Closing):
         for storage in self.storages.values():
             if storage.on_policy:
                 storage.reset()
+
+    def _measured_updates(self) -> Iterator[Metrics]:
+        groups, updates = self.algorithm.training.groups.values(), self._updates()
+        for group in groups:
+            group.measures_gradients = True
+        first = next(updates, None)
+        for group in groups:
+            group.measures_gradients = False
+        if first is not None:
+            yield {**first, **self.algorithm.measure(self.sources)}
+        yield from updates
 
     def _updates(self) -> Iterator[Metrics]:
         updates = self.algorithm.update_phase(self.sources)

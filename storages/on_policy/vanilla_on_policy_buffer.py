@@ -124,6 +124,28 @@ class VanillaOnPolicyBuffer(Storage):
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
+    def measure_values(self) -> dict[str, float]:
+        """Return the mean of the values VAL that batches hold, and how much of the returns' variance they explain.
+
+        "explained_variance" is ``1 - var(RET - VAL) / var(RET)``: 1 where values are the returns, 0 where they are no
+        better than a constant, negative where worse; it is left out where returns are equal. Those of IVAL and IRET end
+        in "/intrinsic". Without values, or before :meth:`before_gradients`, there are none.
+        """
+        ring, measured = self._ring, {}
+        for value_key, return_key, name in ((VAL, RET, ""), (IVAL, IRET, "/intrinsic")):
+            if (return_key,) not in ring.columns.computed or not self._has(value_key):
+                continue
+            learnt = self._learnt_from()
+            values, returns = (ring.rollout(key)[..., 0][learnt].astype(np.float64) for key in (value_key, return_key))
+            if len(returns):
+                measured[f"mean_value{name}"] = float(values.mean())
+            if len(returns) and (variance := returns.var()) > 0:
+                measured[f"explained_variance{name}"] = float(1 - (returns - values).var() / variance)
+        return measured
+
+    def _has(self, key: str) -> bool:
+        return (key,) in self._ring.layout or (key,) in self._ring.columns.computed
+
     def in_order(self) -> Batch:
         """Return all steps in the order of their insertion, (T, E, ...), as one batch of a sequence per environment.
 

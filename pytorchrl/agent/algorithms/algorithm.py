@@ -260,6 +260,20 @@ class Algorithm(FieldComponent, Changeable, ABC):
         for group in losses.of:
             group.step(self)
 
+    def measure(self, sources: Mapping[str, Storage]) -> Metrics:
+        """Return further metrics of learning, for update phases that are logged: learning rates and gradient norms.
+
+        It is called after the first update of such a phase, with the contents of the storages still there. Names are
+        those of the log, such as "learning/gradient_norm". It must not draw random numbers.
+        """
+        metrics: Metrics = {}
+        for name, group in self.training.groups.items():
+            of_group = "" if len(self.training.groups) == 1 else f"/{name}"
+            metrics[f"learning/learning_rate{of_group}"] = group.stepper.learning_rate
+            if group.gradient_norm is not None:
+                metrics[f"learning/gradient_norm{of_group}"] = group.gradient_norm
+        return metrics
+
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""
         rows = self.read(batch)

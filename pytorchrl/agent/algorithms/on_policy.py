@@ -7,13 +7,14 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
+from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.compiling import compute
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
 from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
@@ -75,6 +76,17 @@ class PolicyGradient(Algorithm):
             assert isinstance(source, VanillaOnPolicyBuffer)
             source.normalize_advantages()
         return source.generate_batches(number, None, self.num_epochs)
+
+    def measure(self, sources: Mapping[str, Storage]) -> Metrics:
+        """Return how well values explain returns, and the policy's standard deviation where it is a parameter."""
+        metrics = super().measure(sources)
+        main = sources["main"]
+        if isinstance(main, VanillaOnPolicyBuffer):
+            metrics |= {f"learning/{name}": number for name, number in main.measure_values().items()}
+        gaussian = next((module for module in self.pi.modules() if isinstance(module, GaussianLayer)), None)
+        if gaussian is not None:
+            metrics["learning/policy_deviation"] = gaussian.deviation().mean()
+        return metrics
 
     # The policy, and acting
 

@@ -39,6 +39,10 @@ class Trained:
         self.max_grad_norm = max_grad_norm
         self.flat = FlatParameters(self.parameters.values())
         self.stepper: Stepper = optimizer.make(self.flat)
+        self.measures_gradients = False
+        """Whether steps keep the norm of their gradients in ``gradient_norm``."""
+        self.gradient_norm: Tensor | None = None
+        """(), the global norm of the last measured step's gradients, before they were clipped."""
 
     def gradients(self) -> dict[str, Tensor]:
         """Return copies of the existing gradients, by name."""
@@ -52,6 +56,9 @@ class Trained:
 
     def step(self, algorithm: object) -> None:
         """Take an optimiser step with the parameters' gradients, clipped as the algorithm's hyper-parameter says."""
+        if self.measures_gradients:
+            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+            self.gradient_norm = nn.utils.get_total_norm(gradients) if gradients else None
         self.stepper.step(self._norm_of(algorithm))
 
     def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:

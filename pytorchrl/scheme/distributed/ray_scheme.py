@@ -242,13 +242,17 @@ class RayScheme(Scheme):
             raise RuntimeError("RayScheme: the scheme is closed, and its workers have ended; make a new one")
         return self._remote.workers.ask(worker, question)
 
-    def update(self) -> Iterator[Metrics]:
-        """Run one update phase; yields the metrics of each update, from the algorithm, the storages and the workers."""
+    def update(self, measured: bool = False) -> Iterator[Metrics]:
+        """Run one update phase; yields the metrics of each update, from the algorithm, the storages and the workers.
+
+        Args:
+            measured: as of :meth:`Scheme.update`; gradient workers add nothing.
+        """
         said: Metrics = {"train/workers_replaced": self.workers_replaced}
         if isinstance(self._remote, RemoteGradients):
             updates = self._remote.update()
         else:
-            updates = super().update()
+            updates = super().update(measured)
             if self._remote is not None and (lags := self._remote.take_policy_lags()):
                 said["train/policy_lag"] = sum(lags) / len(lags)
         for info in updates:

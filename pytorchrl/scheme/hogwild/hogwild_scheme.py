@@ -127,8 +127,8 @@ class HogwildScheme(Scheme):
         """Return 1: the updates of each report are told to the learner."""
         return 1
 
-    def update(self) -> Iterator[Metrics]:
-        """Yield the metrics of the updates that a process has reported."""
+    def update(self, measured: bool = False) -> Iterator[Metrics]:
+        """Yield the metrics of the updates that a process has reported, to which nothing is added."""
         assert self._processes is not None
         yield from self._processes.take_updates()
 

@@ -166,6 +166,11 @@ class GaussianLayer(OutputLayer):
         else:
             self.register_buffer("log_std", log_std, persistent=False)
 
+    @torch.no_grad()
+    def deviation(self) -> Tensor:
+        """Return the standard deviation, which broadcasts against an action."""
+        return above(self._min_log_std, self.log_std).exp()
+
     def output(self, numbers: Tensor) -> DiagonalGaussian:
         """Return the distribution of the layer's outputs (N, A)."""
         mean = numbers.view(-1, *self._shape)

@@ -74,10 +74,13 @@ class PPO(PolicyGradient):
 
         value, target = self.value(rows.now), rows[RET]
         error = (value - target).square()
+        of_values: Metrics = {}
         if self.use_clipped_value_loss:
             reach = epsilon if self.value_clip_param is None else self.current(self.value_clip_param)
-            near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
+            change = value - rows[VAL]
+            near = rows[VAL] + change.clamp(-reach, reach)
             error = torch.maximum(error, (near - target).square())
+            of_values = {"value_clip_fraction": rows.mean((change.detach().abs() > reach).to(error))}
 
         policy_loss, value_loss = -surrogate.objective, 0.5 * rows.mean(error)
         loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * surrogate.entropy
@@ -87,6 +90,7 @@ class PPO(PolicyGradient):
             "entropy": surrogate.entropy.detach(),
             "kl": surrogate.divergence,
             "clip_fraction": surrogate.clip_fraction,
+            **of_values,
         }
         return Losses({self.trained: loss}, metrics)
 
