@@ -10,6 +10,7 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
+    divergences_of,
     natural_gradient_step,
     refuse_random_outputs,
 )
@@ -30,6 +31,9 @@ class TRPO(PolicyGradient):
         cg_iterations: iterations of the conjugate gradient method.
         backtracks: step sizes tried in the line search, each ``backtrack_ratio`` times the one before.
         backtrack_ratio: see ``backtracks``.
+        entropy_coef: weight of an entropy bonus in the surrogate.
+        fisher_mini_batch_size: rows of a batch that are in memory at once in products with the Fisher information
+            matrix, which need the most; the policy is then evaluated anew for each product. None for all.
         lr_value: learning rate of the value function.
         value_epochs: epochs of the value function per update.
         value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.
@@ -45,6 +49,8 @@ class TRPO(PolicyGradient):
     cg_iterations: Count = 10
     backtracks: Count = 10
     backtrack_ratio: UnitInterval = 0.8
+    entropy_coef: NonNegative = 0.0
+    fisher_mini_batch_size: Count | None = None
     lr_value: NonNegativeOrSchedule = 3e-3
     value_epochs: Count = 40
     value_mini_batches: Count = 1
@@ -70,7 +76,10 @@ class TRPO(PolicyGradient):
         rows = self.read(batch)
         policy = self.policy(rows.now, None)
         ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
-        return policy, rows.mean(ratio * self.advantages(rows))
+        surrogate = rows.mean(ratio * self.advantages(rows))
+        if self.entropy_coef:
+            surrogate = surrogate + self.entropy_coef * rows.mean(policy.entropy())
+        return policy, surrogate
 
     def losses(self, rows: Rows) -> Losses:
         """Return the value function's loss; the policy has no optimiser, but steps by its :meth:`surrogate`."""
@@ -91,7 +100,11 @@ class TRPO(PolicyGradient):
         region = TrustRegion(
             self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
         )
-        metrics = natural_gradient_step(self._weights, partial(self.surrogate, batch), self.read(batch).mean, region)
+        size = self.fisher_mini_batch_size
+        divergences = None if size is None else divergences_of(batch, size, self)
+        metrics = natural_gradient_step(
+            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, divergences
+        )
         self.end_update()
         if self.value_mini_batches == 1:
             for _ in range(self.value_epochs):

@@ -13,6 +13,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
+    divergences_of,
     natural_gradient_step,
     refuse_random_outputs,
 )
@@ -34,6 +35,9 @@ class TRPOSinglePath(PolicyGradient):
         cg_iterations: iterations of the conjugate gradient method.
         backtracks: step sizes tried in the line search, each ``backtrack_ratio`` times the one before.
         backtrack_ratio: see ``backtracks``.
+        entropy_coef: weight of an entropy bonus in the surrogate.
+        fisher_mini_batch_size: rows of a batch that are in memory at once in products with the Fisher information
+            matrix, which need the most; the policy is then evaluated anew for each product. None for all.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
@@ -50,6 +54,8 @@ class TRPOSinglePath(PolicyGradient):
     cg_iterations: Count = 10
     backtracks: Count = 10
     backtrack_ratio: UnitInterval = 0.8
+    entropy_coef: NonNegative = 0.0
+    fisher_mini_batch_size: Count | None = None
 
     def build(self) -> None:
         """Make the policy, which has no optimiser.
@@ -71,14 +77,21 @@ class TRPOSinglePath(PolicyGradient):
         rows = self.read(batch)
         policy = self.policy(rows.now, None)
         ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
-        return policy, rows.mean(ratio * self.advantages(rows))
+        surrogate = rows.mean(ratio * self.advantages(rows))
+        if self.entropy_coef:
+            surrogate = surrogate + self.entropy_coef * rows.mean(policy.entropy())
+        return policy, surrogate
 
     def update(self, batch: Batch) -> Result:
         """Step the policy along the natural gradient of its :meth:`surrogate`."""
         region = TrustRegion(
             self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
         )
-        metrics = natural_gradient_step(self._weights, partial(self.surrogate, batch), self.read(batch).mean, region)
+        size = self.fisher_mini_batch_size
+        divergences = None if size is None else divergences_of(batch, size, self)
+        metrics = natural_gradient_step(
+            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, divergences
+        )
         self.end_update()
         return Result(metrics)
 
