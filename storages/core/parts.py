@@ -172,6 +172,8 @@ class Mass(NamedTuple):
     """Exponent of importance weights; 0 where these do not depend on the other rows stored."""
     uniform_share: float = 0.0
     """Part of the rows that is drawn uniformly instead of by priority."""
+    is_normalised: bool = True
+    """Whether importance weights are divided by the largest one."""
 
 
 class Request(NamedTuple):

@@ -40,7 +40,8 @@ class PERBuffer(NStepReplayBuffer):
         beta: exponent of importance weights, from 0 (no correction) to 1 (full correction).
         default_error: error of a transition that has not been in an update yet, bounded by the largest error of any
             update so far. "largest": that one. "first": such transitions are drawn before others.
-        weights_over: normalise weights by the largest one of all "stored" transitions, or of the "batch".
+        weights_over: normalise weights by the largest one of all "stored" transitions, or of the "batch"; "none" leaves
+            ``(N P(i))**-beta``.
         stratified: draw each row of a batch from its own stratum of the total priority (appendix B.2.1) instead of
             independently.
         prioritization: "proportional", priorities ``(|error| + epsilon)**alpha``, or "rank", ``(1 / rank)**alpha``,
@@ -56,7 +57,7 @@ class PERBuffer(NStepReplayBuffer):
     alpha: UnitIntervalOrSchedule = parameter(default=0.0, kw_only=False)
     beta: UnitIntervalOrSchedule = parameter(default=1.0, kw_only=False)
     default_error: InitialError = parameter(default=1_000_000.0, kw_only=False)
-    weights_over: Literal["stored", "batch"] = "stored"
+    weights_over: Literal["stored", "batch", "none"] = "stored"
     stratified: bool = True
     prioritization: Literal["proportional", "rank"] = "proportional"
     uniform_share: UnitInterval = 0.0
@@ -90,7 +91,7 @@ class PERBuffer(NStepReplayBuffer):
             # Draws without replacement, or a sampler of a subclass.
             return
         self.sampler.beta, self.sampler.stratified = self._current(self.beta), self.stratified
-        self.sampler.over_batch, self.sampler.uniform_share = self.weights_over == "batch", self.uniform_share
+        self.sampler.weights_over, self.sampler.uniform_share = self.weights_over, self.uniform_share
         self.sampler.configure(
             PrioritySettings(
                 self.epsilon,

@@ -130,6 +130,8 @@ class KnownShards:
         if mass.beta == 0 or mass.total == 0:
             return 1.0
         own = probability / mass.rows * mass.smallest
+        if not mass.is_normalised:
+            return float((own * self.rows) ** -mass.beta)
         smallest = min(
             (
                 chance / summary.mass.rows * summary.mass.smallest

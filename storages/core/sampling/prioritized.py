@@ -398,11 +398,11 @@ class Priorities:
         self._tree.set_errors(drawn, np.abs(self._errors[drawn]).astype(np.float64))
 
 
-def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:
-    """Return weights (B, 1): ``(N P)**-beta`` over that of the priority ``smallest``; section 3.4 of the paper.
+def importance_weights(priorities: NDArray[np.float64], beta: float, unit: float) -> NDArray[np.float32]:
+    """Return weights (B, 1): ``(N P)**-beta`` over that of the priority ``unit``; section 3.4 of the paper.
 
     ``N`` and the total priority cancel.
     """
-    ratios = np.minimum(priorities / smallest, _LARGEST_RATIO)
+    ratios = np.minimum(priorities / unit, _LARGEST_RATIO)
     weights: NDArray[np.float32] = ratios.astype(np.float32) ** np.float32(-beta)
     return weights[:, None]

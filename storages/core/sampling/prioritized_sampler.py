@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,10 @@ class PrioritizedSampler(Sampler):
         self._settings = PrioritySettings(alpha=0.0)
         self._default_error: InitialError = "largest"
         self._follows_schedule = False
-        self.beta, self.over_batch, self.stratified, self.uniform_share = 1.0, False, True, 0.0
-        """Hyper-parameters, see :class:`storages.PERBuffer`; whether ``weights_over`` is the batch."""
+        self.beta, self.stratified, self.uniform_share = 1.0, True, 0.0
+        """Hyper-parameters, see :class:`storages.PERBuffer`."""
+        self.weights_over: Literal["stored", "batch", "none"] = "stored"
+        """Likewise."""
 
     def configure(self, settings: PrioritySettings, default_error: InitialError, smallest_change: float | None) -> None:
         """Set how priorities are computed from errors.
@@ -96,8 +98,13 @@ class PrioritizedSampler(Sampler):
             return request.uniform()
         if self.uniform_share:
             return self._mixed(priorities, chosen, request)
-        smallest = chosen.priorities.min() if self.over_batch else priorities.smallest
-        return Rows(chosen.transitions, importance_weights(chosen.priorities, self.beta, smallest))
+        if self.weights_over == "stored":
+            unit = priorities.smallest
+        elif self.weights_over == "batch":
+            unit = chosen.priorities.min()
+        else:
+            unit = chosen.total / window.candidates(ring, first).count
+        return Rows(chosen.transitions, importance_weights(chosen.priorities, self.beta, unit))
 
     def mass(self, ring: Ring, window: Window) -> Mass:
         """Return the number of rows and their current total priority."""
@@ -109,8 +116,10 @@ class PrioritizedSampler(Sampler):
         if total <= 0:
             return Mass(uniform.rows, 0.0)
         share = self.uniform_share
+        if self.weights_over == "none":
+            return Mass(uniform.rows, total, 1.0, self.beta, share, is_normalised=False)
         smallest = share + (1 - share) * uniform.rows / total * priorities.smallest
-        return Mass(uniform.rows, total, smallest, 0.0 if self.over_batch else self.beta, share)
+        return Mass(uniform.rows, total, smallest, 0.0 if self.weights_over == "batch" else self.beta, share)
 
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
         """Set the errors (N,) of the newest transitions, from number ``first`` on, or those of sequences and episodes.
@@ -140,8 +149,11 @@ class PrioritizedSampler(Sampler):
         masses = np.concatenate([chosen.priorities, priorities.of(uniform)])
         # Probability of each row, relative to a uniform draw.
         probabilities = share + (1 - share) * scale * masses
-        smallest = probabilities.min() if self.over_batch else share + (1 - share) * scale * priorities.smallest
-        return Rows(transitions, importance_weights(probabilities, self.beta, smallest))
+        if self.weights_over == "stored":
+            unit = share + (1 - share) * scale * priorities.smallest
+        else:
+            unit = probabilities.min() if self.weights_over == "batch" else 1.0
+        return Rows(transitions, importance_weights(probabilities, self.beta, unit))
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Update priorities by the errors in ``info``, and return metrics."""

@@ -164,13 +164,15 @@ def test_importance_weights_give_an_unbiased_mean_or_have_a_maximum_of_one_per_b
         assert numerator / denominator == pytest.approx(values.mean(), abs=0.01)
 
 
-def test_importance_weights_equal_those_of_the_paper() -> None:
-    storage, _ = filled(size=3, num_envs=1, alpha=0.5, beta=0.4)
+@pytest.mark.parametrize("weights_over", ["stored", "none"])
+def test_importance_weights_equal_those_of_the_paper(weights_over: str) -> None:
+    storage, _ = filled(size=3, num_envs=1, alpha=0.5, beta=0.4, weights_over=weights_over)
     give_errors(storage, [47, 48, 49], [1.0, 4.0, 9.0])
     (batch,) = storage.generate_batches(1, 64)
     probability = np.array([1, 2, 3]) / 6
     weights = (3 * probability) ** -0.4
-    expected = (weights / weights.max())[batch[INDICES][:, 0].numpy() - 47]
+    largest = weights.max() if weights_over == "stored" else 1
+    expected = (weights / largest)[batch[INDICES][:, 0].numpy() - 47]
     np.testing.assert_allclose(batch[WEIGHTS][:, 0], expected, rtol=1e-6)
 
 
@@ -265,7 +267,7 @@ def test_an_update_without_usable_errors_is_refused(info: Any, message: str) -> 
             "PERBuffer: default_error must be greater than 0, or must be one of .*, got 0.0",
         ),
         ({"alpha": LinearSchedule(0.5, 2.0)}, "PERBuffer: alpha must"),
-        ({"weights_over": "all"}, "PERBuffer: weights_over must be one of 'stored', 'batch', got 'all'"),
+        ({"weights_over": "all"}, "PERBuffer: weights_over must be one of 'stored', 'batch', 'none', got 'all'"),
     ],
 )
 def test_a_value_out_of_range_is_refused_when_the_factory_is_made(

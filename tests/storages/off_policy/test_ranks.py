@@ -264,6 +264,10 @@ def test_a_uniform_share_mixes_the_draws_and_the_importance_weights(given: Any, 
     batch = next(storage.generate_batches(1, 300))
     drawn = batch[INDICES][:, 0].numpy() - storage.ring.start
     np.testing.assert_allclose(batch[WEIGHTS][:, 0], weights[drawn] / weights[drawn].max(), rtol=1e-5)
+    storage.update_storage_parameter("weights_over", "none")
+    batch = next(storage.generate_batches(1, 300))
+    drawn = batch[INDICES][:, 0].numpy() - storage.ring.start
+    np.testing.assert_allclose(batch[WEIGHTS][:, 0], weights[drawn], rtol=1e-5)
 
 
 @pytest.mark.parametrize("ranks", [{}, RANKS])

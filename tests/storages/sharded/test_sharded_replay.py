@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "ranks": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, prioritization="rank"),
     "uniform share": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, epsilon=0.01, uniform_share=0.3),
     "over the batch": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, epsilon=0.01, weights_over="batch"),
+    "weights of the paper": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, epsilon=0.01, weights_over="none"),
     "sequences": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Sequences(4, burn_in=2)),
     "episodes": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes()),
     "packed": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes(packed=True)),
@@ -114,9 +115,9 @@ def test_the_next_round_is_requested_before_the_first_is_used_up(monkeypatch: py
     assert asked == [4] * 6
 
 
-def filled_unequally() -> tuple[LocalShards, ShardedReplay]:
+def filled_unequally(setting: Any = PRIORITISED) -> tuple[LocalShards, ShardedReplay]:
     """Three shards of 8, 40 and 16 transitions, with errors of very different sizes."""
-    group, replay = local(PRIORITISED, 3, **AT_ONCE)
+    group, replay = local(setting, 3, **AT_ONCE)
     random = np.random.default_rng(1)
     for shard, (steps, scale) in enumerate([(4, 5.0), (20, 0.3), (8, 1.0)]):
         errors = scale * random.random((steps, 2, 1))
@@ -124,12 +125,15 @@ def filled_unequally() -> tuple[LocalShards, ShardedReplay]:
     return group, replay
 
 
-def test_importance_weights_equal_those_of_one_storage_with_all_rows() -> None:
-    group, replay = filled_unequally()
+@pytest.mark.parametrize("weights_over", ["stored", "none"])
+def test_importance_weights_equal_those_of_one_storage_with_all_rows(weights_over: str) -> None:
+    settings: Any = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
+    group, replay = filled_unequally(PERBuffer.create_factory(size=64, weights_over=weights_over, **settings))
     masses = [shard.storage.priorities.values for shard in group.shards]
     everything = np.concatenate(masses)
     expected = (len(everything) * everything / everything.sum()) ** -0.5
-    expected /= expected.max()
+    if weights_over == "stored":
+        expected /= expected.max()
     by_shard = np.split(expected, np.cumsum([len(mass) for mass in masses])[:-1])
     for batch in replay.generate_batches(60, 8):
         shard, numbers = int(batch[INDICES][0]) >> 40, batch[INDICES][:, 0].numpy() & (1 << 40) - 1

@@ -44,9 +44,9 @@ class DiscreteBCQ(DQN):
         cloned: Categorical = self.imitation(rows.now)
         imitation_loss = rows.weighted_mean(-cloned.log_prob(rows.action))
         penalty = rows.weighted_mean(cloned.logits.square().mean(1, keepdim=True))
-        total = losses.of[self.trained] + imitation_loss + self.logit_penalty * penalty
+        of_imitation = self.reduced(imitation_loss + self.logit_penalty * penalty, rows)
         metrics = {**losses.metrics, "imitation_loss": imitation_loss.detach()}
-        return Losses({self.trained: total}, metrics, losses.errors)
+        return Losses({self.trained: losses.of[self.trained] + of_imitation}, metrics, losses.errors)
 
     def target_value(self, rows: Rows) -> Value:
         """Return DQN's target, whose next action is the greedy one among the likely ones."""

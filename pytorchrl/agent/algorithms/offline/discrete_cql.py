@@ -33,4 +33,4 @@ class DiscreteCQL(DQN):
             "q_value": rows.mean(value.mean.detach()),
             "conservative_gap": gap.detach(),
         }
-        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+        return Losses({self.trained: self.reduced(loss, rows)}, metrics, rows.per_row(errors))

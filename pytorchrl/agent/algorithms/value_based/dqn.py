@@ -1,6 +1,9 @@
 """DQN: Q-learning with a deep network, a replay buffer and a target network."""
 
+from typing import Literal
+
 import torch
+from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
@@ -49,6 +52,8 @@ class DQN(OffPolicyAlgorithm):
             van Hasselt et al., arXiv 1509.06461).
         epsilon: probability of a random action.
         huber_threshold: error beyond which the Huber loss is linear; None takes the squared loss.
+        loss_reduction: "mean" takes the mean loss of a batch, "sum" the sum: PFRL's and ChainerRL's
+            ``batch_accumulator="sum"``, for their settings of optimisers other than Adam.
         lr: learning rate.
         polyak: weight that the target network keeps in each of its updates; 0 copies the online network.
         target_update_interval: batches between updates of the target network.
@@ -60,6 +65,7 @@ class DQN(OffPolicyAlgorithm):
     double: bool = True
     epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
     huber_threshold: Positive | None = 1.0
+    loss_reduction: Literal["mean", "sum"] = "mean"
     lr: NonNegativeOrSchedule = 1e-3
     max_grad_norm: Positive | None = 10.0
     polyak: UnitInterval = 0.995
@@ -80,7 +86,11 @@ class DQN(OffPolicyAlgorithm):
         value: Value = self.q(rows.now).of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
-        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+        return Losses({self.trained: self.reduced(loss, rows)}, metrics, rows.per_row(errors))
+
+    def reduced(self, loss: Tensor, rows: Rows) -> Tensor:
+        """Return the loss () of a batch as ``loss_reduction`` says, given the mean over its rows."""
+        return loss * rows.count if self.loss_reduction == "sum" else loss
 
     def target_value(self, rows: Rows) -> Value:
         """Return ``r + gamma * Q_target(s', argmax_a Q(s', a))``; by ``Q_target`` alone if not ``double``."""

@@ -38,7 +38,7 @@ class ResidualDQN(DQN):
         value: Value = self.q(rows.now).of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
-        return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+        return Losses({self.trained: self.reduced(loss, rows)}, metrics, rows.per_row(errors))
 
     def target_value(self, rows: Rows) -> Value:
         """Return ``r + gamma * max_a Q(s', a)``, with the gradient of the maximum scaled by ``grad_scale``."""
