@@ -167,6 +167,7 @@ from pytorchrl.experiments import (
     most_surprising,
     start_from,
 )
+from pytorchrl.driven_agent import Agent
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
 from pytorchrl.scheme import (

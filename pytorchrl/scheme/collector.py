@@ -144,6 +144,47 @@ class Collector:
         """
         self._exploration.among, self._exploration.position = num_envs, position
 
+    # For environments that are stepped elsewhere
+
+    @property
+    def observation(self) -> Any:
+        """(E, *obs) or a dict: in which the next actions are chosen."""
+        return self._observation
+
+    @property
+    def begins(self) -> NDArray[np.bool_]:
+        """(E, 1): where the next step is the first of an episode."""
+        return self._done
+
+    @property
+    def has_chosen(self) -> bool:
+        """Whether the actions of the next step are chosen."""
+        return self._choice is not None
+
+    def choose(self, observation: Any, cut: NDArray[np.bool_]) -> Any:
+        """Choose and return the actions of the next step before :meth:`step`.
+
+        Args:
+            observation: (E, *obs) or a dict, which replaces the present one.
+            cut: (E, 1): where a new episode begins although the last one did not end.
+        """
+        self._observation = observation
+        if cut.any():
+            self._done = self._done | cut
+            self._begin_episodes(cut)
+            self.episodes += int(np.count_nonzero(cut))
+        self._choice = self._choose()
+        return self._choice.env_action
+
+    def choose_again(self) -> Any:
+        """Return the actions that were chosen for the next step."""
+        assert self._choice is not None
+        return self._choice.env_action
+
+    def forget_choice(self) -> None:
+        """Forget the actions that were chosen."""
+        self._choice = None
+
     def step(self) -> list[Episode]:
         """Step every environment once; returns the environments' own episodes that ended.
 

@@ -146,8 +146,12 @@ class TrainedPolicy:
         Raises:
             ValueError: it is not in the policy's space, or holds NaN or infinity.
         """
-        batch, is_single = self._stacked(flattened(observation))
+        batch, is_single = self.as_arrays(observation)
         return to_device(batch, self.algorithm.device), is_single
+
+    def as_arrays(self, observation: Any) -> tuple[Any, bool]:
+        """As :meth:`as_batch`, as arrays."""
+        return self._stacked(flattened(observation))
 
     def _stacked(self, observation: Any) -> tuple[Any, bool]:
         space = self.observation_space

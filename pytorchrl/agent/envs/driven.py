@@ -1,0 +1,179 @@
+"""Environments that are stepped elsewhere: by a robot, a game engine or a simulator that owns the loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord, is_number
+from pytorchrl.agent.envs.copies.infos import Infos
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, space_from_data
+from pytorchrl.agent.envs.vec_env import USUAL_INFOS, VecEnv
+from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
+from storages.component.hyper_parameters import Count
+
+
+class DrivenEnvs(VecEnv):
+    """Environments whose steps are told by :meth:`tell`, and which only then can be stepped; see :class:`Agent`.
+
+    Args:
+        observation_space: of one environment, as :func:`space_as_data` returns it.
+        action_space: likewise.
+        num_envs: number of environments.
+        episode_infos: as of :class:`VecEnv`.
+
+    Raises:
+        UnsupportedSpaceError: storages and actors cannot take such observations or actions.
+    """
+
+    def __init__(
+        self,
+        observation_space: Mapping[str, Any],
+        action_space: Mapping[str, Any],
+        num_envs: Count = 1,
+        *,
+        episode_infos: Sequence[str] = USUAL_INFOS,
+    ) -> None:
+        name = type(self).__name__
+        self.observation_space, self.action_space = space_from_data(observation_space), space_from_data(action_space)
+        check_observation_space(self.observation_space, name)
+        check_action_space(self.action_space, name)
+        self._told = _Told(self.observation_space, self.action_space, num_envs, tuple(episode_infos))
+        self._vector = self._told
+        self.num_envs, self.mode, self.stacked_frames = num_envs, "sync", 0
+        self.is_native = self.is_wrapped = self.skips_steps = False
+        self._action_shape = num_envs, *(self.action_space.shape or (1,))
+        self._takes_reals = self.action_space.dtype is not None and self.action_space.dtype.kind == "f"
+        # Each step may have other infos.
+        self._expected_infos = frozenset()
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Accept all arguments: there is no environment among them."""
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Accept all hyper-parameters, which annotations have checked."""
+
+    @property
+    def has_step(self) -> bool:
+        """Whether a step was told that was not made yet."""
+        return self._told.step_told is not None
+
+    def begin(self, observation: Any) -> None:
+        """Take the observations (E, *obs), or a dict of such, in which the next actions are chosen."""
+        self._told.observation = observation
+
+    def tell(
+        self,
+        observation: Any,
+        reward: NDArray[np.floating],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Take the result of the last actions, for the next :meth:`step`.
+
+        Args:
+            observation: (E, *obs), or a dict of such, the final one where an episode ended.
+            reward: (E,).
+            terminated: (E,): whether the environment reached a terminal state.
+            truncated: (E,): whether a limit cut the episode.
+            infos: of each environment.
+        """
+        ended = terminated | truncated
+        last = [(int(env), infos[env]) for env in np.flatnonzero(ended)]
+        columns = tuple(part[:, None] for part in (reward, terminated, truncated))
+        self._told.step_told = VecStep(observation, observation, *columns, Infos(infos, last))
+
+    def forget_step(self) -> None:
+        """Forget the step that was told."""
+        self._told.step_told = None
+
+
+class _Told(Vector):
+    """Makes the steps that it was told, and records the episodes."""
+
+    takes_tensors = False
+    skips_steps = False
+    skips_next = None
+    spec: EnvSpec | None = None
+    stacked_frames = 0
+    name = "environments that are stepped outside"
+
+    def __init__(self, observation_space: Any, action_space: Any, num_envs: int, reports: tuple[str, ...]) -> None:
+        self.observation_space, self.action_space, self._num_envs = observation_space, action_space, num_envs
+        self._reports = reports
+        self.step_told: VecStep | None = None
+        self.observation: Any = None
+        self.finished_episodes: list[EpisodeRecord] = []
+        self._returns, self._lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+
+    def reset(self, sequence: np.random.SeedSequence) -> Any:
+        """Return observations of zeros, which the first real ones replace."""
+        self._returns[:], self._lengths[:] = 0, 0
+        self.observation = _zeros(self.observation_space, self._num_envs)
+        return self.observation
+
+    def step(self, actions: Any) -> VecStep:
+        """Return the step that was told."""
+        step, self.step_told = self.step_told, None
+        if step is None:
+            raise RuntimeError(
+                "DrivenEnvs: these environments are stepped outside of the run, and no step was told; continue the run "
+                "in the program that steps them, by prl.Agent(..., resume=True)"
+            )
+        ended = (step.terminated | step.truncated)[:, 0]
+        self._returns += step.reward[:, 0]
+        self._lengths += 1
+        self.finished_episodes = [self._record(int(env), step.infos) for env in np.flatnonzero(ended)]
+        self._returns[ended], self._lengths[ended] = 0, 0
+        self.observation = step.observation
+        return step
+
+    def _record(self, env: int, infos: Mapping[str, Any]) -> EpisodeRecord:
+        last = infos["final_info"]
+        reported = {
+            name: float(last[name][env])
+            for name in self._reports
+            if name in last and last[f"_{name}"][env] and is_number(last[name][env])
+        }
+        return EpisodeRecord(env, float(self._returns[env]), int(self._lengths[env]), reported)
+
+    def running_episodes(self) -> list[EpisodeRecord]:
+        """Return the running episodes so far."""
+        running = zip(self._returns, self._lengths, strict=True)
+        return [EpisodeRecord(env, float(paid), int(length)) for env, (paid, length) in enumerate(running)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the present observations, and the running episodes' returns and lengths."""
+        return as_tensors(
+            {"observation": self.observation, "returns": self._returns, "lengths": self._lengths}
+        )  # type: ignore[no-any-return]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
+        """Restore the state returned by `state_dict`."""
+        restored = as_arrays(dict(state))
+        if len(restored["returns"]) != self._num_envs:
+            raise ValueError(
+                f"DrivenEnvs: the state is of {len(restored['returns'])} environments, there are {self._num_envs}"
+            )
+        self._returns, self._lengths = restored["returns"], restored["lengths"]
+        self.observation = restored["observation"]
+        return Resumption(self.observation, np.ones((self._num_envs, 1), np.bool_))
+
+    def compute_reward(self) -> Callable[..., Any] | None:
+        """Return None: rewards are told."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: the environments belong to somebody else."""
+
+
+def _zeros(space: Any, num_envs: int) -> Any:
+    if hasattr(space, "spaces"):
+        return {name: _zeros(part, num_envs) for name, part in space.spaces.items()}
+    return np.zeros((num_envs, *(space.shape or (1,))), space.dtype)

@@ -1,0 +1,240 @@
+"""An agent that is asked for actions and told their results, for programs that own the loop."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.driven import DrivenEnvs
+from pytorchrl.agent.envs.spaces import EnvActions, space_as_data
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.wrappers.flat_observation import Flattening
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.learner import Learner
+from pytorchrl.scheme.collector import Collector, Episode
+from pytorchrl.scheme.scheme import Scheme
+from storages.component.closing import Closing
+from storages.component.factory import Factory
+from storages.storage import Storage
+
+
+class Agent(Closing):
+    """A learning agent that is driven from outside: by a robot, a game engine or a simulator with a loop of its own.
+
+    ``action = agent.act(observation)`` chooses an action, ``agent.observe(...)`` tells what came of it, and learns when
+    updates are due. Underneath are a `Scheme` and a `Learner`: storages, updates, evaluations, metrics and checkpoints
+    are those of other runs, and the same seed and observations give the same actions.
+
+    A run that is resumed goes on in the middle of its episode if the first observation is the one that it was saved
+    at; else that episode counts as truncated, and a new one begins.
+
+    Args:
+        algo_factory: of the algorithm.
+        actor_factory: of the actor.
+        storage_factory: of the storage.
+        log_dir: the run folder, with metrics and checkpoints.
+        target_steps: transitions of all environments that schedules, such as of exploration, are spread over; the agent
+            learns until then.
+        observation_space: of one environment.
+        action_space: of one environment.
+        num_envs: number of environments; None is one whose observations, rewards and actions have no batch axis.
+        test_envs_factory: of environments for evaluations; None makes none.
+        resume: go on with the run in ``log_dir``, where there is one with a checkpoint.
+        checkpoint_every: transitions between checkpoints; None saves by :meth:`save` alone.
+        log_to: further loggers, as of :class:`Learner`.
+        log_every: transitions between records of metrics.
+        settings: further arguments of :class:`Scheme`, such as ``device``, ``seed`` and ``normalize_rewards``.
+
+    Raises:
+        CompositionError: the parts are incompatible.
+        UnsupportedSpaceError: storages, actors or the algorithm cannot take such observations or actions.
+    """
+
+    def __init__(
+        self,
+        algo_factory: Factory[Algorithm],
+        actor_factory: Factory[Actor],
+        storage_factory: Factory[Storage],
+        log_dir: str | os.PathLike[str],
+        target_steps: int,
+        *,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        num_envs: int | None = None,
+        test_envs_factory: Factory[VecEnv] | None = None,
+        resume: bool = False,
+        checkpoint_every: int | None = None,
+        log_to: Sequence[str] = (),
+        log_every: int = 1_000,
+        **settings: Any,
+    ) -> None:
+        self._flattening = Flattening(observation_space, type(self).__name__)
+        envs = DrivenEnvs.create_factory(
+            space_as_data(self._flattening.space), space_as_data(action_space), num_envs or 1
+        )
+        scheme = _DrivenScheme(algo_factory, actor_factory, storage_factory, envs, test_envs_factory, **settings)
+        if resume and RunFolder(log_dir).checkpoint_file.exists():
+            self.learner = Learner.resume(log_dir, scheme=scheme, target_steps=target_steps, log_to=log_to)
+        else:
+            self.learner = Learner(scheme, target_steps, log_dir, log_to=log_to, log_every=log_every)
+        """Trains, logs and saves."""
+        self._envs, self._collector = scheme.driven, scheme.driven_collector
+        self._is_one, self._checkpoint_every = num_envs is None, checkpoint_every
+        self._env_actions = EnvActions(action_space)
+        self._may_cut = self.learner.scheme.steps > 0
+        """Whether the first observation may be of a new episode, as the run was resumed."""
+        self.policy = TrainedPolicy(scheme.algorithm, allow_nonfinite=getattr(scheme.storage, "allow_nonfinite", False))
+        """Acts greedily with the present weights, without learning: ``agent.policy(observation)``."""
+
+    def act(self, observation: Any, *, training: bool = True) -> Any:
+        """Return the action for an observation, or actions (E, ...) for those of E environments.
+
+        Asked again before :meth:`observe`, it returns the same.
+
+        Args:
+            observation: as gymnasium's environments return it; (E, *obs) with ``num_envs``.
+            training: explore, and learn from what :meth:`observe` will tell. False acts greedily, by ``policy``, whose
+                recurrent state, where there is one, begins anew after ``policy.reset()``.
+
+        Raises:
+            ValueError: the observation is not in the space, or in the middle of an episode it is another one than
+                :meth:`observe` was told.
+        """
+        if not training:
+            return self.policy(observation)
+        given = self._batch(observation)
+        expected, running = self._collector.observation, ~self._collector.begins[:, 0]
+        broken = running & ~_same_rows(given, expected, len(running))
+        if broken.any() and not self._may_cut:
+            raise ValueError(
+                f"Agent.act: environment {int(np.flatnonzero(broken)[0])} is in the middle of an episode, but this is "
+                f"another observation than observe() was told; end an episode by observe(..., truncated=True)"
+            )
+        if broken.any() or not self._collector.has_chosen:
+            self._envs.begin(given)
+            action = self._collector.choose(given, broken[:, None])
+        else:
+            action = self._collector.choose_again()
+        self._may_cut = False
+        actions = self._env_actions(np.asarray(action))
+        return actions[0] if self._is_one else actions
+
+    def observe(
+        self,
+        observation: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any = False,
+        info: Mapping[str, Any] | Sequence[Mapping[str, Any]] = {},
+    ) -> None:
+        """Store the result of the last actions, and train if updates are due.
+
+        Args:
+            observation: that the actions led to, the final one where an episode ended; (E, *obs) with ``num_envs``.
+            reward: a number; (E,) with ``num_envs``.
+            terminated: whether the environment reached a terminal state; (E,) likewise.
+            truncated: whether a limit cut the episode; (E,) likewise, or False for all.
+            info: of the step, of which storages keep what ``info_keys`` names; with ``num_envs``, one for each.
+
+        Raises:
+            RuntimeError: no action was asked for.
+            ValueError: a value has another shape, or the observation is not in the space.
+        """
+        if not self._collector.has_chosen:
+            raise RuntimeError("Agent.observe: no action was asked for; call act() with the observation first")
+        envs = self._envs.num_envs
+        infos = [info] if isinstance(info, Mapping) and self._is_one else ([{}] * envs if not info else list(info))
+        if len(infos) != envs:
+            raise ValueError(f"Agent.observe: info must have one dict for each of {envs} environments, got {len(infos)}")
+        self._envs.tell(
+            self._batch(observation),
+            self._column("reward", reward, np.float64),
+            self._column("terminated", terminated, np.bool_),
+            self._column("truncated", np.full(envs, False) if truncated is False else truncated, np.bool_),
+            infos,
+        )
+        learner, before = self.learner, self.learner.scheme.steps
+        if self.done:
+            self._envs.forget_step()
+            self._collector.forget_choice()
+        while self._envs.has_step:
+            learner.step()
+        every = self._checkpoint_every
+        if every is not None and learner.scheme.steps // every > before // every:
+            self.save()
+
+    @property
+    def done(self) -> bool:
+        """Whether ``target_steps`` is reached; the agent acts further, but does not learn."""
+        return self.learner.done()
+
+    @property
+    def steps(self) -> int:
+        """Transitions so far, of all environments."""
+        return self.learner.scheme.steps
+
+    @property
+    def episodes(self) -> int:
+        """Episodes that ended so far; a seed for the next: ``env.reset(seed=agent.episodes)``."""
+        return self._collector.episodes
+
+    def save(self) -> Path:
+        """Write a checkpoint to the run folder; returns the file."""
+        return self.learner.save_checkpoint()
+
+    def get_metrics(self) -> dict[str, float]:
+        """Return the latest value of each metric, and "steps" and "seconds"."""
+        return self.learner.get_metrics()
+
+    def close(self) -> None:
+        """Close storages and loggers, and release the lock of the run folder; saves nothing."""
+        self.learner.close()
+
+    def _batch(self, observation: Any) -> Any:
+        """Return observations (E, *obs), or a dict of such, as arrays of the space's dtypes, in a copy."""
+        batch, is_one = self.policy.as_arrays(observation)
+        if is_one != self._is_one:
+            wanted = "of one environment" if self._is_one else f"(E, ...) of {self._envs.num_envs} environments"
+            raise ValueError(f"Agent: observations must be {wanted}; num_envs of the agent says how many there are")
+        count = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
+        if count != self._envs.num_envs:
+            raise ValueError(f"Agent: got observations of {count} environments, num_envs is {self._envs.num_envs}")
+        return {key: np.array(part) for key, part in batch.items()} if isinstance(batch, Mapping) else np.array(batch)
+
+    def _column(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
+        array = np.asarray(values, dtype)
+        wanted: tuple[int, ...] = () if self._is_one else (self._envs.num_envs,)
+        if array.shape != wanted and not (self._is_one and array.shape == (1,)):
+            raise ValueError(f"Agent.observe: {name} must have the shape {wanted}, got {array.shape}")
+        return array.reshape(self._envs.num_envs)
+
+
+class _DrivenScheme(Scheme):
+    """A scheme that collects only the steps which its environments were told."""
+
+    def __init__(self, algo: Any, actor: Any, storage: Any, envs: Any, test_envs: Any, **settings: Any) -> None:
+        super().__init__(algo, actor, storage, envs, test_envs, **settings)
+        assert isinstance(self.envs, DrivenEnvs)
+        assert isinstance(self.collector, Collector)
+        self.driven, self.driven_collector = self.envs, self.collector
+        # Not copies of the training environments, which nobody steps.
+        self.test_envs_factory = test_envs
+
+    def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
+        """As :meth:`Scheme.collect`, as far as steps were told."""
+        return super().collect(until, lambda: stopped() or not self.driven.has_step)
+
+
+def _same_rows(given: Any, expected: Any, rows: int) -> NDArray[np.bool_]:
+    """Return (E,): whether observations are the same, NaN included."""
+    if isinstance(given, Mapping):
+        return np.logical_and.reduce([_same_rows(given[name], expected[name], rows) for name in given])
+    same = (given == expected) | ((given != given) & (expected != expected))
+    return same.reshape(rows, -1).all(1)
