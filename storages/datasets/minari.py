@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages import transition
+from storages.datasets.answers import Answers
 from storages.datasets.dataset import About, Dataset
 from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
 from storages.datasets.selection import SUCCESS_FACTS
-from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, leaves_of, observations_of
+from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, leaves_of, observations_of, without
 from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -46,18 +47,23 @@ class MinariDataset(Dataset):
 
     Args:
         path: its folder, which contains ``data``, or the folder ``data`` itself.
+        answers: which parts of the observations to leave out.
 
     Raises:
-        DatasetError: the folder holds no data set, or its metadata are damaged.
+        DatasetError: the folder holds no data set, its metadata are damaged, or it has no part that is to be left out.
     """
 
     format: ClassVar[str] = "minari"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, answers: Answers | None = None) -> None:
+        answers = answers or Answers()
+        answers.refuse_others(path, "a Minari data set", {"leave_out"})
         folder = metadata_folder(path)
         if folder is None:
             raise DatasetError(f"{path} holds no Minari data set: it has no data/{METADATA}")
         about, self._metadata = _read_metadata(folder / METADATA)
+        if answers.leave_out:
+            about = replace(about, observation_space=without(about.observation_space, answers.leave_out, path))
         super().__init__(path, about)
         self._folder = folder
         self.layout: str = self._metadata["data_format"]
@@ -216,7 +222,8 @@ def refuse_malformed(dataset_id: str) -> None:
     """
     if not _ID.match(dataset_id):
         raise DatasetError(
-            f"dataset_id must look like pendulum/expert-v0, with a version at its end, got {dataset_id!r}"
+            f"dataset_id must look like pendulum/expert-v0: letters, digits, - and _, a version at its end, and before "
+            f"the last / at least two characters, as Minari has it; got {dataset_id!r}"
         )
 
 
