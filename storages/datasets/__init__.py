@@ -7,8 +7,8 @@ refused until an argument answers. Each is a :class:`Dataset`, an iterable of :c
 :func:`write_dataset` writes Minari's layouts, which the package ``minari`` opens, and our own ``.npz``. :func:`fill`
 inserts the episodes of a data set into a storage, :func:`episodes_of` iterates over the episodes in a storage.
 
-HDF5 needs the package h5py; Arrow, Parquet and CSV need pyarrow: ``pip install h5py pyarrow``. Reading a file cannot run
-code: object arrays are refused, and no environment is made from a file.
+HDF5 needs the package h5py; Arrow, Parquet and CSV need pyarrow: ``pip install h5py pyarrow``. Reading a file cannot
+run code: object arrays are refused, and no environment is made from a file.
 """
 
 from storages.datasets.answers import Ends, FlatNames

@@ -71,7 +71,8 @@ class EpisodeBounds:
             truncated |= limits
             last |= limits
         is_known = _says_where(flags, roles, answers, names)
-        if following is None and not is_known:
+        says_what = "terminals" in flags or answers.ends is not None
+        if not is_known and (following is None or not says_what):
             refuse_unclear(path, f"does not say where episodes ended, {_lacking(flags, named)}", arrays, named.values())
         if following is not None:
             breaks = breaks_in(observations, following) & ~last
@@ -124,7 +125,10 @@ def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Ans
 
 def _lacking(flags: Mapping[str, Any], named: Mapping[str, str]) -> str:
     if "terminals" not in flags:
-        return "as it has no array that is known to mark terminations"
+        return (
+            "as it has no array that is known to mark terminations: name it by names=FlatNames(..., terminals=...), in "
+            "commands --names"
+        )
     return f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
 
 

@@ -146,5 +146,5 @@ def _looks_like_flags(name: str, arrays: Mapping[str, Any]) -> bool:
         array = arrays[name]
     except DatasetError:
         return False
-    shape = getattr(array, "shape", ())
+    shape: tuple[int, ...] = getattr(array, "shape", ())
     return len(shape) > 0 and math.prod(shape) == shape[0]
