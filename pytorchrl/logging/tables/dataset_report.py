@@ -101,6 +101,7 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Author", ", ".join(about.author)),
         ("Merged from", ", ".join(about.combined_datasets)),
         ("Description", about.description),
+        ("Not used", ", ".join(getattr(dataset, "unused_flags", ()))),
     )
     for name, value in rows:
         if value:
