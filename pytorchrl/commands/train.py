@@ -23,7 +23,15 @@ from pytorchrl.commands.composition.composing import (
     read_yaml,
     storage_class,
 )
-from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
+from pytorchrl.commands.composition.data_source import (
+    OF_DATA,
+    Data,
+    data_of,
+    description_of,
+    needs_environments,
+    without_evaluations,
+    without_random_actions,
+)
 from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
 from pytorchrl.commands.composition.run_directory import storage_of_run
@@ -72,8 +80,12 @@ class DescribedRun:
     @property
     def log_dir(self) -> Path:
         """The folder of the runs of all seeds."""
-        env = self.parts.envs.hyper_parameters["env"]
-        name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
+        if self.parts.envs is None:
+            # Without environments a run learns from data alone.
+            name = Path(self.settings["data"]).stem
+        else:
+            env = self.parts.envs.hyper_parameters["env"]
+            name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
         kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
         folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
@@ -153,7 +165,10 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
-    parts = composed(whole)
+    needs_env = needs_environments(settings, whole)
+    if not needs_env:
+        whole["algorithm"] = without_evaluations(whole["algorithm"])
+    parts = composed(whole, needs_env=needs_env)
     has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
     data = data_of(settings, parts.algorithm.cls, has_size)
     return DescribedRun(parts, preset, settings, data, given.parent_process)
@@ -185,7 +200,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--algorithm", metavar="NAME", help=", ".join(names_of(Algorithm)))
-    parser.add_argument("--env", metavar="ID", help="a gymnasium id")
+    parser.add_argument("--env", metavar="ID", help="a gymnasium id; data sets with their spaces need none")
     parser.add_argument(
         "--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))} (default: one that suits the algorithm)"
     )

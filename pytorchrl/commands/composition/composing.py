@@ -37,7 +37,8 @@ class Composed:
     algorithm: Factory[Algorithm]
     actor: Factory[Actor]
     storage: Factory[Storage]
-    envs: Factory[VecEnv]
+    envs: Factory[VecEnv] | None
+    """None for a run that learns from data alone, whose spaces are those of the data."""
     steps: int
 
     def scheme(self, seed: int, device: str) -> Scheme:
@@ -45,7 +46,8 @@ class Composed:
         return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
 
     def __str__(self) -> str:
-        return "\n".join(map(_told, (self.algorithm, self.actor, self.storage, self.envs)))
+        parts = (self.algorithm, self.actor, self.storage, self.envs)
+        return "\n".join(_told(part) for part in parts if part is not None)
 
 
 def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
@@ -152,12 +154,15 @@ def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None) -> Composed:
+def composed(
+    description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None, *, needs_env: bool = True
+) -> Composed:
     """Make the factories of a description.
 
     Args:
         description: names and hyper-parameters of the parts.
         factories: parts given as factories, which are used unchanged.
+        needs_env: whether an environment must be named; else one without hyper-parameters may be missing.
 
     Raises:
         CompositionError: it names an unknown class, no algorithm or no environment.
@@ -165,12 +170,13 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
     """
     made = dict(factories or {})
     for kind in ("algorithm", "env"):
-        if kind not in made and not description[kind].get("name"):
+        is_optional = kind == "env" and not needs_env and not description[kind]
+        if kind not in made and not description[kind].get("name") and not is_optional:
             raise CompositionError(f"no {kind} is given; name one by --{kind}")
     if "algorithm" not in made:
         named = part_named(Algorithm, description["algorithm"]["name"])
         made["algorithm"] = _factory(named, _without_name(description["algorithm"]))
-    if "env" not in made:
+    if "env" not in made and description["env"]:
         env = description["env"]["name"]
         made["env"] = _factory(VecEnv, {"env": factory_function(str(env)) or env} | _without_name(description["env"]))
     if "storage" not in made:
@@ -178,13 +184,15 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
         of_storage = _without_name(description["storage"])
         if "size" not in of_storage and "size" in hyper_parameters_of(storage):
             transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
-            of_storage = {"size": max(1, transitions // made["env"].hyper_parameters["num_envs"])} | of_storage
+            num_envs = made["env"].hyper_parameters["num_envs"] if "env" in made else 1
+            of_storage = {"size": max(1, transitions // num_envs)} | of_storage
         made["storage"] = _factory(storage, of_storage)
     if "actor" not in made:
         name = description["actor"].get("name")
         actor = actor_for(made["storage"].cls) if name is None else part_named(Actor, name)
         made["actor"] = _factory(actor, _without_name(description["actor"]))
-    return Composed(made["algorithm"], made["actor"], made["storage"], made["env"], description.get("steps") or _STEPS)
+    steps = description.get("steps") or _STEPS
+    return Composed(made["algorithm"], made["actor"], made["storage"], made.get("env"), steps)
 
 
 def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:

@@ -179,3 +179,25 @@ def without_random_actions(algorithm: Mapping[str, Any], chosen: Mapping[str, An
     if "start_steps" in chosen or "start_steps" not in hyper_parameters_of(part_named(Algorithm, algorithm["name"])):
         return dict(algorithm)
     return {**algorithm, "start_steps": 0}
+
+
+def needs_environments(settings: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
+    """Whether a run needs environments: unless none are described, and it learns from a data set alone."""
+    algorithm = description["algorithm"].get("name")
+    if description["env"] or settings.get("data") is None or settings.get("online") or algorithm is None:
+        return True
+    return bool(further_sources(part_named(Algorithm, algorithm)))
+
+
+def without_evaluations(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Set ``test_every`` to 0 unless it was chosen, for a run without environments.
+
+    Raises:
+        CompositionError: another number was chosen.
+    """
+    if value_of(algorithm.get("test_every", 0)) != 0:
+        raise CompositionError(
+            f"evaluations every {algorithm['test_every']} updates need an environment; name one by --env, or leave out "
+            f"--algorithm.test-every"
+        )
+    return {**algorithm, "test_every": 0}

@@ -13,6 +13,7 @@ from pytorchrl.logging.bars import watched
 from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.dataset_factory import converting_named
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset
+from storages.datasets.answers import Answers
 from storages.episode import Episode
 
 Format = Annotated[
@@ -38,14 +39,16 @@ def opened(path: Path, names: Mapping[str, str], **answers: Any) -> Dataset:
         names: what flat arrays are called, by argument name of :class:`FlatNames`.
         answers: further arguments of :func:`open_dataset`.
     """
-    if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
-        episodes = directory_of_episodes(path)
-        return CheckpointDataset(path) if episodes is None else open_dataset(episodes)
     known = set(FlatNames.__dataclass_fields__)
     unknown = set(names) - known
     if unknown:
         raise ValueError(f"--names: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(known))}")
-    return open_dataset(path, names=FlatNames(**names) if names else None, **answers)
+    said = {"names": FlatNames(**names) if names else None, **answers}
+    if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
+        Answers(**said).refuse_others(path, "a run, or a checkpoint", ())
+        episodes = directory_of_episodes(path)
+        return CheckpointDataset(path) if episodes is None else open_dataset(episodes)
+    return open_dataset(path, **said)
 
 
 def opened_as_it_is(path: Path) -> Dataset:
