@@ -11,7 +11,6 @@ from storages.transition import Array
 _ROWS_AT_ONCE = 100_000
 _OF_SPREAD = 1e-6
 """Rounding of a difference of larger numbers, as a fraction of the spread of a component."""
-_MORE_THAN_HALF = 1.01
 
 
 def breaks_in(observations: Mapping[str, Any], following: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -47,11 +46,12 @@ def _differ(one: Array, two: Array) -> NDArray[np.bool_]:
         spread = np.ptp(np.where(finite, left, 0), axis=0)
         precision = max(_precision(one), _precision(two))
         allowed = precision * np.maximum(np.abs(left), np.abs(right)) + _OF_SPREAD * spread
-        return unequal & ~(finite & (np.abs(left - right) <= allowed))
+        differs: NDArray[np.bool_] = unequal & ~(finite & (np.abs(left - right) <= allowed))
+    return differs
 
 
 def _precision(array: Array) -> float:
-    """Return the largest relative error of rounding in the coarsest floats that hold all numbers of an array."""
+    """Return the largest relative error of a cast to the coarsest floats that hold an array."""
     if array.dtype.kind != "f":
         return 0.0
     finite = array[np.isfinite(array)]
@@ -60,12 +60,12 @@ def _precision(array: Array) -> float:
         if np.array_equal(single, finite):
             # bfloat16 is the upper half of float32.
             if not (single.view(np.uint32) & 0xFFFF).any():
-                return 2.0**-8 * _MORE_THAN_HALF
+                return 2.0**-7
             if np.array_equal(finite.astype(np.float16).astype(finite.dtype), finite):
-                return 2.0**-11 * _MORE_THAN_HALF
+                return 2.0**-10
             return 2.0**-22
         return 2.0**-48
-    return 2.0**-11 * _MORE_THAN_HALF
+    return 2.0**-10
 
 
 def _whole(array: NDArray[np.float64]) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.continuity import breaks_in
-from storages.datasets.known_names import DONES, flags_in, refuse_unclear, refuse_unknown_end
+from storages.datasets.known_names import DONES, flags_in, knows_limits, refuse_unclear, refuse_unknown_end
 from storages.errors import DatasetError
 
 FLAGS = ("terminals", "timeouts", "episode_starts", "episode_ends", "last_rows")
@@ -68,6 +68,7 @@ class EpisodeBounds:
         last[-1:] = True
         if answers.max_episode_steps is not None:
             limits = _steps_in(last) % answers.max_episode_steps == 0
+            timeouts = timeouts | (limits & ~terminals)
             truncated |= limits
             last |= limits
         is_known = _says_where(flags, roles, answers, names)
@@ -87,7 +88,7 @@ class EpisodeBounds:
                     named.values(),
                 )
         if "terminals" not in flags:
-            if "timeouts" in flags and "episode_ends" in flags:
+            if "episode_ends" in flags and knows_limits(names, answers):
                 terminals, truncated = ends & ~timeouts, timeouts
             else:
                 unknown = flags_in(arrays, named.values())

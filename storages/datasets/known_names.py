@@ -88,16 +88,20 @@ def names_in(arrays: Mapping[str, Any], answers: Answers, path: Path) -> FlatNam
 def with_dones(names: FlatNames, arrays: Mapping[str, Any], answers: Answers) -> FlatNames:
     """Add flags called ``dones`` to names that were recognised, where it follows what they mean.
 
-    Beside terminals they are true at all ends; beside timeouts, an end that is none terminated. Alone they are not
-    used: libraries differ in whether they are true at time limits.
+    Beside terminals they are true at all ends; where time limits are known, all other ends are terminations. Alone
+    they are not used: libraries differ in whether they are true at time limits.
     """
     done = next((name for name in DONES if name in arrays), None)
     if answers.names is not None or done is None or names.last_rows is not None or names.episode_ends is not None:
         return names
     if names.terminals is not None:
         return names if names.timeouts is not None else replace(names, episode_ends=done)
-    limits_are_known = names.timeouts is not None or answers.timeouts == NONE or answers.max_episode_steps is not None
-    return replace(names, terminals=done) if limits_are_known else names
+    return replace(names, episode_ends=done) if knows_limits(names, answers) else names
+
+
+def knows_limits(names: FlatNames, answers: Answers) -> bool:
+    """Whether the time limits are known that ended episodes, so that all other ends are terminations."""
+    return names.timeouts is not None or answers.timeouts == NONE or answers.max_episode_steps is not None
 
 
 def flags_in(arrays: Mapping[str, Any], used: Iterable[str]) -> list[str]:
