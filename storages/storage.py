@@ -113,8 +113,8 @@ class Storage(Changeable, Closing):
         """
         if isinstance(device, int):
             raise TypeError(
-                f"{type(self).__name__}: the device must come first, a torch.device or its name, got {device}; storages "
-                f"are made by {type(self).__name__}.create_factory(size={device})(device, actor, algorithm, envs)"
+                f"{type(self).__name__}: the device must come first, a torch.device or its name, got {device}; "
+                f"make storages by {type(self).__name__}.create_factory(size={device})(device, actor, algorithm, envs)"
             )
         self.device = torch.device(device)
         self.actor = actor
