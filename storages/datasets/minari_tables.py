@@ -51,8 +51,9 @@ def read_arrow(path: Path, wanted: Sequence[tuple[str, ...]], budget: MemoryBudg
     """Read columns of an Arrow file, and its infos, as :func:`read_parquet` does."""
     import pyarrow as pa
 
+    # Not mapped into memory: a file that is overwritten meanwhile would end the process.
     budget.take(_bytes_of_batches(path), f"{path.parent.name}/{path.name}")
-    with pa.memory_map(str(path)) as source:
+    with pa.OSFile(str(path)) as source:
         schema = pa.ipc.open_file(source).schema
         names = {key[0] for key in wanted} | {_INFOS}
         positions = [position for position, name in enumerate(schema.names) if name in names]
@@ -91,7 +92,7 @@ def _bytes_of_batches(path: Path) -> int:
     import pyarrow as pa
 
     total = 0
-    with pa.memory_map(str(path)) as source:
+    with pa.OSFile(str(path)) as source:
         source.seek(_MAGIC_BYTES)
         for message in pa.ipc.MessageReader.open_stream(source):
             if message.type not in ("record batch", "dictionary"):

@@ -60,7 +60,7 @@ def test_what_needs_an_environment_is_refused_without_one(
 def test_data_without_spaces_are_refused_with_the_option_that_names_an_environment(train: Any, tmp_path: Path) -> None:
     path = tmp_path / "bare.npz"
     write_dataset(path, open_dataset(recorded(tmp_path / "pushed.npz", "Pendulum-v1", 40)))
-    with pytest.raises(SystemExit, match=r"bare.npz does not contain the spaces .*, in commands --env"):
+    with pytest.raises(SystemExit, match=r"bare.npz does not contain the spaces .*in commands --env"):
         train("--algorithm", "td3bc", "--data", path, "--steps", "3")
 
 
