@@ -4,6 +4,7 @@ The layout is that of ``ReplayBuffer.dump``: ``columns`` holds the names, ``num_
 observations are not recorded. An episode that is not ``terminated`` was truncated.
 """
 
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,15 +39,15 @@ class D3rlpyDataset(DividedDataset):
         answers.refuse_others(path, "a dump of d3rlpy", _ANSWERS)
         self._file = file
         nodes = Nodes(path, file, scalars=True)
-        count = int(np.asarray(nodes["num_episodes"][()]))
-        if not 0 <= count <= len(nodes):
-            raise DatasetError(f"{path} claims {count:,} episodes, and has {len(nodes):,} arrays")
+        episodes = int(np.asarray(nodes["num_episodes"][()]))
+        if not 0 <= episodes <= len(nodes):
+            raise DatasetError(f"{path} claims {episodes:,} episodes, and has {len(nodes):,} arrays")
         says_end = "terminated_0" in nodes
         if says_end and answers.ends is not None:
             raise DatasetError(f"{path} says by terminated_0 how episodes ended, so ends= does not apply")
-        if not says_end and answers.ends is None and count:
+        if not says_end and answers.ends is None and episodes:
             refuse_unknown_end(path, [name for name in nodes if name.endswith("_0") and nodes.is_scalar(name)])
-        super().__init__(path, [_episode(path, nodes, number, answers) for number in range(count)], answers)
+        super().__init__(path, [_episode(path, nodes, number, answers) for number in range(episodes)], answers)
 
 
 def is_d3rlpy(file: Any) -> bool:
@@ -59,7 +60,8 @@ def _episode(path: Path, nodes: Nodes, number: int, answers: Answers) -> Episode
     parts: Any = nodes.get(observations)
     if parts is None:
         # A tuple of observations.
-        parts = {str(part): nodes[name] for part in range(len(nodes)) if (name := f"{observations}_{part}") in nodes}
+        named = ((str(part), f"{observations}_{part}") for part in count())
+        parts = {part: nodes[name] for part, name in takewhile(lambda named: named[1] in nodes, named)}
     needed = [f"actions_{number}", *([] if answers.rewards == NONE else [f"rewards_{number}"])]
     if answers.ends is None:
         needed.append(f"terminated_{number}")

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.continuity import breaks_in
-from storages.datasets.known_names import DONES, flags_in, knows_limits, refuse_unclear, refuse_unknown_end
+from storages.datasets.known_names import (
+    DONES,
+    HOW_TO_ANSWER,
+    flags_in,
+    knows_limits,
+    refuse_unclear,
+    refuse_unknown_end,
+)
 from storages.errors import DatasetError
 
 FLAGS = ("terminals", "timeouts", "episode_starts", "episode_ends", "last_rows")
@@ -74,7 +81,7 @@ class EpisodeBounds:
         is_known = _says_where(flags, roles, answers, names)
         says_what = "terminals" in flags or answers.ends is not None
         if not is_known and (following is None or not says_what):
-            refuse_unclear(path, f"does not say where episodes ended, {_lacking(flags, named)}", arrays, named.values())
+            refuse_unclear(path, _lacking(flags, named, answers), flags_in(arrays, named.values(), count))
         if following is not None:
             breaks = breaks_in(observations, following) & ~last
             if breaks.sum() <= (~last).sum() / 2:
@@ -82,16 +89,15 @@ class EpisodeBounds:
             elif not is_known:
                 refuse_unclear(
                     path,
-                    f"does not say where episodes ended, and in {breaks.sum():,} of {count:,} steps the next "
-                    f"observation is not the following one",
-                    arrays,
-                    named.values(),
+                    f"and in {breaks.sum():,} of {count:,} steps the next observation is not the following one"
+                    f"{HOW_TO_ANSWER}",
+                    flags_in(arrays, named.values(), count),
                 )
         if "terminals" not in flags:
             if "episode_ends" in flags and knows_limits(names, answers):
                 terminals, truncated = ends & ~timeouts, timeouts
             else:
-                unknown = flags_in(arrays, named.values())
+                unknown = flags_in(arrays, named.values(), count)
                 if answers.ends is None and unknown:
                     refuse_unknown_end(path, unknown)
                 terminals, truncated = (last if answers.ends == way else none for way in ("terminated", "truncated"))
@@ -124,13 +130,18 @@ def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Ans
     return limits and ("terminals" in flags or answers.ends == "truncated")
 
 
-def _lacking(flags: Mapping[str, Any], named: Mapping[str, str]) -> str:
-    if "terminals" not in flags:
+def _lacking(flags: Mapping[str, Any], named: Mapping[str, str], answers: Answers) -> str:
+    """Return what a file lacks, and what answers."""
+    if "terminals" in flags:
         return (
-            "as it has no array that is known to mark terminations: name it by names=FlatNames(..., terminals=...), in "
-            "commands --names"
+            f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
+            f"{HOW_TO_ANSWER}"
         )
-    return f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
+    how = "" if "timeouts" in flags or answers.says_where else HOW_TO_ANSWER
+    return (
+        f"as no array is known to mark terminations: name it by names=FlatNames(..., terminals=...), or say "
+        f"ends='truncated' if no episode terminated (in commands --names or --ends){how}"
+    )
 
 
 def _flags(array: Any, where: str) -> NDArray[np.bool_]:

@@ -57,7 +57,7 @@ class FlatDataset(Dataset):
         flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode")}
         self._bounds = EpisodeBounds(path, flags, self._observations, self._following, names, answers, arrays)
         self._lengths = (self._bounds.end - self._bounds.first).tolist()
-        self.unused_flags = flags_in(arrays, named.values())
+        self.unused_flags = flags_in(arrays, named.values(), len(self._actions))
         """Names of arrays that look like flags, and say nothing here."""
 
     def _check_lengths(self, found: Mapping[str, Any], named: Mapping[str, str]) -> None:

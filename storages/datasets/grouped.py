@@ -18,7 +18,7 @@ from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.columns import find_array, parts_of
 from storages.datasets.divided import DividedDataset, EpisodeArrays
 from storages.datasets.hdf5_arrays import Nodes
-from storages.datasets.known_names import DONES, flags_in, names_in, refuse_unknown_end
+from storages.datasets.known_names import DONES, KNOWN, flags_in, names_in, refuse_unknown_end
 from storages.errors import AmbiguousDataError, DatasetError
 
 _ANSWERS = frozenset({"names", "ends", "rewards", "first_action", "leave_out"})
@@ -54,15 +54,18 @@ class GroupedDataset(DividedDataset):
         elif names.terminals is None:
             done = next((name for name in DONES if name in first and answers.names is None), None)
             names = replace(names, terminals=done)
-            if done is None and (unknown := flags_in(first, names.named().values())):
+            rows = len(find_array(first, names.actions, path))
+            if done is None and (unknown := flags_in(first, names.named().values(), rows)):
                 refuse_unknown_end(path, unknown)
         episodes = [_episode(f"{path}: {name}", path, group, names, answers) for name, group in groups.items()]
         super().__init__(path, episodes, answers)
 
 
-def is_grouped(path: Path, file: Any) -> bool:
-    """Whether an open HDF5 file has a group for each episode."""
-    return bool(groups_in(Nodes(path, file)))
+def is_grouped(path: Path, file: Any, names: FlatNames | None) -> bool:
+    """Whether an open HDF5 file has a group for each episode, and no actions of all of them."""
+    nodes = Nodes(path, file)
+    actions = KNOWN["actions"] if names is None else names.actions.split(",")
+    return not any(name in nodes for name in actions) and bool(groups_in(nodes))
 
 
 def groups_in(nodes: Mapping[str, Any]) -> dict[str, Nodes]:

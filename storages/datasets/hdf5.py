@@ -24,4 +24,8 @@ def opened(path: Path, answers: Answers) -> Dataset:
     file = open_hdf5(path)
     if is_d3rlpy(file):
         return D3rlpyDataset(path, file, answers)
-    return GroupedDataset(path, file, answers) if is_grouped(path, file) else D4rlDataset(path, file, answers)
+    return (
+        GroupedDataset(path, file, answers)
+        if is_grouped(path, file, answers.names)
+        else D4rlDataset(path, file, answers)
+    )

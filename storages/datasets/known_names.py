@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from storages.datasets.answers import NONE, Answers, FlatNames
 from storages.errors import AmbiguousDataError, DatasetError
@@ -94,9 +94,8 @@ def with_dones(names: FlatNames, arrays: Mapping[str, Any], answers: Answers) ->
     done = next((name for name in DONES if name in arrays), None)
     if answers.names is not None or done is None or names.last_rows is not None or names.episode_ends is not None:
         return names
-    if names.terminals is not None:
-        return names if names.timeouts is not None else replace(names, episode_ends=done)
-    return replace(names, episode_ends=done) if knows_limits(names, answers) else names
+    is_clear = names.terminals is not None or knows_limits(names, answers)
+    return replace(names, episode_ends=done) if is_clear else names
 
 
 def knows_limits(names: FlatNames, answers: Answers) -> bool:
@@ -104,22 +103,33 @@ def knows_limits(names: FlatNames, answers: Answers) -> bool:
     return names.timeouts is not None or answers.timeouts == NONE or answers.max_episode_steps is not None
 
 
-def flags_in(arrays: Mapping[str, Any], used: Iterable[str]) -> list[str]:
-    """Return names of arrays that are not used, and look like flags: by their name, or as they are booleans."""
+def flags_in(arrays: Mapping[str, Any], used: Iterable[str], rows: int | None = None) -> list[str]:
+    """Return names of arrays that are not used, and look like flags: by their name, or as they are booleans.
+
+    Args:
+        arrays: all arrays of the file by name.
+        used: names of those that are used.
+        rows: number of steps, which flags have as well; None if it is unknown.
+    """
     taken = {part for name in used for part in (name, *name.split(","))}
-    return [name for name in arrays if name not in taken and _looks_like_flags(name, arrays)]
+    return [name for name in arrays if name not in taken and _looks_like_flags(name, arrays, rows)]
 
 
-def refuse_unclear(path: Path, missing: str, arrays: Mapping[str, Any], used: Iterable[str]) -> None:
+def refuse_unclear(path: Path, missing: str, flags: Iterable[str]) -> NoReturn:
     """Refuse a file that leaves open where its episodes end.
+
+    Args:
+        path: the file.
+        missing: what it lacks, and what answers.
+        flags: names of arrays that look like flags.
 
     Raises:
         AmbiguousDataError: always.
     """
-    raise AmbiguousDataError(f"{path} {missing}{_flags_told(flags_in(arrays, used))}{HOW_TO_ANSWER}")
+    raise AmbiguousDataError(f"{path} does not say where episodes ended, {missing}{_flags_told(flags)}")
 
 
-def refuse_unknown_end(path: Path, flags: Iterable[str]) -> None:
+def refuse_unknown_end(path: Path, flags: Iterable[str]) -> NoReturn:
     """Refuse a file with flags of unknown names that may say how its episodes ended.
 
     Raises:
@@ -143,7 +153,10 @@ def _flags_told(flags: Iterable[str]) -> str:
     return f"; {named} may be flags, and of these it is not known what they mean" if named else ""
 
 
-def _looks_like_flags(name: str, arrays: Mapping[str, Any]) -> bool:
+def _looks_like_flags(name: str, arrays: Mapping[str, Any], rows: int | None) -> bool:
+    if "success" in name.lower():
+        # That the task is solved says nothing of the end.
+        return False
     if _LIKE_A_FLAG.search(name) is None and not getattr(arrays, "is_boolean", lambda _: False)(name):
         return False
     try:
@@ -151,4 +164,4 @@ def _looks_like_flags(name: str, arrays: Mapping[str, Any]) -> bool:
     except DatasetError:
         return False
     shape: tuple[int, ...] = getattr(array, "shape", ())
-    return len(shape) > 0 and math.prod(shape) == shape[0]
+    return len(shape) > 0 and math.prod(shape) == shape[0] == (shape[0] if rows is None else rows)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages import transition
-from storages.datasets.answers import Answers
+from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.dataset import About, Dataset
 from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
 from storages.datasets.selection import SUCCESS_FACTS
@@ -47,7 +47,7 @@ class MinariDataset(Dataset):
 
     Args:
         path: its folder, which contains ``data``, or the folder ``data`` itself.
-        answers: which parts of the observations to leave out.
+        answers: which parts of the observations to leave out, and other names of the flags.
 
     Raises:
         DatasetError: the folder holds no data set, its metadata are damaged, or it has no part that is to be left out.
@@ -57,7 +57,8 @@ class MinariDataset(Dataset):
 
     def __init__(self, path: Path, answers: Answers | None = None) -> None:
         answers = answers or Answers()
-        answers.refuse_others(path, "a Minari data set", {"leave_out"})
+        answers.refuse_others(path, "a Minari data set", {"names", "leave_out"})
+        self._flags = _flags_named(answers.names, path)
         folder = metadata_folder(path)
         if folder is None:
             raise DatasetError(f"{path} holds no Minari data set: it has no data/{METADATA}")
@@ -88,7 +89,7 @@ class MinariDataset(Dataset):
     def _episodes(self) -> Iterator[Episode]:
         observation, action = self._leaves()
         wanted: dict[ColumnKey, SpaceLeaf | None] = {("observations", *leaf.path): leaf for leaf in observation}
-        wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(_FLAGS)
+        wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(self._flags)
         jpeg = bool(self._metadata.get("jpeg_encoding", True))
         with closing(files_of(self._folder, self.layout)) as files:
             numbers = files.numbers()
@@ -132,7 +133,7 @@ class MinariDataset(Dataset):
             observations[leaf.name] = array
         actions = action.from_disk(columns[("actions",)], action.start)
         _check(actions, action, steps, f"{where}: actions")
-        terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in _FLAGS)
+        terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in self._flags)
         if len(terminations) != steps or len(truncations) != steps or (terminations | truncations)[:-1].any():
             raise DatasetError(f"{where} is damaged: it has flags of an end before its last step, or too few of them")
         kept = {str(key[-1]): array for key, array in columns.items() if key[0] == "infos" and key[-1] in _KEPT_INFOS}
@@ -185,6 +186,19 @@ def write(path: Path, episodes: Iterable[Episode], about: About, layout: str) ->
             metadata[key] = list(value) if isinstance(value, tuple) else value
     (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
     return lengths
+
+
+def _flags_named(names: FlatNames | None, path: Path) -> tuple[ColumnKey, ColumnKey]:
+    """Return the columns of terminations and of truncations.
+
+    Raises:
+        DatasetError: names of other arrays are given, too.
+    """
+    names = names or FlatNames()
+    (terminations,), (truncations,) = _FLAGS
+    if replace(names, terminals=None, timeouts=None) != FlatNames():
+        raise DatasetError(f"{path} is a Minari data set, in which only terminals and timeouts may have other names")
+    return (names.terminals or terminations,), (names.timeouts or truncations,)
 
 
 def _columns(episode: Episode, observation: list[SpaceLeaf], action: SpaceLeaf) -> EpisodeColumns:

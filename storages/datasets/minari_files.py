@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from storages.datasets import minari_tables
 from storages.datasets.spaces import SpaceLeaf
 from storages.datasets.untrusted import (
     MemoryBudget,
@@ -27,7 +28,7 @@ from storages.datasets.untrusted import (
     open_hdf5,
     package_needed,
 )
-from storages.errors import DatasetError
+from storages.errors import AmbiguousDataError, DatasetError
 from storages.persistent.log.files import read_text
 from storages.transition import Array
 
@@ -80,7 +81,10 @@ class Hdf5Episodes:
         where = f"{self._path}: episode_{number}"
         group = find_node(self._file, [f"episode_{number}"], str(self._path))
         columns: EpisodeColumns = {}
+        there = list(group) if hasattr(group, "keys") else []
         for key, leaf in wanted.items():
+            if key[0] not in there:
+                raise _lacking(key, there, where)
             node = find_node(group, _hdf5_names(key), where)
             is_jpeg = leaf is not None and leaf.is_image and jpeg
             columns[key] = self._images(node, leaf.shape, where) if leaf and is_jpeg else self._numbers(node, where)
@@ -134,8 +138,6 @@ class TableEpisodes:
         with package_needed("pyarrow", folder):
             import pyarrow as pa
             import pyarrow.dataset as tables
-
-            from storages.datasets import minari_tables
         self._arrow: Any = pa
         self._tables: Any = tables
         self._read = minari_tables.read_parquet if layout == "parquet" else minari_tables.read_arrow
@@ -187,16 +189,20 @@ class TableEpisodes:
 
     def _table(self, folder: Path, wanted: Sequence[tuple[str, ...]]) -> Any:
         """Read wanted columns, and infos of fixed width."""
-        files = sorted(folder.glob(f"*.{self._layout}"))
-        table = self._arrow.concat_tables([self._read(file, wanted, self._budget) for file in files])
+        parts = [self._read(Path(file), wanted, self._budget) for file in self._files(folder)]
+        table = self._arrow.concat_tables(parts)
         # A crafted table may have offsets beyond its end.
         table.validate(full=True)
         return table.combine_chunks()
 
+    def _files(self, folder: Path) -> list[str]:
+        return sorted(str(file) for file in folder.glob(f"*.{self._layout}"))
+
     def _find(self, table: Any, key: ColumnKey, folder: Path) -> Any:
         first, *others = map(str, key)
         if first not in table.column_names:
-            raise DatasetError(f"{folder} lacks {'/'.join(map(str, key))}; it has {', '.join(table.column_names)}")
+            schema = self._tables.dataset(self._files(folder), format=self._layout).schema
+            raise _lacking(key, schema.names, folder)
         array = table.column(first).combine_chunks()
         for name in others:
             if not self._arrow.types.is_struct(array.type) or array.type.get_field_index(name) < 0:
@@ -265,6 +271,14 @@ def _shape_as_metadata(value: Any) -> dict[str, str] | None:
     if isinstance(value, dict) or value.ndim == 1:
         return None
     return {"shape": ",".join(map(str, value.shape[1:]))}
+
+
+def _lacking(key: ColumnKey, there: Iterable[str], where: object) -> DatasetError:
+    """Return the error for a column that an episode lacks."""
+    is_flag = key[0] not in ("observations", "actions", "rewards")
+    answer = "; name its flags by names=FlatNames(terminals=..., timeouts=...), in commands --names" if is_flag else ""
+    text = f"{where} lacks {'/'.join(map(str, key))}; it has {', '.join(there)}{answer}"
+    return AmbiguousDataError(text) if is_flag else DatasetError(text)
 
 
 def _decode_jpegs(

@@ -4,13 +4,18 @@ The first observes 0, 1, 2 and 3 with rewards of 1, the second 100 to 103 with r
 terminates. Where final observations are not recorded, the last step of the second episode is not read.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from storages import Episode, NStepReplayBuffer
+from storages.datasets import Dataset, fill
+from storages.transition import DISCOUNT, OBS, OBS2, REW
+from tests.support.written_arrays import csv, hdf5, lerobot, minari, npz, parquet, renamed
 
 STARTS = (0, 100)
 PAID = np.array([1, 1, 1, 50, 50, 50], np.float32)
@@ -22,50 +27,6 @@ TERMINAL = np.array([0, 0, 1, 0, 0, 0], bool)
 EPISODE = np.array([0, 0, 0, 1, 1, 1])
 
 
-def renamed(arrays: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arrays with other names."""
-    return {names.get(name, name): array for name, array in arrays.items()}
-
-
-def hdf5(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write an HDF5 file; names with slashes are in groups."""
-    import h5py
-
-    with h5py.File(path, "w") as file:
-        for name, array in arrays.items():
-            file[name] = array
-
-
-def parquet(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write a Parquet file, with a list in each row of an array (N, k)."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({name: pa.array(array.tolist()) for name, array in arrays.items()}), path)
-
-
-def csv(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write a CSV file."""
-    rows = zip(*(np.asarray(array).reshape(-1).tolist() for array in arrays.values()), strict=True)
-    path.write_text("\n".join([",".join(arrays), *(",".join(map(str, row)) for row in rows)]) + "\n")
-
-
-def lerobot(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write a folder of LeRobot's, an episode in each table."""
-    (path / "meta").mkdir(parents=True)
-    (path / "meta" / "info.json").write_text(json.dumps({"codebase_version": "v2.1", "total_episodes": 2, "fps": 10}))
-    for number in range(2):
-        rows = number == EPISODE
-        table = {name: array[rows] for name, array in arrays.items()}
-        parquet(path / "data" / "chunk-000" / f"episode_{number:06d}.parquet", table)
-
-
-def npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write an npz file."""
-    np.savez(path, **arrays)
-
-
 @dataclass(frozen=True)
 class Layout:
     """A file of a layout, and what is read from it.
@@ -74,11 +35,13 @@ class Layout:
         name: of the file.
         write: writes arrays to a path.
         arrays: by name.
-        final: whether final observations are recorded.
-        kind: whether the file says which episode terminated.
-        flags: other names of all its flags, under which it is refused.
-        answers: what says the same as the flags under their other names.
+        flags: other names of its flags, under which it is refused.
+        answers: what says the same as the flags under their other names; empty where no argument does.
         named: what the refusal must name.
+        final: whether final observations are recorded.
+        kind: whether the file says that the first episode terminated.
+        cut: whether it says that the second episode was truncated.
+        needed: answers that are needed with its usual names, too.
     """
 
     name: str
@@ -89,11 +52,13 @@ class Layout:
     named: tuple[str, ...]
     final: bool = False
     kind: bool = True
-    always: Mapping[str, Any] = field(default_factory=dict)
+    cut: bool = True
+    needed: Mapping[str, Any] = field(default_factory=dict)
 
     def made(self, folder: Path, *, other_names: bool = False) -> Path:
         """Write the file."""
         path = folder / self.name
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.write(path, renamed(self.arrays, self.flags) if other_names else self.arrays)
         return path
 
@@ -152,6 +117,15 @@ LAYOUTS: dict[str, Layout] = {
         {},
         ("ends=", "over_0"),
     ),
+    "D4RL's first version": Layout(
+        "d4rl.hdf5",
+        hdf5,
+        {**_FLAT, "terminals": TERMINAL},
+        {"terminals": "over"},
+        {"names": {"terminals": "over"}, "max_episode_steps": 3},
+        ("terminals=", *_WHERE, "over"),
+        needed={"max_episode_steps": 3},
+    ),
     "D4RL": Layout(
         "d4rl.hdf5",
         hdf5,
@@ -177,6 +151,7 @@ LAYOUTS: dict[str, Layout] = {
         {"names": {"observations": "obs", "episode_starts": "begins"}},
         _WHERE,
         kind=False,
+        cut=False,
     ),
     "RLDS": Layout(
         "rlds.npz",
@@ -212,6 +187,7 @@ LAYOUTS: dict[str, Layout] = {
         },
         ("ends=", "finished"),
         final=True,
+        cut=False,
     ),
     "groups with final observations": Layout(
         "maniskill.h5",
@@ -229,6 +205,26 @@ LAYOUTS: dict[str, Layout] = {
         ("ends=", "termi_flag"),
         final=True,
     ),
+    "Minari": Layout(
+        "minari",
+        minari,
+        _of_episodes(
+            "episode_{}",
+            observations=ALL_SEEN[:, None],
+            actions=ACTIONS,
+            rewards=PAID,
+            terminations=TERMINAL,
+            truncations=LAST & ~TERMINAL,
+        ),
+        {
+            f"episode_{number}/{old}": f"episode_{number}/{new}"
+            for number in range(2)
+            for old, new in (("terminations", "over"), ("truncations", "limit"))
+        },
+        {"names": {"terminals": "over", "timeouts": "limit"}},
+        ("terminals=", "timeouts=", "over", "limit"),
+        final=True,
+    ),
     "imitation": Layout(
         "imitation.npz",
         npz,
@@ -243,6 +239,7 @@ LAYOUTS: dict[str, Layout] = {
         {"episode": "cuts"},
         ("episode=", "cuts"),
         final=True,
+        cut=False,
     ),
     "LeRobot": Layout(
         "lerobot",
@@ -260,6 +257,7 @@ LAYOUTS: dict[str, Layout] = {
         {"episode": "trajectory", "ends": "unknown"},
         (*_WHERE, "trajectory"),
         kind=False,
+        cut=False,
     ),
     "Parquet": Layout(
         "log.parquet",
@@ -290,6 +288,44 @@ LAYOUTS: dict[str, Layout] = {
         {"episode": "trajectory"},
         {"episode": "trajectory"},
         (*_WHERE, "trajectory"),
+        cut=False,
     ),
 }
 """The layouts by name."""
+
+
+def expected(layout: Layout) -> list[list[float]]:
+    """The observations of each episode, as they must be read."""
+    first = [0, 1, 2, 3] if layout.final else [0, 1, 2, 2] if layout.kind else [0, 1, 2]
+    return [[*map(float, first)], [100.0, 101.0, 102.0, *[103.0] * layout.final]]
+
+
+def observed(episode: Episode) -> list[float]:
+    """The observations of an episode with one component in one part."""
+    (part,) = episode.observations.values() if isinstance(episode.observations, dict) else (episode.observations,)
+    values: list[float] = np.asarray(part)[:, 0].tolist()
+    return values
+
+
+def n_step_rows(dataset: Dataset) -> list[tuple[float, ...]]:
+    """The distinct rows of observation, 3-step reward, discount and next observation."""
+    storage = NStepReplayBuffer.create_factory(size=50, n_step=3)("cpu", None, SimpleNamespace(gamma=1.0), None)
+    fill(storage, dataset)
+    batch = next(storage.generate_batches(1, 500))
+    parts = [next(iter(part.values())) if isinstance(part := batch[key], dict) else part for key in (OBS, OBS2)]
+    columns = (parts[0], batch[REW], batch[DISCOUNT], parts[1])
+    return sorted(set(zip(*(column.ravel().tolist() for column in columns), strict=True)))
+
+
+def check_read(dataset: Dataset, layout: Layout) -> None:
+    """Check episodes, their ends, and the n-step rewards, discounts and next observations of all steps."""
+    episodes, values = list(dataset), expected(layout)
+    assert [observed(one) for one in episodes] == values
+    assert (len(dataset), dataset.steps) == (2, sum(map(len, values)) - 2)
+    assert [(one.terminated, one.truncated) for one in episodes] == [(layout.kind, False), (False, layout.cut)]
+    rows = []
+    for seen, paid, terminal in zip(values, (1, 50), (layout.kind, False), strict=True):
+        for step in range(len(seen) - 1):
+            end = min(step + 3, len(seen) - 1)
+            rows.append((seen[step], float(paid * (end - step)), float(not terminal), seen[end]))
+    assert n_step_rows(dataset) == sorted(rows)

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
 from storages.transition import ACT, REW
 from tests.support.compositions import dqn_scheme
-from tests.support.layouts import LAYOUTS
+from tests.support.layouts import LAYOUTS, check_read
 from tests.support.toys import Counter
 
 
@@ -101,17 +102,33 @@ def test_convert_reads_flat_arrays_with_any_names(command: Any, tmp_path: Path) 
     assert "2 episodes of 3 transitions" in command("show", path, *names)
 
 
+def options(answers: Mapping[str, Any]) -> list[str]:
+    """Return the options of commands for arguments of `open_dataset`."""
+    names = [word for pair in answers.get("names", {}).items() for word in pair]
+    others = {key: value for key, value in answers.items() if key != "names"}
+    further = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    return further + (["--names", *names] if names else [])
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_file_of_another_library_is_shown_and_converted_by_one_command_each(
+def test_a_file_of_another_library_is_read_by_one_command_and_refused_with_the_answer_under_other_names(
     name: str, command: Any, tmp_path: Path
 ) -> None:
-    path, output = LAYOUTS[name].made(tmp_path), tmp_path / "converted.npz"
-    dataset = open_dataset(path)
-    printed = f"2 episodes of {dataset.steps} transitions"
-    assert printed in command("show", path)
-    assert command("convert", path, output) == f"{output}: 2 episodes, {dataset.steps} transitions (npz)\n"
-    assert [return_of(one) for one in open_dataset(output)] == [return_of(one) for one in dataset]
-    assert printed in command("show", output)
+    layout = LAYOUTS[name]
+    for arguments, other_names in ((layout.needed, False), (layout.answers, True)):
+        folder = tmp_path / str(other_names)
+        path, output = layout.made(folder, other_names=other_names), folder / "converted.npz"
+        if other_names:
+            for read in (("convert", path, output), ("show", path)):
+                with pytest.raises(SystemExit) as refused:
+                    command(*read)
+                assert [one for one in layout.named if one not in str(refused.value)] == []
+            assert not output.exists()
+        if arguments or not other_names:
+            command("convert", path, output, *options(arguments))
+            converted = open_dataset(output)
+            check_read(converted, layout)
+            assert f"2 episodes of {converted.steps} transitions" in command("show", path, *options(arguments))
 
 
 def test_a_log_whose_names_nobody_knows_is_refused_and_converted_with_the_names_of_its_columns(

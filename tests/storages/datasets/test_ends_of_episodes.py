@@ -10,7 +10,7 @@ from storages.datasets import FlatNames, open_dataset
 from storages.datasets.continuity import breaks_in
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.transition import ACT, REW
-from tests.support.layouts import parquet
+from tests.support.written_arrays import parquet
 
 COUNT = 40
 LAST = np.arange(COUNT) % 10 == 9
