@@ -119,7 +119,11 @@ def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterato
         yield leaf
     else:
         name = "/".join(map(str, path))
-        way_out = f"; leave it out: leave_out=[{name!r}], or --leave-out {name} of `data convert`" if name else ""
+        way_out = (
+            f"; parts of observations are left out by leave_out=[{name!r}], or --leave-out {name} of `data convert`"
+            if name
+            else ""
+        )
         part = f"a part {name!r}" if name else "a space"
         raise DatasetError(f"{where} has {part} of type {kind!r}, which is not numeric and cannot be read{way_out}")
 

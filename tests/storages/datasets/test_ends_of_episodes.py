@@ -136,6 +136,32 @@ def test_dones_beside_terminals_are_time_limits_and_alone_they_are_refused(tmp_p
         open_dataset(flat(tmp_path, terminals=LAST, dones=terminals))
 
 
+def test_dones_beside_terminals_and_time_limits_mark_further_ends(tmp_path: Path) -> None:
+    terminals = LAST & (np.arange(COUNT) < 10)
+    path = flat(tmp_path, terminals=terminals, timeouts=NONE, dones=LAST)
+    assert lengths(path) == [(10, True, False)] + [(9, False, True)] * 3
+
+
+def test_arrays_that_are_not_of_steps_or_tell_of_success_are_no_flags(tmp_path: Path) -> None:
+    starts = np.arange(COUNT) % 10 == 0
+    # As in the files of stable-baselines3, with one return for each episode.
+    path = flat(tmp_path, episode_starts=starts, episode_returns=np.full(4, 10.0), success=LAST)
+    assert lengths(path) == [(9, False, False)] * 4
+    path = flat(tmp_path, episode_starts=starts, crashed=LAST)
+    with pytest.raises(AmbiguousDataError, match=r"; crashed may be flags, .* or ends= \(terminated, truncated, unkn"):
+        open_dataset(path)
+
+
+@pytest.mark.parametrize("known", [{"timeouts": LAST}, {}])
+def test_where_time_limits_are_known_only_terminations_are_asked_for(known: Any, tmp_path: Path) -> None:
+    path, answers = flat(tmp_path, **known), {} if known else {"max_episode_steps": 10}
+    with pytest.raises(AmbiguousDataError, match=r"terminals=\.\.\.\), or say ends='truncated' .* or --ends\)$"):
+        open_dataset(path, **answers)
+    assert lengths(path, ends="truncated", **answers) == [(9, False, True)] * 4
+    with pytest.raises(AmbiguousDataError, match=r"; answer by timeouts= "):
+        open_dataset(flat(tmp_path))
+
+
 def test_two_names_of_one_flag_are_refused(tmp_path: Path) -> None:
     path = flat(tmp_path, terminals=LAST, terminated=NONE, timeouts=NONE)
     with pytest.raises(AmbiguousDataError, match="terminals and terminated, which both may be its terminals"):

@@ -353,6 +353,7 @@ def test_a_part_that_is_no_number_is_refused_by_name_and_can_be_left_out(layout:
         open_dataset(path, leave_out=["colour"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["of infos", "left out"])
 def test_texts_that_repeat_in_a_parquet_file_take_no_memory(text: str, tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
