@@ -100,6 +100,11 @@ class Columns:
         columns = (*self.inserted.values(), *self.computed.values(), *self._dropped.values())
         return self._records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
 
+    @property
+    def tables(self) -> list[SideTable]:
+        """The side tables: of final observations, and of padding frames, one for each leaf of stacked frames."""
+        return [self.finals, *(column.padding for column in self.stacked.values())]
+
     # Fields that are computed from the others
 
     def add_computed(self, key: str, layout: LeafLayout) -> None:

@@ -57,7 +57,12 @@ class SideTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the values; ``numbers`` belong to the owner."""
-        return sum(values.nbytes for values in self._values.values())
+        return self.capacity * self.bytes_of_an_entry
+
+    @property
+    def bytes_of_an_entry(self) -> int:
+        """Bytes of the values of one entry."""
+        return sum(values.shape[1] for values in self._values.values())
 
     def append(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add entries for transitions of a slot; return their places."""

@@ -126,9 +126,13 @@ class WriteAheadLog:
         self.refuse_unless_there(position)
         with name_owner(self._owner, self.directory):
             remove_note(self.directory, self._durable)
-        self._ring.reset()
+        ring = self._ring
+        ring.reset()
+        if ring.size < ring.full_size:
+            # Earlier commits may hold more steps.
+            ring.prepare(ring.layout, ring.envs, ring.full_size)
         if not position["commit"]:
-            self._ring.steps = self._ring.first = 0
+            ring.steps = ring.first = 0
         state = self._recover(position["commit"])
         try:
             self._cut()
@@ -291,6 +295,7 @@ class WriteAheadLog:
         part = ring.snapshot(needed if everything else max(self.written, needed))
         facts = log.next_facts(needed, pinned, part.begins)
         facts |= {"state": state, "since": part.since, "start": ring.start}
+        facts |= {"size": ring.size} if ring.size < ring.full_size else {}
         if new_file:
             facts["manifest"] = manifest.facts()
         arrays = part.arrays
