@@ -60,13 +60,13 @@ class Column:
     def drop(self, slots: NDArray[np.int64]) -> None:
         """Drop the oldest rows."""
 
-    def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the contents of some rows, as tensors and plain data."""
-        return {"rows": torch.from_numpy(self.data[rows]), "depth": self.depth}
+    def saved(self, rows: NDArray[np.int64], view: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the contents of some rows, as tensors and plain data; ``view`` is used instead of a copy of them."""
+        return ({"rows": torch.from_numpy(self.data[rows])} if view is None else view) | {"depth": self.depth}
 
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
         """Restore what :meth:`saved` returned."""
-        self.data[rows] = saved["rows"].numpy()
+        self.data[rows] = values_of(saved)
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
         """Return rows [first, end) as views, and the next values of the last one."""
@@ -80,6 +80,15 @@ class Column:
         fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, key))
         if self.successor:
             self.data[part.steps % rows] = part.array(FOLLOWING, key)
+
+
+def values_of(saved: Mapping[str, Any]) -> Array:
+    """Return the rows that :meth:`Column.saved` returned."""
+    rows: Array = saved["rows"].numpy()
+    if "bytes_of" not in saved:
+        return rows
+    dtype, shape = saved["bytes_of"]
+    return np.ascontiguousarray(rows).view(np.dtype(dtype)).reshape(*rows.shape[:2], *shape)
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

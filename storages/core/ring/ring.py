@@ -31,6 +31,7 @@ from storages.core.ring.layout import (
     text,
 )
 from storages.core.ring.memory_share import MemoryShare, power_of_two_from, share_of
+from storages.core.ring.sharing import entries_of
 from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
 from storages.core.ring.validation import (
     check_finite,
@@ -345,19 +346,19 @@ class Ring:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all live rows, oldest first, as tensors and plain data."""
+        """Return all live rows, oldest first, as tensors and plain data; copies, but within :func:`sharing_memory`."""
         state: dict[str, Any] = {"size": self.size, "num_envs": self.num_envs, "steps": self.steps, "first": self.first}
         state |= {"full_size": self.full_size} if self._shrunk_from is not None else {}
         if not self.layout:
             return state | {"leaves": []}
         live = np.arange(self.oldest, self.steps) % self.rows
-        numbers, finals = self.columns.finals.saved(live)
+        numbers, finals = self.columns.finals.saved(live, entries_of)
         return state | {
             "final_numbers": torch.from_numpy(numbers),
             "ended": torch.from_numpy(self.columns.ended.copy()),
             "leaves": [
                 {"path": list(path), "finals": torch.from_numpy(finals[text(path)]) if column.successor else None}
-                | column.saved(self._rows_that_matter(column))
+                | column.saved(rows := self._rows_that_matter(column), self.columns.view_of(column, rows))
                 for path, column in self.columns.inserted.items()
             ],
         }

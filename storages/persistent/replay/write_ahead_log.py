@@ -27,12 +27,17 @@ from storages.persistent.replay.recovery import SUFFIX, recover
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS
 
-LOG_FILE_BYTES = 64 << 20
-"""Size of a log file beyond which the next commit begins a new one."""
+LOG_FILE_BYTES, _SMALLEST_LOG_FILE_BYTES = 64 << 20, 16 << 10
+"""Size of a log file beyond which the next commit begins a new one; half of a smaller ring, but not below the second.
+
+A file is deleted as a whole, once no step in it is needed.
+"""
 _LARGEST_COMMIT_BYTES = 64 << 20
 """Size beyond which a commit holds fewer steps."""
 LONGEST_LOG_BYTES, _LONGEST_LOG_RINGS = 64 << 20, 4
 """With priorities: a log longer than these bytes plus this multiple of the ring is replaced by a full snapshot."""
+_LONGEST_LOG_OF_SMALL = 1.5
+"""The multiple of a ring smaller than :data:`LONGEST_LOG_BYTES`, whose snapshots are quick, without these bytes."""
 
 
 class WriteAheadLog:
@@ -44,8 +49,8 @@ class WriteAheadLog:
         ring: the storage's ring, still empty.
         commit_every: the most steps that may not be on disk yet.
         durable: whether commits survive a power cut.
-        log_file_bytes: size of a log file beyond which the next commit begins a new one; :data:`LOG_FILE_BYTES` if
-            None.
+        log_file_bytes: size of a log file beyond which the next commit begins a new one; :data:`LOG_FILE_BYTES`, or
+            less for a small ring, if None.
 
     Raises:
         PersistenceError: the directory is in use, holds other files, or holds another storage.
@@ -286,12 +291,11 @@ class WriteAheadLog:
         ring, log, manifest = self._ring, self._log, RingManifest.of(self._ring)
         needed = ring.needed
         # The manifest at the beginning of each file holds the size of the ring.
-        new_file = everything or manifest != self._manifest or log.is_full(self._log_file_bytes or LOG_FILE_BYTES)
+        new_file = everything or manifest != self._manifest or log.is_full(self._most_file_bytes)
         if new_file and priorities is not None:
             # Errors of a step change many times, and all changes stay in the log for as long as the step does.
-            most_bytes = LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * ring.live_steps * ring.bytes_of_a_step
             with suppress(OSError):
-                everything |= log.bytes_since(needed) > most_bytes
+                everything |= log.bytes_since(needed) > self._most_log_bytes
         part = ring.snapshot(needed if everything else max(self.written, needed))
         facts = log.next_facts(needed, pinned, part.begins)
         facts |= {"state": state, "since": part.since, "start": ring.start}
@@ -306,6 +310,18 @@ class WriteAheadLog:
             if offsets is not None:
                 arrays[ArrayKey(OFFSETS)] = (offsets,)
         return Record(log.position["commit"] + 1, part.first, part.steps, facts, arrays), manifest
+
+    @property
+    def _most_file_bytes(self) -> int:
+        of_the_ring = self._ring.size * self._ring.bytes_of_a_step
+        return self._log_file_bytes or min(LOG_FILE_BYTES, max(_SMALLEST_LOG_FILE_BYTES, of_the_ring // 2))
+
+    @property
+    def _most_log_bytes(self) -> float:
+        stored, whole = (steps * self._ring.bytes_of_a_step for steps in (self._ring.live_steps, self._ring.size))
+        if whole < LONGEST_LOG_BYTES:
+            return _LONGEST_LOG_OF_SMALL * max(whole, 2 * _SMALLEST_LOG_FILE_BYTES)
+        return LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * stored
 
     def _is_quick(self, record: Record) -> bool:
         """Return whether writing to the page cache takes less time than submitting the commit to a thread."""
