@@ -19,7 +19,6 @@ from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.parts import Gather, Mass, Relabeler, Request, Rows, Sampler, Window
-from storages.off_policy.memory_bound import MemoryBound
 from storages.core.ring.ring import Ring
 from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
@@ -30,6 +29,7 @@ from storages.core.sampling.without_replacement import DistinctSampler, PassSamp
 from storages.core.windows.n_step import NSteps, next_actions, returns_to_go
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
+from storages.off_policy.memory_bound import MemoryBound
 from storages.off_policy.ring_growth import RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
@@ -70,9 +70,9 @@ class ReplayBuffer(Storage):
     Args:
         size: capacity in steps; the newest ``size * num_envs`` transitions are kept. None for as many as ``max_bytes``
             allows or, without it, for all: the capacity is doubled when it is reached.
-        max_bytes: bound on the memory of the stored steps, including what samplers keep of each, and final observations
-            of episodes. With ``size``, the smaller bound applies. The capacity is reduced where episodes are shorter than
-            about 30 steps. None for no bound.
+        max_bytes: bound on the memory of the stored steps, including final observations of episodes and what samplers
+            keep. With ``size``, the smaller bound applies. Where episodes are shorter than about 30 steps, the capacity
+            is reduced. None for no bound.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         draws: how rows are drawn uniformly: "with replacement", "without replacement" within a batch, or in "passes",
             in each of which every row is drawn once, in random order.

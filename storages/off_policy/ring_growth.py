@@ -40,9 +40,9 @@ class RingGrowth(RingObserver):
                 held = ring.columns.nbytes
                 raise MemoryError(
                     f"{ring.owner}: size=None keeps all steps, and there is no memory to double the capacity of "
-                    f"{ring.size:,} steps, which take {held:,} bytes: {error}. Nothing is lost, and nothing more can be "
-                    f"stored here. Make it with size= or max_bytes=, which drop the oldest steps, or go on where there "
-                    f"is more memory"
+                    f"{ring.size:,} steps, which take {held:,} bytes: {error}. Nothing that was stored is lost, and "
+                    f"nothing more can be stored here. Make it with size= or max_bytes=, which drop the oldest steps, "
+                    f"or go on where there is more memory"
                 ) from error
 
     def steps_at_once(self, ring: Ring) -> int:

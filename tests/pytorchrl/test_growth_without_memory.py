@@ -13,6 +13,7 @@ import torch
 import pytorchrl as prl
 import storages.core.ring.ring as ring_module
 from storages.core.ring.columns import Columns
+from storages.transition import TRUNC2
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 
@@ -42,11 +43,17 @@ def test_a_run_whose_storage_cannot_grow_names_the_setting_and_resumes_where_the
             learner.run()
         learner.close()
     assert "The run is saved in" in "".join(at.value.__notes__)
-    stayed = prl.Learner(scheme(), 300, tmp_path / "stayed")
+    stayed = prl.Learner(scheme(), 128, tmp_path / "stayed")
     stayed.run()
     learner = prl.Learner.resume(tmp_path / "run")
-    learner.run()
+    assert learner.scheme.steps == 128
     assert_equal(learner.scheme.algorithm.get_weights(), stayed.scheme.algorithm.get_weights())
+    stored = stayed.scheme.storage.get_all_buffer_data()
+    # The environments had made the step that was refused, so that the running episodes end.
+    stored[TRUNC2][-1] = learner.scheme.storage.get_all_buffer_data()[TRUNC2][-1]
+    assert_equal(learner.scheme.storage.get_all_buffer_data(), stored)
+    learner.run()
+    assert len(learner.scheme.storage) == learner.scheme.steps == 300
     learner.close()
     stayed.close()
 

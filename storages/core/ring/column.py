@@ -87,8 +87,23 @@ def values_of(saved: Mapping[str, Any]) -> Array:
     rows: Array = saved["rows"].numpy()
     if "bytes_of" not in saved:
         return rows
-    dtype, shape = saved["bytes_of"]
-    return np.ascontiguousarray(rows).view(np.dtype(dtype)).reshape(*rows.shape[:2], *shape)
+    leaf = saved_leaf(saved)
+    return np.ascontiguousarray(rows).view(leaf.dtype).reshape(*rows.shape[:2], *leaf.shape)
+
+
+def saved_leaf(saved: Mapping[str, Any]) -> LeafLayout:
+    """Return the shape and dtype of a row that :meth:`Column.saved` returned, without a stack's axis.
+
+    Raises:
+        ValueError: it is said to be what its bytes cannot be.
+    """
+    rows = saved["rows"]
+    if "bytes_of" not in saved:
+        return LeafLayout(tuple(rows.shape[2:]), rows.numpy().dtype)
+    leaf = LeafLayout(tuple(saved["bytes_of"][1]), np.dtype(saved["bytes_of"][0]))
+    if leaf.dtype.kind not in "biufc" or (leaf.count * leaf.dtype.itemsize,) != tuple(rows.shape[2:]):
+        raise ValueError(f"{tuple(rows.shape[2:])} bytes of a row cannot be {leaf.dtype}{leaf.shape}")
+    return leaf
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

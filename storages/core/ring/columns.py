@@ -9,16 +9,15 @@ from typing import Any
 from weakref import WeakMethod
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.gather import gather_fields
 from storages.core.ring.addresses import AddressTable, Selection
-from storages.core.ring.column import Column
+from storages.core.ring.column import Column, saved_leaf
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import RingWriter
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
-from storages.core.ring.sharing import is_shared, rows_of
+from storages.core.ring.sharing import SharedRecords
 from storages.core.ring.side_table import NOTHING, SideTable
 from storages.core.ring.snapshot import CUT_BEFORE, FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
 from storages.transition import SUCCESSORS, TRUNC2, Array
@@ -50,7 +49,6 @@ class Columns:
         together = {path: leaf for path, leaf in kept.items() if in_records and _size(leaf) <= _LARGEST_IN_RECORD_BYTES}
         offsets, self._record_bytes = _record(together | {_NUMBER: LeafLayout((), np.dtype(np.int32))})
         self._records = np.zeros((rows, num_envs, self._record_bytes), np.uint8)
-        self._records_to_share: torch.Tensor | None = None
         self.inserted: dict[FieldKey, Column] = {}
         """The columns that samples fill."""
         for path, leaf in kept.items():
@@ -196,13 +194,9 @@ class Columns:
         leaf: Array = value
         return leaf
 
-    def view_of(self, column: Column, rows: NDArray[np.int64]) -> dict[str, Any] | None:
-        """Return a view of some rows of a column within :func:`sharing_memory`; None where they must be copied."""
-        if not is_shared():
-            return None
-        if self._records_to_share is None:
-            self._records_to_share = torch.from_numpy(self._records)
-        return rows_of(column, rows, self._records_to_share, self._records.__array_interface__["data"][0])
+    def shared(self, rows: NDArray[np.int64]) -> SharedRecords:
+        """Return what shares the memory of rows, some of which a state holds."""
+        return SharedRecords(self._records, rows)
 
     # Spans of rows
 
@@ -284,10 +278,8 @@ def saved_layout(state: Mapping[str, Any]) -> Layout:
     """Return the layout of the ring that a state was saved from; empty where it had none yet."""
     layout: Layout = {}
     for leaf in state["leaves"]:
-        rows, depth = leaf["rows"], leaf["depth"]
-        of_bytes = leaf.get("bytes_of")
-        dtype, shape = (rows.numpy().dtype, rows.shape[2:]) if of_bytes is None else (np.dtype(of_bytes[0]), of_bytes[1])
-        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + tuple(shape), dtype)
+        depth, of_a_row = leaf["depth"], saved_leaf(leaf)
+        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + of_a_row.shape, of_a_row.dtype)
     return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
 
 

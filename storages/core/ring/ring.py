@@ -92,6 +92,8 @@ class Ring:
         self.allow_nonfinite = allow_nonfinite
         self.layout: Layout = {}
         """Shapes and dtypes of a transition's leaves; empty until the first sample."""
+        self.layout_from: str | None = None
+        """Where the layout comes from, if not from a sample of this process."""
         self._in_records = in_records
         self._stacked_frames = stacked_frames
         self._computed = computed
@@ -158,7 +160,7 @@ class Ring:
             SampleError: the sample is invalid, or does not fit a layout that is fixed already.
         """
         if self.layout:
-            fit(sample, self.layout, self.envs, self.owner)
+            self._fit(sample, self.layout, self.envs)
         else:
             self._make_columns(*self._layout_of(sample))
 
@@ -177,7 +179,7 @@ class Ring:
             layout, num_envs = self._layout_of(sample)
         elif not layout:
             layout, _ = first_layout(sample, self.owner, self._computed)
-        arrays = fit(sample, layout, num_envs if envs is None else len(envs), self.owner)
+        arrays = self._fit(sample, layout, num_envs if envs is None else len(envs))
         if not self.allow_nonfinite:
             check_finite(arrays, self.steps, self.owner, envs)
         if not self.layout:
@@ -256,7 +258,7 @@ class Ring:
     def forget_columns(self) -> None:
         """Drop the layout, so that the next sample fixes it; the ring must be empty."""
         assert self.steps == self.first
-        self.layout, self.columns = {}, _no_columns()
+        self.layout, self.layout_from, self.columns = {}, None, _no_columns()
 
     def reset(self) -> None:
         """Drop all rows, keep the memory; rows start at slot 0 again, so that a rollout is contiguous."""
@@ -353,12 +355,13 @@ class Ring:
             return state | {"leaves": []}
         live = np.arange(self.oldest, self.steps) % self.rows
         numbers, finals = self.columns.finals.saved(live, entries_of)
+        shared = self.columns.shared(np.arange(self.oldest, self.steps + 1) % self.rows)
         return state | {
             "final_numbers": torch.from_numpy(numbers),
             "ended": torch.from_numpy(self.columns.ended.copy()),
             "leaves": [
                 {"path": list(path), "finals": torch.from_numpy(finals[text(path)]) if column.successor else None}
-                | column.saved(rows := self._rows_that_matter(column), self.columns.view_of(column, rows))
+                | column.saved(rows := self._rows_that_matter(column), shared.of(column, rows))
                 for path, column in self.columns.inserted.items()
             ],
         }
@@ -373,6 +376,8 @@ class Ring:
             raise ValueError(f"{self.owner}: made for {self.num_envs} environments, saved with {state['num_envs']}")
         layout = saved_layout(state)
         full_size, size = state.get("full_size", state["size"]), state["size"]
+        if not 0 < size <= full_size or (size < full_size and self.max_bytes is None):
+            raise ValueError(f"{self.owner}: saved with size {size} of {full_size}, without max_bytes")
         fitting = full_size if self.grows else self._size_for(layout, state["num_envs"], full_size)
         if full_size != fitting and (layout or self.max_bytes is None):
             raise ValueError(f"{self.owner}: made with size {fitting}, saved with {full_size}")
@@ -384,6 +389,7 @@ class Ring:
         if saved_depths != (depths := depths_of(layout, self._stacked_frames, self.owner)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
         self.steps, self.first = state["steps"], state["first"]
+        self.layout_from = "the state that was loaded"
         self._make_columns(layout, state["num_envs"], full_size, size)
         live = np.arange(self.oldest, self.steps) % self.rows
         self.columns.ended[...] = state["ended"].numpy()
@@ -566,6 +572,17 @@ class Ring:
         """Return the slots of live rows, of the older frames of stacks, and of the newest next observation."""
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
+
+    def _fit(self, sample: Sample, layout: Layout, num_envs: int) -> dict[FieldKey, Array]:
+        try:
+            return fit(sample, layout, num_envs, self.owner)
+        except SampleError as error:
+            if self.layout_from is None:
+                raise
+            raise SampleError(
+                f"{error}. The first sample was that of {self.layout_from}, which this storage goes on with; for other "
+                f"spaces or another number of environments, begin an empty storage"
+            ) from None
 
     def _layout_of(self, first_sample: Sample) -> tuple[Layout, int]:
         layout, num_envs = first_layout(first_sample, self.owner, self._computed)

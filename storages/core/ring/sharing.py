@@ -28,11 +28,6 @@ def sharing_memory() -> Iterator[None]:
         _IS_SHARED.reset(token)
 
 
-def is_shared() -> bool:
-    """Return whether states may share memory now."""
-    return _IS_SHARED.get()
-
-
 def contiguous(places: NDArray[np.integer]) -> slice | None:
     """Return indices as a slice; None where they are not consecutive, or none."""
     if not len(places) or int(places[-1]) - int(places[0]) + 1 != len(places) or (np.diff(places) != 1).any():
@@ -40,30 +35,34 @@ def contiguous(places: NDArray[np.integer]) -> slice | None:
     return slice(int(places[0]), int(places[-1]) + 1)
 
 
-def rows_of(
-    column: Column, rows: NDArray[np.int64], records: torch.Tensor, first_byte: int
-) -> dict[str, Any] | None:
-    """Return a view of some rows of a column, for :meth:`Column.saved`; None where it cannot be.
+class SharedRecords:
+    """Views of a ring's rows, instead of copies; none outside of :func:`sharing_memory`.
 
     All columns whose rows are parts of records are views of one tensor of bytes, which is saved once.
 
     Args:
-        column: the column.
-        rows: slots of the rows.
         records: (rows, E, bytes) uint8, the records of all rows.
-        first_byte: address of the records.
+        rows: slots of all rows that a state may hold.
     """
-    span = contiguous(rows)
-    if span is None or not column.width:
-        return None
-    if column.own:
-        return {"rows": torch.from_numpy(column.data[span])}
-    offset = column.data.__array_interface__["data"][0] - first_byte
-    shape, dtype = list(column.data.shape[2:]), column.data.dtype.str
-    return {"rows": records[span, :, offset : offset + column.width], "bytes_of": [dtype, shape]}
+
+    def __init__(self, records: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
+        self._first_byte = records.__array_interface__["data"][0]
+        # Saving a tensor saves all memory that it is a view of.
+        self._rows = torch.from_numpy(records[: int(rows.max(initial=0)) + 1]) if _IS_SHARED.get() else None
+
+    def of(self, column: Column, rows: NDArray[np.int64]) -> dict[str, Any] | None:
+        """Return a view of some rows of a column, for :meth:`Column.saved`; None where they must be copied."""
+        span = contiguous(rows)
+        if self._rows is None or span is None or not column.width:
+            return None
+        if column.own:
+            return {"rows": torch.from_numpy(column.data[span])}
+        offset = column.data.__array_interface__["data"][0] - self._first_byte
+        shape, dtype = list(column.data.shape[2:]), column.data.dtype.str
+        return {"rows": self._rows[span, :, offset : offset + column.width], "bytes_of": [dtype, shape]}
 
 
 def entries_of(values: Array, places: NDArray[np.integer]) -> Array:
     """Return some entries of a table, as a view where they are consecutive and memory is shared."""
-    span = contiguous(places) if is_shared() else None
+    span = contiguous(places) if _IS_SHARED.get() else None
     return values[places] if span is None else values[span]

@@ -56,6 +56,11 @@ class SideTable:
         return self.queue.item()[1]
 
     @property
+    def live(self) -> int:
+        """Number of entries."""
+        return self.next_number - self.oldest
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the values; ``numbers`` belong to the owner."""
         return self.capacity * self.bytes_of_an_entry
