@@ -166,6 +166,7 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
         search_of({"x": ["0..1"]}, tmp_path, 400, [1])
 
 
+@pytest.mark.long
 def test_two_searches_that_share_a_study_train_each_trial_once_and_leave_those_of_the_other_alone(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +177,7 @@ def test_two_searches_that_share_a_study_train_each_trial_once_and_leave_those_o
         return [1.0] * 4
 
     monkeypatch.setattr(search, "train", fake_training(returns))
-    first, second = (search_of({"x": ["0..1"]}, tmp_path, 400, [1], sampler="random") for _ in range(2))
+    first, second = (search_of({"x": ["0.0..1.0"]}, tmp_path, 400, [1], sampler="random") for _ in range(2))
     running = first._next(4)
     assert running is not None
     # As another process does meanwhile: the running trial is not its own.
