@@ -1,5 +1,6 @@
 """The log of a small ring, which is written anew often enough to stay within three times the ring."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import pytest
 import torch
 
 import storages
-from storages.persistent.log.files import unfinished
 from storages.transition import ERRORS
 from tests.support.model import ALGORITHM, Stream, environments
 
@@ -28,14 +28,14 @@ def test_the_log_stays_within_three_times_the_ring_and_opens_to_the_newest_steps
     storage = factory("cpu", None, ALGORITHM, environments(kind, ENVS))
     storage.seed(0)
     stream, most = Stream(ENVS, kind, False, np.random.default_rng(0)), 0
-    for step in range(4 * SIZE):
+    for step in range(3 * SIZE):
         storage.insert_transition(stream.step())
         if of == "priorities" and step > 40:
             for batch in storage.generate_batches(1, 8):
                 storage.after_gradients(batch, {ERRORS: torch.linspace(0.1, 3, 8)[:, None]})
         if step % 10 == 0:
             most = max(most, bytes_in(tmp_path / "kept"))
-    # What is measured is a ring that has overwritten its rows three times, not one that is written once.
+    # What is measured is a ring that has overwritten its rows twice, not one that is written once.
     assert len(storage) == SIZE * ENVS
     assert 0.5 * storage.nbytes < most < 3 * storage.nbytes
     held = storage.get_all_buffer_data()
@@ -47,4 +47,9 @@ def test_the_log_stays_within_three_times_the_ring_and_opens_to_the_newest_steps
 
 
 def bytes_in(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.glob("*.steps") if path != unfinished(path))
+    total = 0
+    for path in directory.glob("*.steps"):
+        # The thread that writes commits deletes files meanwhile.
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
