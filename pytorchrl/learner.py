@@ -33,6 +33,7 @@ from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.closing import Closing, close_all
+from storages.core.ring.sharing import sharing_memory
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""
@@ -600,7 +601,9 @@ class Learner(Closing):
             error.add_note("The exception interrupted an update; the run was not saved in this incomplete state.")
         else:
             try:
-                self.save_checkpoint()
+                # There may be no memory for a copy of the storage.
+                with sharing_memory():
+                    self.save_checkpoint()
             except Exception as obstacle:
                 # Any exception: it must not replace the error that ended the run.
                 error.add_note(f"The run could not be saved: {obstacle}")

@@ -15,6 +15,7 @@ from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
 from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.commands.train import DescribedRun, described_run
+from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
 
 
@@ -145,8 +146,13 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
         try:
             for number, run in enumerate(as_completed(runs), start=1):
                 trial = runs[run]
-                failed += run.result() not in (0, STOPPED)
-                print(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, run.result())}", flush=True)
+                try:
+                    status = run.result()
+                except RunInUseError as error:
+                    print(f"{number} of {len(trials)}: {error}", flush=True)
+                    continue
+                failed += status not in (0, STOPPED)
+                print(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, status)}", flush=True)
         except BaseException:
             # The running processes received the signal too, and end with a checkpoint.
             pool.shutdown(wait=True, cancel_futures=True)
