@@ -360,29 +360,36 @@ class Learner(Closing):
         return self._has_ended() and not (self._at.evaluation_is_due or self._callbacks.are_due)
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
-        """Run test episodes now and log their mean return.
+        """Run test episodes now and return their results, which the run does not log.
+
+        The run stays as if they had not been made: metrics, best weights, callbacks and the state of the test
+        environments are unchanged. The algorithm's ``test_every`` makes evaluations that belong to the run;
+        ``learner.log`` logs others under a name of your choice.
 
         Args:
-            episodes: how many; None uses the algorithm's ``num_test_episodes``. Only evaluations with None update
-                ``best_weights.pt``, which holds the actor's weights of the largest mean return.
+            episodes: how many; None uses the algorithm's ``num_test_episodes``.
 
         Raises:
+            CompositionError: there are no test environments.
             EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
             ValueError: ``episodes`` is not an int of at least 1.
         """
         number = self.scheme.algorithm.num_test_episodes if episodes is None else positive("episodes", episodes)
         with self._timer.part("evaluate"):
-            evaluation = self.scheme.evaluate(number, self.is_interrupted)
+            return self.scheme.evaluate_apart(number, self.is_interrupted)
+
+    def _evaluate(self) -> None:
+        """Make an evaluation of the run: log it, keep the best weights, and call the callbacks."""
+        with self._timer.part("evaluate"):
+            evaluation = self.scheme.evaluate(self.scheme.algorithm.num_test_episodes, self.is_interrupted)
         self._at.evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
-        if episodes is None and evaluation.mean_return > self._at.best_return:
+        if evaluation.mean_return > self._at.best_return:
             self._at.best_return = evaluation.mean_return
             self.save_policy(self._folder.best_weights_file, test_return=evaluation.mean_return)
-        if episodes is None:
-            # An exception of a callback must not repeat it.
-            self._at.evaluation_is_due = False
+        # An exception of a callback must not repeat it.
+        self._at.evaluation_is_due = False
         self._callbacks.call_evaluated(self, evaluation)
-        return evaluation
 
     def use_best_weights(self) -> None:
         """Load the actor's weights of the best evaluation.
@@ -586,7 +593,7 @@ class Learner(Closing):
     def _finish_step(self) -> None:
         if self._at.evaluation_is_due:
             with suppress(EvaluationStoppedError):
-                self.evaluate()
+                self._evaluate()
         if not self._at.evaluation_is_due:
             self._callbacks.call_due(self)
 
