@@ -18,6 +18,7 @@ from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.composition import envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
@@ -140,7 +141,7 @@ def _references(run: Path) -> tuple[float, float] | None:
     for callback in config.get("callbacks", ()):
         if callback.get("name") == NormalizedScore.__name__:
             return callback["hyper_parameters"]["low"], callback["hyper_parameters"]["high"]
-    known = known_reference(str(envs_of(config, run).hyper_parameters["env"]))
+    known = known_reference(environment(config))
     return None if known is None else (known.low, known.high)
 
 

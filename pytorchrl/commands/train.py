@@ -43,7 +43,6 @@ from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme import Scheme
 from storages import Storage
-from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *OF_DATA)
@@ -72,8 +71,7 @@ class DescribedRun:
     @property
     def log_dir(self) -> Path:
         """The folder of the runs of all seeds."""
-        env = self.parts.envs.hyper_parameters["env"]
-        name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
+        name = self.parts.env_name.replace("/", "-")
         kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
         folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
@@ -116,6 +114,8 @@ def train(arguments: Sequence[str]) -> None:
         end_with(described.parent_process)
     if described.preset is not None:
         print(f"Preset: {described.preset}; --no-preset disables it.")
+    if described.parts.is_preprocessed:
+        print("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
     print(described.parts)
     if described.data is not None:
         print(described.data)
@@ -140,11 +140,15 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parser = _parser(add_help=True)
     _add_options_of_parts(parser, description)
     given = parse(parser, arguments)
-    by_option = {kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")}
+    by_option: dict[str, Any] = {
+        kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")
+    }
     if given.num_envs is not None:
         by_option["env"]["num_envs"] = given.num_envs
     if given.steps is not None:
         by_option |= checked_settings({"steps": given.steps})
+    if given.no_preprocessing:
+        by_option["preprocessing"] = False
     settings = {name: file[name] for name in _OF_FILES if name in file}
     options = {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
     settings |= checked_settings(options)
@@ -223,6 +227,11 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help="a YAML file with these settings; options override it"
     )
     parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--no-preprocessing",
+        action="store_true",
+        help="leave frames of Atari raw; ids of Atari are preprocessed as by prl.atari_envs otherwise",
+    )
     parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
     parser.add_argument(
         "--import",
