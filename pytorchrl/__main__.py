@@ -22,6 +22,7 @@ from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
+from pytorchrl.logging.terminal import printable, tell
 
 
 def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
@@ -71,7 +72,7 @@ def _finish(learner: Learner) -> None:
         if learner.is_complete:
             learner.print_info()
             if learner.curve_file.is_file():
-                print(f"Learning curve: {learner.curve_file}")
+                tell(f"Learning curve: {learner.curve_file}")
         if learner.was_interrupted:
             raise SystemExit(STOPPED)
 
@@ -123,7 +124,7 @@ def main() -> None:
     ]
     try:
         if sys.argv[1:2] == ["--version"]:
-            print(f"pytorchrl {metadata.version('pytorchrl')}")
+            tell(f"pytorchrl {metadata.version('pytorchrl')}")
             return
         if sys.argv[1:2] in (["train"], ["sweep"]):
             # Their options depend on the classes that are named.
@@ -131,14 +132,14 @@ def main() -> None:
             return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except InterruptedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", is_error=True)
         raise SystemExit(STOPPED) from error
     except KeyboardInterrupt:
-        print("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", file=sys.stderr)
+        tell("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", is_error=True)
         raise SystemExit(STOPPED) from None
     except (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError) as error:
         # The notes of the error say how to continue the run.
-        raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error
+        raise SystemExit(printable("\n".join([f"error: {error}", *getattr(error, "__notes__", ())]))) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:

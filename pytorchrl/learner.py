@@ -30,6 +30,7 @@ from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs, read_metrics
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
+from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.closing import Closing, close_all
@@ -93,13 +94,13 @@ class Learner(Closing):
         with RunLock(folder.path, storage_paths.directories_of(config).values()) as lock:
             moved = folder.make_room(overwrite, map(Path, storage_paths.directories_of(config).values()))
             if moved is not None:
-                print(f"Moved the previous run of {folder.path} to {moved}.")
+                tell(f"Moved the previous run of {folder.path} to {moved}.")
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
-                print(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
+                tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
             if message := notices.of_stored_transitions(scheme):
-                print(message)
+                tell(message)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -264,7 +265,7 @@ class Learner(Closing):
                 else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
             )
             reason = "" if self._stop_reason is None else f", because {self._stop_reason}"
-            print(f"Stopped {at}{reason}; continue {self._how_to_continue()}")
+            tell(f"Stopped {at}{reason}; continue {self._how_to_continue()}")
         return self.done()
 
     def step(self) -> None:
@@ -444,7 +445,7 @@ class Learner(Closing):
                 shown.append(f"{label} {metrics[name]:.1f}")
         if "speed/steps_per_second" in metrics:
             shown.append(f"{metrics['speed/steps_per_second']:,.0f} {self.scheme.unit}/s")
-        print(" | ".join(shown))
+        tell(" | ".join(shown))
 
     @property
     def log_dir(self) -> Path:
@@ -632,7 +633,7 @@ class Learner(Closing):
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
         if message := notices.of_cut_episodes(self.scheme, envs):
-            print(message)
+            tell(message)
             self._log({"train/episodes_cut_by_resume": float(len(envs))})
 
     def _display(self) -> ProgressDisplay:

@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import tyro
 from gymnasium import spaces
-from rich.console import Console
 from rich.table import Table
 
 from pytorchrl.agent.algorithms import Algorithm
@@ -32,6 +31,7 @@ from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports, check_counts, check_seed
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
+from pytorchrl.logging.terminal import TextConsole, tell
 from storages.component.factory import Factory
 
 
@@ -89,9 +89,9 @@ def env(
         complaints = env_warnings(lambda: bare_env(parts["env"], dict(parts["env_kwargs"] or {})))
     finally:
         one.close()
-    print("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
+    tell("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
     for complaint in complaints:
-        print(f"- {complaint}")
+        tell(f"- {complaint}")
 
 
 def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes: int) -> None:
@@ -208,5 +208,5 @@ def _show(title: str, rows: dict[str, str]) -> None:
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, value)
-    Console().print(table)
-    print()
+    TextConsole().print(table)
+    tell()

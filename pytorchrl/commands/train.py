@@ -41,6 +41,7 @@ from pytorchrl.experiments.runs.user_modules import function_named, import_modul
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
+from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme import Scheme
 from storages import Storage
 
@@ -113,12 +114,12 @@ def train(arguments: Sequence[str]) -> None:
     if described.parent_process is not None:
         end_with(described.parent_process)
     if described.preset is not None:
-        print(f"Preset: {described.preset}; --no-preset disables it.")
+        tell(f"Preset: {described.preset}; --no-preset disables it.")
     if described.parts.is_preprocessed:
-        print("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
-    print(described.parts)
+        tell("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
+    tell(described.parts)
     if described.data is not None:
-        print(described.data)
+        tell(described.data)
     _train_all(described)
 
 
@@ -286,7 +287,7 @@ def _train_all(described: DescribedRun) -> None:
     folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
         with _learner(described, seed, folder) as learner:
-            print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
+            tell(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
             if not learner.is_complete:
@@ -294,7 +295,7 @@ def _train_all(described: DescribedRun) -> None:
             if learner.was_interrupted:
                 # Ctrl-C is meant for the runs of all seeds, a callback for one.
                 if len(seeds) > 1:
-                    print("The same command as before continues the runs of all seeds.")
+                    tell("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
     if described.parent_process is None:
         # The trials of a sweep, which have a parent process, would write the same picture.
@@ -307,19 +308,19 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
         comparison = compare_runs({"all seeds": folders})
     except (FileNotFoundError, ValueError) as error:
         # A short run may have ended no episode.
-        print(f"There are no returns to show: {error}")
+        tell(f"There are no returns to show: {error}")
         return
     (result,) = comparison.results
     print_table(table_of_runs(result))
     for note in not_finite([result], comparison.score):
-        print(note)
+        tell(note)
     if result.iqm.has_interval:
-        print(
+        tell(
             f"Interquartile mean of the final returns: {shown(result.iqm.value)}, 95% interval "
             f"{shown_interval(result.iqm)}"
         )
     with warn_if_unwritten(picture):
-        print(f"Learning curve: {plot_runs(folders, picture)}")
+        tell(f"Learning curve: {plot_runs(folders, picture)}")
 
 
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
@@ -336,7 +337,7 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
                 folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks
             )
         if begin := settings.get("from"):
-            print(f"From {begin}: {', '.join(start_from(scheme, begin))}")
+            tell(f"From {begin}: {', '.join(start_from(scheme, begin))}")
         return _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
     except BaseException:
         scheme.close()

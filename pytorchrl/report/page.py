@@ -29,7 +29,7 @@ from storages.persistent.log.files import replacing
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "bands.js", "curves.js", "histograms.js")
+_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "curves.js", "histograms.js")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.inspection.overview import CheckpointDataset, directory_of_episodes
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.tables.storage_report import counted
+from pytorchrl.logging.terminal import tell
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset
 from storages.episode import Episode
 
@@ -48,4 +49,4 @@ def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | 
 def say(written: Written) -> None:
     """Print what was written."""
     size = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
-    print(f"{written.path}: {size} ({written.format})")
+    tell(f"{written.path}: {size} ({written.format})")

@@ -12,6 +12,7 @@ from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
+from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.persistent.log.files import write_atomically
 
@@ -125,7 +126,7 @@ class Search:
         rows = [[_short(value) for value in record.values()] for record in records]
         print_table(Table("Trials", columns, rows))
         write_atomically(self._log_dir / _RESULTS, csv_of(records).encode())
-        print(f"Table: {self._log_dir / _RESULTS}")
+        tell(f"Table: {self._log_dir / _RESULTS}")
 
     def close(self) -> None:
         """Close the connections to the study's file."""
@@ -186,7 +187,7 @@ class Search:
                 # Its process was stopped; the trial goes on with the next call.
                 said = "stopped"
             values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
-            print(f"{self._folder(trial.number)} ({values}): {said}", flush=True)
+            tell(f"{self._folder(trial.number)} ({values}): {said}")
 
     def _runs(self, trial: Any) -> list[Trial]:
         values = {name: str(trial.params[name]) for name in self._vary}
