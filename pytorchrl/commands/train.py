@@ -24,7 +24,7 @@ from pytorchrl.commands.composition.composing import (
     storage_class,
 )
 from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
-from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
+from pytorchrl.commands.composition.options import PartsParser, add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
 from pytorchrl.commands.composition.run_directory import storage_of_run
 from pytorchrl.commands.composition.run_settings import checked_settings
@@ -180,8 +180,8 @@ def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dic
     return merged(fitted(preset, whole), file, names), preset_name
 
 
-def _parser(add_help: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(add_help: bool) -> PartsParser:
+    parser = PartsParser(
         _PROGRAM,
         usage="%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
         description="Compose a run from classes given by name, and train it with one or more seeds.",
@@ -245,7 +245,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[str, Any]) -> None:
+def _add_options_of_parts(parser: PartsParser, description: Mapping[str, Any]) -> None:
     """Add the options of the chosen classes; none without an algorithm."""
     if description["algorithm"].get("name") is None:
         return
