@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from gymnasium.error import DependencyNotInstalled
 
 from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import data as data_commands
@@ -19,6 +18,7 @@ from pytorchrl.commands import report as report_command
 from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
+from pytorchrl.commands.failures import report_of
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
@@ -137,9 +137,12 @@ def main() -> None:
     except KeyboardInterrupt:
         tell("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", is_error=True)
         raise SystemExit(STOPPED) from None
-    except (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError) as error:
-        # The notes of the error say how to continue the run.
-        raise SystemExit(printable("\n".join([f"error: {error}", *getattr(error, "__notes__", ())]))) from error
+    except Exception as error:
+        # Any exception: one in an environment of the user's may be of any kind.
+        report = report_of(error)
+        if report is None:
+            raise
+        raise SystemExit(printable(report)) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:

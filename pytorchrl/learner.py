@@ -146,9 +146,8 @@ class Learner(Closing):
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
-        if folder.metrics_file.exists():
-            # Else the run would train up to its next record, and fail there.
-            read_metrics(folder.metrics_file)
+        # Damaged ones are refused here, before the run trains up to its next record.
+        records = read_metrics(folder.metrics_file) if folder.metrics_file.exists() else []
         directories = storage_paths.directories_of(config if scheme is None else scheme.config)
         with (
             missing_modules_named(config),
@@ -165,6 +164,8 @@ class Learner(Closing):
             learner._saved_at = run.scheme.steps
             folder.write_config(run.config)
             run.put_away_damaged(folder.checkpoint_file)
+            if message := notices.of_lost_metrics(folder.metrics_file, records, learner.get_metrics()):
+                tell(message)
             learner._tell_of_cut_episodes(run.cut_short)
         return learner
 
@@ -611,18 +612,30 @@ class Learner(Closing):
             except Exception as obstacle:
                 # Any exception: it must not replace the error that ended the run.
                 error.add_note(f"The run could not be saved: {obstacle}")
+        kept = self._keep_traceback(error)
         if self._saved_at is None:
             error.add_note(
                 f"{self._folder.path} has no checkpoint to resume from; {self._how_to_save} saves some during the run."
+                f"{f' The traceback is in {self._folder.error_file}.' if kept else ''}"
             )
         else:
+            with_it = f", with the traceback in {self._folder.error_file.name}," if kept else ""
             error.add_note(
-                f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} "
+                f"The run is saved in {self._folder.path}{with_it} as of {self._saved_at:,} of {self.target_steps:,} "
                 f"{self.scheme.unit}; continue {self._how_to_continue()}"
             )
-        with suppress(OSError, RunInUseError):
+        if kept:
+            # Again, with the notes.
+            self._keep_traceback(error)
+
+    def _keep_traceback(self, error: Exception) -> bool:
+        """Write the traceback to the run folder; return whether it could be."""
+        try:
             self._lock.check()
             self._folder.write_error(error)
+        except (OSError, RunInUseError):
+            return False
+        return True
 
     @property
     def _how_to_save(self) -> str:

@@ -183,7 +183,8 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 def unknown_hyper_parameter(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
     """Return the message of the error about a name that no hyper-parameter of a class has."""
     hint = hint_for(name, declared, cls.other_names)
-    near = difflib.get_close_matches(name, declared, n=1, cutoff=NEAREST)
+    same_words = [one for one in declared if sorted(one.split("_")) == sorted(name.split("_"))]
+    near = same_words or difflib.get_close_matches(name, declared, n=1, cutoff=NEAREST)
     if near and not hint:
         hint = f"did you mean {near[0]!r}? "
     known = f"{'There' if hint else 'there'} are {', '.join(declared)}"

@@ -1,5 +1,6 @@
 """Evaluations by hand are no part of a run: its metrics, results, weights and later steps stay as they were."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -108,3 +109,30 @@ def test_what_a_user_wants_logged_of_an_evaluation_is_logged_by_name(tmp_path: P
         by_hand = learner.evaluate(1)
         learner.log({"mine/return": by_hand.mean_return})
         assert learner.get_metrics()["mine/return"] == by_hand.mean_return
+
+
+def test_a_run_whose_metrics_are_gone_is_resumed_with_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prl.Learner(dqn_scheme(), 100, tmp_path / "run", log_every=50) as learner:
+        learner.run()
+    with prl.Learner.resume(tmp_path / "run"):
+        assert "metrics.jsonl" not in capsys.readouterr().out
+    file = tmp_path / "run" / "metrics.jsonl"
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    with prl.Learner.resume(tmp_path / "run"):
+        assert "has metrics up to step 52, although the run has logged some up to step 100" in capsys.readouterr().out
+    file.unlink()
+    with prl.Learner.resume(tmp_path / "run", target_steps=150) as resumed:
+        assert "does not exist: there are no metrics, although" in capsys.readouterr().out
+        resumed.run()
+
+
+def test_an_evaluation_is_readable(tmp_path: Path) -> None:
+    with prl.Learner(dqn_scheme(), 50, tmp_path / "run") as learner:
+        shown = repr(learner.evaluate(3))
+    assert re.fullmatch(
+        r"Evaluation\(3 episodes: mean return [\d.]+, standard deviation [\d.]+, from [\d.]+ to [\d.]+; mean length "
+        r"[\d.]+\)",
+        shown,
+    )

@@ -107,8 +107,8 @@ STABLE_BASELINES3 = {
         exploration_final_eps""",
     "SAC": """
         lr_pi: learning_rate; size of storage: buffer_size; start_steps: learning_starts; mini_batch_size:
-        batch_size; polyak: tau; update_every: train_freq; num_mini_batch: gradient_steps; explorer: action_noise; initial_alpha: ent_coef; -: target_update_interval; same: target_entropy;
-        distribution: use_sde""",
+        batch_size; polyak: tau; update_every: train_freq; num_mini_batch: gradient_steps; explorer: action_noise;
+        initial_alpha: ent_coef; -: target_update_interval; same: target_entropy; distribution: use_sde""",
     "TD3": """
         lr_pi: learning_rate; same: policy_delay; target_noise: target_policy_noise; num_critics: n_critics;
         exploration_noise: action_noise""",

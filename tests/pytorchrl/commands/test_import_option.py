@@ -184,7 +184,9 @@ def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_r
         main()
     error, advice = str(failed.value).splitlines()
     assert error == "error: not here"
-    assert advice == ("The run is saved in runs/seed-1 as of 32 of 50 steps; continue by the same command as before")
+    assert advice == (
+        "The run is saved in runs/seed-1, with the traceback in error.txt, as of 32 of 50 steps; continue by the same command as before"
+    )
     monkeypatch.setenv("GO_ON", "1")
     main()
     assert "seed 1, 32 of 50 steps" in capsys.readouterr().out
