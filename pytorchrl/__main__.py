@@ -3,6 +3,7 @@
 import functools
 import operator
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +23,7 @@ from pytorchrl.commands.failures import report_of
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
-from pytorchrl.logging.terminal import printable, tell
+from pytorchrl.terminal import format_warning, printable, tell
 
 
 def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
@@ -95,33 +96,37 @@ def sweep(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
     sweep_command.sweep(arguments)
 
 
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "train": train,
+    "sweep": sweep,
+    "resume": resume,
+    "repeat": repeat,
+    "evaluate": policies.evaluate,
+    "evaluations": runs.evaluations,
+    "play": policies.watch,
+    "record": policies.record,
+    "export": policies.export,
+    "ls": runs.ls,
+    "show": show_command.show,
+    "env": env_command.env,
+    "compare": comparing.compare,
+    "plot": comparing.plot,
+    "report": report_command.report,
+    "inspect": inspect_command.inspect,
+}
+"""All commands but those of data sets, by name."""
+
+
 def main() -> None:
     """Run the command named on the command line; expected errors end it with a message and no traceback."""
     data = tyro.conf.subcommand(
         "data", description="Make, collect, list, show, convert, merge, prune and split data sets."
     )
-    functions: Mapping[str, Callable[..., None]] = {
-        "train": train,
-        "sweep": sweep,
-        "resume": resume,
-        "repeat": repeat,
-        "evaluate": policies.evaluate,
-        "evaluations": runs.evaluations,
-        "play": policies.watch,
-        "record": policies.record,
-        "export": policies.export,
-        "ls": runs.ls,
-        "show": show_command.show,
-        "env": env_command.env,
-        "compare": comparing.compare,
-        "plot": comparing.plot,
-        "report": report_command.report,
-        "inspect": inspect_command.inspect,
-    }
     commands = [
-        *_commands(functions),
+        *_commands(COMMANDS),
         Annotated[_choice_of(_commands(data_commands.COMMANDS)), data],
     ]
+    warnings.formatwarning = format_warning
     try:
         if sys.argv[1:2] == ["--version"]:
             tell(f"pytorchrl {metadata.version('pytorchrl')}")
@@ -139,10 +144,7 @@ def main() -> None:
         raise SystemExit(STOPPED) from None
     except Exception as error:
         # Any exception: one in an environment of the user's may be of any kind.
-        report = report_of(error)
-        if report is None:
-            raise
-        raise SystemExit(printable(report)) from error
+        raise SystemExit(printable(report_of(error))) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:

@@ -30,9 +30,9 @@ from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs, read_metrics
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages.component.closing import Closing, close_all
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0

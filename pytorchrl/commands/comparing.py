@@ -12,7 +12,7 @@ from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import XAxis
 from pytorchrl.logging.pictures.plots import draw_runs, refuse_other_formats
 from pytorchrl.logging.run_search import read_runs
-from pytorchrl.logging.terminal import tell
+from pytorchrl.terminal import tell
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
 _WRITERS = {".md": as_markdown, ".csv": as_csv}

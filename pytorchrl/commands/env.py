@@ -31,7 +31,7 @@ from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports, check_counts, check_seed
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
-from pytorchrl.logging.terminal import TextConsole, tell
+from pytorchrl.terminal import TextConsole, tell
 from storages.component.factory import Factory
 
 

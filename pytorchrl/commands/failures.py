@@ -22,11 +22,11 @@ _NOT_OF_USERS = tuple(
 """Folders of the toolkit, of Python and of other packages."""
 
 
-def report_of(error: Exception) -> str | None:
-    """Return what is printed of an error that ends a command; None where Python's own traceback is to be.
+def report_of(error: Exception) -> str:
+    """Return what is printed of an error that ends a command.
 
     An error that passed through code outside of all packages, such as an environment of the user's, is shown with its
-    traceback from there on.
+    traceback from there on; a fault of the toolkit with the whole traceback.
     """
     notes = list(getattr(error, "__notes__", ()))
     place = _place_in_users_code(error)
@@ -37,7 +37,7 @@ def report_of(error: Exception) -> str | None:
     if isinstance(error, EXPECTED):
         # The notes of the error say how to continue the run.
         return "\n".join([f"error: {error}", *notes])
-    return None
+    return "".join(traceback.format_exception(error)).rstrip("\n")
 
 
 def _place_in_users_code(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from pytorchrl.logging.pictures.storage_plot import plot_storage
 from pytorchrl.logging.pictures.transition_plot import plot_transition
 from pytorchrl.logging.tables.storage_report import storage_report
 from pytorchrl.logging.tables.transition_report import transition_report, transitions_table
-from pytorchrl.logging.terminal import TextConsole, tell
+from pytorchrl.terminal import TextConsole, tell
 
 Choice: TypeAlias = Literal["most surprising"] | Ranking
 Number = Annotated[int | None, tyro.conf.arg(metavar="N")]

@@ -20,9 +20,9 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.storage_report import counted
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
 

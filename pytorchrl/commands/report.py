@@ -6,8 +6,8 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.logging.tables.storage_report import format_bytes
-from pytorchrl.logging.terminal import tell
 from pytorchrl.report import Limits, write_report
+from pytorchrl.terminal import tell
 
 
 def report(

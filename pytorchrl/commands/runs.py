@@ -13,7 +13,7 @@ from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdown, evaluations_of, texts_of
-from pytorchrl.logging.terminal import on_one_line, tell
+from pytorchrl.terminal import on_one_line, tell
 
 _RUNS = Path("runs")
 """Where `ls` looks; it need not exist, as the first run makes it."""

@@ -13,8 +13,8 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.logging.terminal import TextConsole, tell
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import TextConsole, tell
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import plain
 

@@ -15,8 +15,8 @@ from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
 from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.commands.train import DescribedRun, described_run
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 
 
 def sweep(arguments: Sequence[str]) -> None:

@@ -41,8 +41,8 @@ from pytorchrl.experiments.runs.user_modules import function_named, import_modul
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages import Storage
 
 _PROGRAM = "python -m pytorchrl train"

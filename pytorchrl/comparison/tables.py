@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
-from pytorchrl.logging.terminal import TextConsole, on_one_line
+from pytorchrl.terminal import TextConsole, on_one_line
 
 _WIDTH_OF_FILES = 160
 _COLUMNS_OF_A_HALF = 6

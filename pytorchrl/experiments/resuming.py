@@ -13,8 +13,8 @@ from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_scheme
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages.datasets import open_dataset
 
 

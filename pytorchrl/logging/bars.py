@@ -8,7 +8,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pytorchrl.logging.terminal import TextConsole
+from pytorchrl.terminal import TextConsole
 
 Item = TypeVar("Item")
 

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pytorchrl.logging.terminal import TextConsole
+from pytorchrl.terminal import TextConsole
 
 _REFRESH_SECONDS = 0.25
 _SPEED_WINDOW_SECONDS = 5.0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pytorchrl.commands.composition.unknown_options import unknown_option
+from pytorchrl.terminal import printable
 from storages.component.declared import hyper_parameters_of
 from storages.component.schedule import Schedule
 from storages.component.setting import Setting
@@ -22,6 +23,9 @@ class PartsParser(argparse.ArgumentParser):
         super().__init__(*arguments, **options)
         self.parts: dict[str, type[Any]] = {}
         """The classes whose hyper-parameters are options, by the prefix of these."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(printable(message), file)
 
 
 def add_options(parser: PartsParser, prefix: str, cls: type[Any], but: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
-from pytorchrl.logging.terminal import TextConsole, tell
+from pytorchrl.terminal import TextConsole, tell
 from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
 
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]

@@ -11,7 +11,7 @@ from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.inspection.overview import CheckpointDataset, directory_of_episodes
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.tables.storage_report import counted
-from pytorchrl.logging.terminal import tell
+from pytorchrl.terminal import tell
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset
 from storages.episode import Episode
 

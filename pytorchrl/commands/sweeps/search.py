@@ -12,8 +12,8 @@ from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
-from pytorchrl.logging.terminal import tell
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically
 
 if TYPE_CHECKING:
@@ -173,16 +173,16 @@ class Search:
             status = train(one, of_train, *([should_prune] if number == 0 else []))
             if status or pruned:
                 break
-        tell = partial(self._study.tell, trial.number)
+        ended = partial(self._study.tell, trial.number)
         evaluations = [one.evaluations() for one in runs]
         with self._lock:
             if pruned:
-                said, _ = "pruned", tell(state=_state("PRUNED"))
+                said, _ = "pruned", ended(state=_state("PRUNED"))
             elif status not in (0, STOPPED):
-                said, _ = "failed", tell(state=_state("FAIL"))
+                said, _ = "failed", ended(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
-                said, _ = f"final return {final:.1f}", tell(final)
+                said, _ = f"final return {final:.1f}", ended(final)
             else:
                 # Its process was stopped; the trial goes on with the next call.
                 said = "stopped"

@@ -14,7 +14,7 @@ from pytorchrl.logging.groups import named_groups
 from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.pictures.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
-from pytorchrl.logging.terminal import tell
+from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically
 
 _RESULTS = "results.csv"

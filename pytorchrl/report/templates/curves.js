@@ -85,7 +85,7 @@ const drawCurves = () => {
   }), SETTINGS);
 };
 
-const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: printable(text) });
 
 const fillMenus = () => {
   byId("environment").append(...environments.map((name) => option(name, name)));

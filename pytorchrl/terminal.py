@@ -1,6 +1,7 @@
 """Output of commands: names from run folders and data sets are text there, never markup or control codes."""
 
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,16 @@ def tell(*texts: object, end: str = "\n", is_error: bool = False) -> None:
     print(*map(printable, texts), end=end, file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
+def format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return what :func:`warnings.formatwarning` does, as :func:`printable` text."""
+    return printable(_formatted(message, category, filename, lineno, line))
+
+
+_formatted = warnings.formatwarning
+
+
 class TextConsole(Console):
     """A console of rich to which texts are text: no markup, emoji or highlights, and control characters escaped.
 
@@ -43,7 +54,7 @@ class TextConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
-    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+    def render_str(self, text: str, **options: Any) -> Text:
         """Convert a text."""
         return super().render_str(printable(text), **options)
 
