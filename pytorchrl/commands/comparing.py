@@ -87,7 +87,8 @@ def compare(
         tell(f"- {note}")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(_WRITERS[output.suffix](comparison), encoding="utf-8")
+        # A name may hold bytes that are no text.
+        output.write_text(_WRITERS[output.suffix](comparison), encoding="utf-8", errors="backslashreplace")
         tell(f"Tables: {output}")
     if picture is not None:
         tell(f"Intervals: {draw_comparison(comparison, picture)}")

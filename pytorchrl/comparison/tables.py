@@ -92,7 +92,7 @@ def as_markdown(comparison: Comparison) -> str:
     for table in tables_of(comparison):
         lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
         text = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
-        parts.append(f"### {table.title}\n\n{text}")
+        parts.append(f"### {on_one_line(table.title)}\n\n{text}")
     return "\n\n".join([*parts, "\n".join(f"- {on_one_line(note)}" for note in comparison.notes)]) + "\n"
 
 

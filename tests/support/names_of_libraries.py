@@ -184,7 +184,7 @@ RLLIB = {
     "PPO": """
         num_mini_batch: minibatch_size sgd_minibatch_size; num_epochs: num_sgd_iter; max_grad_norm: grad_clip;
         gae_lambda of GAEBuffer: lambda_; same: clip_param; use_clipped_value_loss: vf_clip_param; value_loss_coef:
-        vf_loss_coeff; entropy_coef: entropy_coeff; target_kl: kl_coeff kl_target use_kl_loss; -: use_gae
+        vf_loss_coeff; entropy_coef: entropy_coeff; target_kl: kl_target; -: kl_coeff use_kl_loss use_gae
         num_workers num_env_runners num_learners framework; num_envs of VecEnv: num_envs_per_env_runner; size of
         storage: rollout_fragment_length; hidden_sizes of actor: fcnet_hiddens; activation of actor:
         fcnet_activation; memory of actor: use_lstm; memory_size of actor: lstm_cell_size; sequence_length of
@@ -192,7 +192,8 @@ RLLIB = {
     "DQN": """
         target_update_interval: target_network_update_freq; -: replay_buffer_config; start_steps:
         num_steps_sampled_before_learning_starts; optimizer: adam_epsilon; dueling of actor: dueling; noisy of
-        actor: noisy; double: double_q; n_step of NStepReplayBuffer: n_step; same: epsilon""",
+        actor: noisy; double: double_q; n_step of NStepReplayBuffer: n_step; same: epsilon; -: lambda_; sequences of
+        storage: max_seq_len""",
     "SAC": "lr_pi: actor_lr; lr_q: critic_lr; lr_alpha: alpha_lr; same: initial_alpha target_entropy; polyak: tau",
 }
 SKRL = {

@@ -71,13 +71,13 @@ _ENTROPY = {
 _ALPHA = {"initial_alpha": "initial_alpha"}
 _LAMBDA = {
     "minimum_weight": "minimum_weight",
-    "value_loss_coef": "gae_lambda of GAEBuffer",
+    "mini_batch_size": "no setting: n_step of the storage sets the length of returns",
     "": "gae_lambda of GAEBuffer",
 }
 _CRITICS = {"num_critics": "num_critics", "": "no setting: there is one critic"}
 _ACTIONS = {"num_target_actions": "num_target_actions", "num_samples": "num_samples", "": "no setting"}
 _KL_CONSTRAINT = {"max_kl": "max_kl"}
-_VALUE_COEF = {"value_loss_coef": "value_loss_coef", "": "no setting: the value function has an optimiser of its own"}
+_VALUE_COEF = {"value_loss_coef": "value_loss_coef", "": "no setting: the loss of values has no weight"}
 _LEARNT = {"learn_alpha": "learn_alpha"}
 _DECAYED = {"lr": "lr, which may be a LinearSchedule(initial, 0)", "": "no setting: rates may be schedules"}
 _CONJUGATE = {"cg_iterations": "cg_iterations"}

@@ -49,12 +49,30 @@ _STORAGES: OtherNames = {
     **_all("rollout_buffer_kwargs", "several hyper-parameters of the storage"),
     **_all("buffer_size replay_buffer_size", "size of the storage, in steps; size * num_envs transitions fit"),
     **_all("prioritized_replay", "alpha of PERBuffer"),
-    **_all("n_step n_step_return_horizon estimation_step reward_horizon", "n_step of NStepReplayBuffer"),
-    **_all("gae_lambda lambd lambda_", "gae_lambda of GAEBuffer"),
+    **dict.fromkeys(
+        ("n_step", "n_step_return_horizon", "estimation_step", "reward_horizon"),
+        {
+            "mini_batch_size": "n_step of NStepReplayBuffer",
+            "": "no setting: returns reach to the end of a rollout",
+        },
+    ),
+    **dict.fromkeys(
+        ("gae_lambda", "lambd", "lambda_"),
+        {
+            "mini_batch_size": "no setting: n_step of the storage sets the length of returns",
+            "": "gae_lambda of GAEBuffer",
+        },
+    ),
     **_all("use_gae", "no setting: GAEBuffer computes these advantages, VanillaOnPolicyBuffer others"),
     **_all("use_average_reward average_reward_tau", "no setting: AverageRewardBuffer learns from average rewards"),
     **_all("optimize_memory_usage", "no setting: each observation is kept once"),
-    **_all("max_recurrent_sequence_len max_seq_len", "sequence_length of GAEBuffer"),
+    **dict.fromkeys(
+        ("max_recurrent_sequence_len", "max_seq_len"),
+        {
+            "mini_batch_size": "sequences of the storage, such as Sequences(20)",
+            "": "sequence_length of GAEBuffer",
+        },
+    ),
     **_all("episodic_update episodic_update_len", "sequences of the storage, such as Sequences(20)"),
     **_all(
         "rollouts num_steps_per_iteration actor_timesteps rollout_fragment_length step_per_collect update_steps",

@@ -13,10 +13,6 @@ from storages.component.declared import hyper_parameters_of
 from storages.component.factory import unknown_hyper_parameter
 from tests.support.names_of_libraries import LIBRARIES, answers
 
-TO_COME = ("max_grad_norm", "target_update_interval")
-"""Names that are answered while a class has no such hyper-parameter."""
-
-
 def answer_of(cls: type[Any], name: str) -> str:
     """What the error about a name says, as the tables write it."""
     declared = hyper_parameters_of(cls)
@@ -38,7 +34,7 @@ def test_every_name_of_another_library_has_the_right_answer(library: str) -> Non
     wrong = {}
     for cls, name, answer in answers(library):
         found = answer_of(getattr(prl, cls), name)
-        if found != answer and not (name in TO_COME and found == "same"):
+        if found != answer:
             wrong[f"{cls}({name})"] = f"{found}, not {answer}"
     assert wrong == {}
 

@@ -119,7 +119,7 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
             *(at.runs, at.texts, "-o", at.written.with_name(f"{NAME}.md")),
             *("--picture", at.written.with_name(f"{NAME}.svg"), "--profile", at.written.with_name(f"{NAME}.png")),
         ),
-        lambda at: (at.runs, "--metric", TEXT),
+        lambda at: (at.runs, at.texts, "-o", at.written.with_name(f"{NAME}.csv"), "--metric", TEXT),
     ],
     "plot": [
         lambda at: (at.runs, at.texts, "-o", at.written.with_name(f"{NAME}.svg")),
@@ -183,7 +183,6 @@ def test_a_command_prints_texts_as_text(
             ended = error.code
         said = [warnings.formatwarning(one.message, one.category, one.filename, one.lineno) for one in told]
     printed = "\n".join([*capfd.readouterr(), str(ended), *said])
-    print(printed.encode("unicode_escape").decode().replace("\\n", "\n"))
     assert [sign for sign in printed if not (sign.isprintable() or sign in "\n\t")] == []
     assert "Traceback" not in printed
     # Options are printed with dashes.
