@@ -1,5 +1,6 @@
 """Names that algorithms have elsewhere and that are here settings of other parts, or no settings."""
 
+from pytorchrl.agent.other_names.methods import each
 from storages.component.other_names import OtherNames
 
 
@@ -49,15 +50,15 @@ _STORAGES: OtherNames = {
     **_all("rollout_buffer_kwargs", "several hyper-parameters of the storage"),
     **_all("buffer_size replay_buffer_size", "size of the storage, in steps; size * num_envs transitions fit"),
     **_all("prioritized_replay", "alpha of PERBuffer"),
-    **dict.fromkeys(
-        ("n_step", "n_step_return_horizon", "estimation_step", "reward_horizon"),
+    **each(
+        "n_step n_step_return_horizon estimation_step reward_horizon",
         {
             "mini_batch_size": "n_step of NStepReplayBuffer",
             "": "no setting: returns reach to the end of a rollout",
         },
     ),
-    **dict.fromkeys(
-        ("gae_lambda", "lambd", "lambda_"),
+    **each(
+        "gae_lambda lambd lambda_",
         {
             "mini_batch_size": "no setting: n_step of the storage sets the length of returns",
             "": "gae_lambda of GAEBuffer",
@@ -66,8 +67,8 @@ _STORAGES: OtherNames = {
     **_all("use_gae", "no setting: GAEBuffer computes these advantages, VanillaOnPolicyBuffer others"),
     **_all("use_average_reward average_reward_tau", "no setting: AverageRewardBuffer learns from average rewards"),
     **_all("optimize_memory_usage", "no setting: each observation is kept once"),
-    **dict.fromkeys(
-        ("max_recurrent_sequence_len", "max_seq_len"),
+    **each(
+        "max_recurrent_sequence_len max_seq_len",
         {
             "mini_batch_size": "sequences of the storage, such as Sequences(20)",
             "": "sequence_length of GAEBuffer",

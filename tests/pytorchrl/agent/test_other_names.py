@@ -13,6 +13,7 @@ from storages.component.declared import hyper_parameters_of
 from storages.component.factory import unknown_hyper_parameter
 from tests.support.names_of_libraries import LIBRARIES, answers
 
+
 def answer_of(cls: type[Any], name: str) -> str:
     """What the error about a name says, as the tables write it."""
     declared = hyper_parameters_of(cls)
