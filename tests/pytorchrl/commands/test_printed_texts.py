@@ -116,7 +116,7 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
     "env": [lambda at: (TEXT,), lambda at: ("CartPole-v1", "--env-kwargs", f"{{{TEXT!r}: 1}}")],
     "compare": [
         lambda at: (
-            *(at.runs, at.texts, "-o", at.written.with_name(f"{NAME}.md")),
+            *(at.texts, "-o", at.written.with_name(f"{NAME}.md")),
             *("--picture", at.written.with_name(f"{NAME}.svg"), "--profile", at.written.with_name(f"{NAME}.png")),
         ),
         lambda at: (at.runs, at.texts, "-o", at.written.with_name(f"{NAME}.csv"), "--metric", TEXT),
