@@ -325,3 +325,8 @@ def test_actions_of_several_discrete_spaces_are_counted_from_their_starts_on_dis
     negative = [Episode(one.observations, {**one.fields, ACT: one.fields[ACT] - 1}, True, False) for one in dataset]
     with pytest.raises(DatasetError, match="those of a MultiDiscrete space are counted from 0"):
         write_dataset(tmp_path / "negative", negative, format=f"minari-{layout}", about=dataset.about)
+
+
+def test_an_id_whose_namespace_minari_refuses_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"at least two characters before the slash, got 'x/y-v0'"):
+        write_dataset(tmp_path / "data", [], about=About(dataset_id="x/y-v0"))
