@@ -10,15 +10,20 @@ _CAPACITY = {"size": "size, in steps; size * num_envs transitions fit"}
 _ROLLOUT = {"n_step": "n_step", "sequence_length": "size, the steps of a rollout", "": "n_step of NStepReplayBuffer"}
 _LAMBDA = {"gae_lambda": "gae_lambda", "trace_lambda": "trace_lambda", "": "gae_lambda of GAEBuffer"}
 
+_BETA = {"beta": "beta, which may be a LinearSchedule(initial, 1)"}
+
 STORAGE_NAMES: OtherNames = {
     "buffer_size": _CAPACITY,
     "capacity": _CAPACITY,
     "max_size": _CAPACITY,
+    "limit": _CAPACITY,
     "memory_size": _CAPACITY,
     "replay_size": _CAPACITY,
     "n_steps": _ROLLOUT,
     "num_steps": _ROLLOUT,
     "rollout_length": _ROLLOUT,
+    "n_step_return": _ROLLOUT,
+    "rollouts": _ROLLOUT,
     "lam": _LAMBDA,
     "lambda_": _LAMBDA,
     "batch_size": {"": "mini_batch_size or num_mini_batch of the algorithm"},
@@ -26,6 +31,26 @@ STORAGE_NAMES: OtherNames = {
     "device": {"": "device of Scheme"},
     "gamma": {"": "gamma of the algorithm"},
     "eps": {"epsilon": "epsilon"},
+    "beta0": _BETA,
+    "betasteps": _BETA,
+    "beta_schedule": _BETA,
+    "prioritized_replay_alpha": {"alpha": "alpha"},
+    "prioritized_replay_beta": _BETA,
+    "normalize_by_max": {"weights_over": 'weights_over, "batch" or "stored"'},
+    "weight_norm": {"weights_over": 'weights_over, "batch" or "stored"'},
+    "uniform_ratio": {"uniform_share": "uniform_share"},
+    "default_priority_func": {"default_error": "default_error"},
+    "wait_priority_after_sampling": {"": "no setting: rows may be drawn again before their errors come"},
+    "return_sample_weights": {"": "no setting: batches hold their weights"},
+    "dirname": {"directory": "directory", "": "no setting: rollouts stay in memory"},
+    "n_envs": {"": "num_envs of VecEnv"},
+    "num_envs": {"": "num_envs of VecEnv"},
+    "n_sampled_goal": {"her_ratio": "her_ratio, n / (n + 1)"},
+    "goal_selection_strategy": {"strategy": "strategy"},
+    "handle_timeout_termination": {"": "no setting: states at time limits keep their value"},
+    "stack_num": {"": "no setting: stacked frames of the environments are kept once"},
+    "observation_space": {"": "no setting: the environments have the spaces"},
+    "action_space": {"": "no setting: the environments have the spaces"},
     "max_priority": {"default_error": "default_error"},
 }
 

@@ -31,7 +31,8 @@ from storages.transition import ACT, REW, Array
 METADATA = "metadata.json"
 _VERSION = "0.5.4"
 """Minari version of the written layout; the first version that supports images that are not JPEG."""
-_ID = re.compile(r"^([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+$")
+_ID = re.compile(r"([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+")
+"""What the package ``minari`` takes for an id."""
 _SPACES = ("observation_space", "action_space")
 _LISTS = ("author", "author_email", "combined_datasets")
 _COMPUTED = {"total_episodes", "total_steps", "data_format", "jpeg_encoding", "minari_version", "dataset_size"}
@@ -234,7 +235,7 @@ def refuse_malformed(dataset_id: str) -> None:
     Raises:
         DatasetError: Minari does not accept it.
     """
-    if not _ID.match(dataset_id):
+    if not _ID.fullmatch(dataset_id):
         raise DatasetError(
             f"dataset_id must look like pendulum/expert-v0: letters, digits, - and _, a version at its end, and before "
             f"the last / at least two characters, as Minari has it; got {dataset_id!r}"
@@ -270,7 +271,7 @@ def _texts(value: str | list[str]) -> tuple[str, ...]:
 def _id_for(path: Path) -> str:
     """Make an id for a data set without one: its file name, with a version."""
     name = re.sub(r"[^-_\w]+", "-", path.name).strip("-") or "dataset"
-    return name if _ID.match(name) else f"{name}-v0"
+    return name if _ID.fullmatch(name) else f"{name}-v0"
 
 
 def _one_array(leaves: list[SpaceLeaf], where: object) -> SpaceLeaf:

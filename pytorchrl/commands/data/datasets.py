@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from pytorchrl.commands.data.shared import (
     Count,
@@ -24,6 +23,7 @@ from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
+from pytorchrl.terminal import TextConsole, tell
 from storages.datasets import about_merged, find_datasets, format_for, merged
 
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
@@ -37,9 +37,9 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
     """
     found = list(find_datasets(path))
     if found:
-        Console().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
+        TextConsole().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
     else:
-        Console().print(f"There is no data set in {path}.")
+        TextConsole().print(f"There is no data set in {path}.")
 
 
 def show(
@@ -83,13 +83,13 @@ def show(
         leave_out=leave_out,
     )
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
-    console = Console(record=output is not None)
+    console = TextConsole(record=output is not None)
     console.print(report)
     if output is not None:
         sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
         for complaint in data_warnings(sample, dataset.about.action_space):
-            print(f"Warning: {complaint}")
-        print(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
+            tell(f"Warning: {complaint}")
+        tell(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 
 
 def convert(

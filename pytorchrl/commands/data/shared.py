@@ -12,6 +12,7 @@ from pytorchrl.experiments.inspection.overview import CheckpointDataset, directo
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.dataset_factory import converting_named
+from pytorchrl.terminal import tell
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset
 from storages.datasets.answers import Answers
 from storages.episode import Episode
@@ -72,4 +73,4 @@ def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | 
 def say(written: Written) -> None:
     """Print what was written."""
     size = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
-    print(f"{written.path}: {size} ({written.format})")
+    tell(f"{written.path}: {size} ({written.format})")

@@ -17,6 +17,7 @@ from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
 from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Search:
         rows = [[_short(value) for value in record.values()] for record in records]
         print_table(Table("Trials", columns, rows))
         write_atomically(self._log_dir / _RESULTS, csv_of(records).encode())
-        print(f"Table: {self._log_dir / _RESULTS}")
+        tell(f"Table: {self._log_dir / _RESULTS}")
 
     def close(self) -> None:
         """Close the connections to the study's file."""
@@ -215,21 +216,21 @@ class Search:
             status = train(one, of_train, *([should_prune] if number == 0 else []))
             if status or pruned:
                 break
-        tell = partial(self._study.tell, trial.number)
+        ended = partial(self._study.tell, trial.number)
         evaluations = [one.evaluations() for one in runs]
         with self._lock:
             if pruned:
-                said, _ = "pruned", tell(state=_state("PRUNED"))
+                said, _ = "pruned", ended(state=_state("PRUNED"))
             elif status not in (0, STOPPED):
-                said, _ = "failed", tell(state=_state("FAIL"))
+                said, _ = "failed", ended(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
-                said, _ = f"final return {final:.1f}", tell(final)
+                said, _ = f"final return {final:.1f}", ended(final)
             else:
                 # Its process was stopped; the trial goes on with the next call.
                 said = "stopped"
             values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
-            print(f"{self._folder(trial.number)} ({values}): {said}", flush=True)
+            tell(f"{self._folder(trial.number)} ({values}): {said}")
 
     def _runs(self, trial: Any) -> list[Trial]:
         values = {name: str(trial.params[name]) for name in self._vary}
