@@ -3,13 +3,13 @@
 import functools
 import operator
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from gymnasium.error import DependencyNotInstalled
 
 from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import data as data_commands
@@ -19,9 +19,11 @@ from pytorchrl.commands import report as report_command
 from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
+from pytorchrl.commands.failures import report_of
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
+from pytorchrl.terminal import format_warning, printable, tell
 
 
 def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
@@ -71,7 +73,7 @@ def _finish(learner: Learner) -> None:
         if learner.is_complete:
             learner.print_info()
             if learner.curve_file.is_file():
-                print(f"Learning curve: {learner.curve_file}")
+                tell(f"Learning curve: {learner.curve_file}")
         if learner.was_interrupted:
             raise SystemExit(STOPPED)
 
@@ -94,36 +96,40 @@ def sweep(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
     sweep_command.sweep(arguments)
 
 
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "train": train,
+    "sweep": sweep,
+    "resume": resume,
+    "repeat": repeat,
+    "evaluate": policies.evaluate,
+    "evaluations": runs.evaluations,
+    "play": policies.watch,
+    "record": policies.record,
+    "export": policies.export,
+    "ls": runs.ls,
+    "show": show_command.show,
+    "env": env_command.env,
+    "compare": comparing.compare,
+    "plot": comparing.plot,
+    "report": report_command.report,
+    "inspect": inspect_command.inspect,
+}
+"""All commands but those of data sets, by name."""
+
+
 def main() -> None:
     """Run the command named on the command line; expected errors end it with a message and no traceback."""
     data = tyro.conf.subcommand(
         "data", description="Make, collect, list, show, convert, merge, prune and split data sets."
     )
-    functions: Mapping[str, Callable[..., None]] = {
-        "train": train,
-        "sweep": sweep,
-        "resume": resume,
-        "repeat": repeat,
-        "evaluate": policies.evaluate,
-        "evaluations": runs.evaluations,
-        "play": policies.watch,
-        "record": policies.record,
-        "export": policies.export,
-        "ls": runs.ls,
-        "show": show_command.show,
-        "env": env_command.env,
-        "compare": comparing.compare,
-        "plot": comparing.plot,
-        "report": report_command.report,
-        "inspect": inspect_command.inspect,
-    }
     commands = [
-        *_commands(functions),
+        *_commands(COMMANDS),
         Annotated[_choice_of(_commands(data_commands.COMMANDS)), data],
     ]
+    warnings.formatwarning = format_warning
     try:
         if sys.argv[1:2] == ["--version"]:
-            print(f"pytorchrl {metadata.version('pytorchrl')}")
+            tell(f"pytorchrl {metadata.version('pytorchrl')}")
             return
         if sys.argv[1:2] in (["train"], ["sweep"]):
             # Their options depend on the classes that are named.
@@ -131,14 +137,14 @@ def main() -> None:
             return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except InterruptedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", is_error=True)
         raise SystemExit(STOPPED) from error
     except KeyboardInterrupt:
-        print("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", file=sys.stderr)
+        tell("Stopped at once by Ctrl-C; runs continue from their last checkpoints.", is_error=True)
         raise SystemExit(STOPPED) from None
-    except (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError) as error:
-        # The notes of the error say how to continue the run.
-        raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error
+    except Exception as error:
+        # Any exception: one in an environment of the user's may be of any kind.
+        raise SystemExit(printable(report_of(error))) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:

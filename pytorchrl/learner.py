@@ -32,7 +32,9 @@ from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages.component.closing import Closing, close_all
+from storages.core.ring.sharing import sharing_memory
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""
@@ -93,13 +95,13 @@ class Learner(Closing):
         with RunLock(folder.path, storage_paths.directories_of(config).values()) as lock:
             moved = folder.make_room(overwrite, map(Path, storage_paths.directories_of(config).values()))
             if moved is not None:
-                print(f"Moved the previous run of {folder.path} to {moved}.")
+                tell(f"Moved the previous run of {folder.path} to {moved}.")
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
-                print(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
+                tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
             if message := notices.of_stored_transitions(scheme):
-                print(message)
+                tell(message)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -145,9 +147,8 @@ class Learner(Closing):
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
-        if folder.metrics_file.exists():
-            # Else the run would train up to its next record, and fail there.
-            read_metrics(folder.metrics_file)
+        # Damaged ones are refused here, before the run trains up to its next record.
+        records = read_metrics(folder.metrics_file) if folder.metrics_file.exists() else []
         directories = storage_paths.directories_of(config if scheme is None else scheme.config)
         with (
             missing_modules_named(config),
@@ -164,6 +165,8 @@ class Learner(Closing):
             learner._saved_at = run.scheme.steps
             folder.write_config(run.config)
             run.put_away_damaged(folder.checkpoint_file)
+            if message := notices.of_lost_metrics(folder.metrics_file, records, learner.get_metrics()):
+                tell(message)
             learner._tell_of_cut_episodes(run.cut_short)
         return learner
 
@@ -264,7 +267,7 @@ class Learner(Closing):
                 else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
             )
             reason = "" if self._stop_reason is None else f", because {self._stop_reason}"
-            print(f"Stopped {at}{reason}; continue {self._how_to_continue()}")
+            tell(f"Stopped {at}{reason}; continue {self._how_to_continue()}")
         return self.done()
 
     def step(self) -> None:
@@ -361,29 +364,36 @@ class Learner(Closing):
         return self._has_ended() and not (self._at.evaluation_is_due or self._callbacks.are_due)
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
-        """Run test episodes now and log their mean return.
+        """Run test episodes now and return their results, which the run does not log.
+
+        The run stays as if they had not been made: metrics, best weights, callbacks and the state of the test
+        environments are unchanged. The algorithm's ``test_every`` makes evaluations that belong to the run;
+        ``learner.log`` logs others under a name of your choice.
 
         Args:
-            episodes: how many; None uses the algorithm's ``num_test_episodes``. Only evaluations with None update
-                ``best_weights.pt``, which holds the actor's weights of the largest mean return.
+            episodes: how many; None uses the algorithm's ``num_test_episodes``.
 
         Raises:
+            CompositionError: there are no test environments.
             EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
             ValueError: ``episodes`` is not an int of at least 1.
         """
         number = self.scheme.algorithm.num_test_episodes if episodes is None else positive("episodes", episodes)
         with self._timer.part("evaluate"):
-            evaluation = self.scheme.evaluate(number, self.is_interrupted)
+            return self.scheme.evaluate_apart(number, self.is_interrupted)
+
+    def _evaluate(self) -> None:
+        """Make an evaluation of the run: log it, keep the best weights, and call the callbacks."""
+        with self._timer.part("evaluate"):
+            evaluation = self.scheme.evaluate(self.scheme.algorithm.num_test_episodes, self.is_interrupted)
         self._at.evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
-        if episodes is None and evaluation.mean_return > self._at.best_return:
+        if evaluation.mean_return > self._at.best_return:
             self._at.best_return = evaluation.mean_return
             self.save_policy(self._folder.best_weights_file, test_return=evaluation.mean_return)
-        if episodes is None:
-            # An exception of a callback must not repeat it.
-            self._at.evaluation_is_due = False
+        # An exception of a callback must not repeat it.
+        self._at.evaluation_is_due = False
         self._callbacks.call_evaluated(self, evaluation)
-        return evaluation
 
     def use_best_weights(self) -> None:
         """Load the actor's weights of the best evaluation.
@@ -438,7 +448,7 @@ class Learner(Closing):
                 shown.append(f"{label} {metrics[name]:.1f}")
         if "speed/steps_per_second" in metrics:
             shown.append(f"{metrics['speed/steps_per_second']:,.0f} {self.scheme.unit}/s")
-        print(" | ".join(shown))
+        tell(" | ".join(shown))
 
     @property
     def log_dir(self) -> Path:
@@ -588,7 +598,7 @@ class Learner(Closing):
     def _finish_step(self) -> None:
         if self._at.evaluation_is_due:
             with suppress(EvaluationStoppedError):
-                self.evaluate()
+                self._evaluate()
         if not self._at.evaluation_is_due:
             self._callbacks.call_due(self)
 
@@ -601,22 +611,36 @@ class Learner(Closing):
             error.add_note("The exception interrupted an update; the run was not saved in this incomplete state.")
         else:
             try:
-                self.save_checkpoint()
+                # There may be no memory for a copy of the storage.
+                with sharing_memory():
+                    self.save_checkpoint()
             except Exception as obstacle:
                 # Any exception: it must not replace the error that ended the run.
                 error.add_note(f"The run could not be saved: {obstacle}")
+        kept = self._keep_traceback(error)
         if self._saved_at is None:
             error.add_note(
                 f"{self._folder.path} has no checkpoint to resume from; {self._how_to_save} saves some during the run."
+                f"{f' The traceback is in {self._folder.error_file}.' if kept else ''}"
             )
         else:
+            with_it = f", with the traceback in {self._folder.error_file.name}," if kept else ""
             error.add_note(
-                f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} "
+                f"The run is saved in {self._folder.path}{with_it} as of {self._saved_at:,} of {self.target_steps:,} "
                 f"{self.scheme.unit}; continue {self._how_to_continue()}"
             )
-        with suppress(OSError, RunInUseError):
+        if kept:
+            # Again, with the notes.
+            self._keep_traceback(error)
+
+    def _keep_traceback(self, error: Exception) -> bool:
+        """Write the traceback to the run folder; return whether it could be."""
+        try:
             self._lock.check()
             self._folder.write_error(error)
+        except (OSError, RunInUseError):
+            return False
+        return True
 
     @property
     def _how_to_save(self) -> str:
@@ -627,7 +651,7 @@ class Learner(Closing):
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
         if message := notices.of_cut_episodes(self.scheme, envs):
-            print(message)
+            tell(message)
             self._log({"train/episodes_cut_by_resume": float(len(envs))})
 
     def _display(self) -> ProgressDisplay:

@@ -15,3 +15,7 @@ class DroppedError(PersistenceError):
 
 class DatasetError(PersistenceError):
     """A data set cannot be read, or cannot be written as requested."""
+
+
+class AmbiguousDataError(DatasetError):
+    """A file leaves open what its arrays mean, or how its episodes end; the message names what answers."""

@@ -27,6 +27,7 @@ from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
 from storages.protocols import Discounting, Environments, StorageLog
+from storages.renamed import arguments_named, missing_attribute, refuse_overridden
 from storages.transition import ERRORS, SKIPPED, Array, Batch, Leaf, Sample
 
 T = TypeVar("T")
@@ -82,9 +83,11 @@ class Storage(Changeable, Closing):
         """Have a subclass's own :meth:`insert_transition` called for every step, those of slices included.
 
         Raises:
-            TypeError: it does not take ``envs``, with which transitions of some of the environments are inserted.
+            TypeError: it does not take ``envs``, with which transitions of some of the environments are inserted; or
+                a name of PyTorchRL's storages is overridden, which nothing calls here.
         """
         super().__init_subclass__(**options)
+        refuse_overridden(cls.__name__, vars(cls))
         own = cls.__dict__.get("insert_transition")
         if own is not None:
             check_own_insertion(cls.__name__, own)
@@ -108,6 +111,11 @@ class Storage(Changeable, Closing):
             algorithm: provides ``gamma``, which is read at each use, so that it may change.
             envs: provide the number of environments; where None, it is that of the first sample.
         """
+        if isinstance(device, int):
+            raise TypeError(
+                f"{type(self).__name__}: the device must come first, a torch.device or its name, got {device}; "
+                f"make storages by {type(self).__name__}.create_factory(size={device})(device, actor, algorithm, envs)"
+            )
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm
@@ -359,6 +367,12 @@ class Storage(Changeable, Closing):
         if self._log is not None:
             self._log.close(self)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error for an attribute that does not exist; called for no other."""
+            raise missing_attribute(type(self).__name__, name)
+
     def __del__(self) -> None:
         if getattr(self, "_log", None) is not None:
             self.close()
@@ -369,6 +383,7 @@ class Storage(Changeable, Closing):
         """Return copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
         return steps_of(self._ring, 0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
 
+    @arguments_named
     def get_data_slice(self, start: int, end: int) -> Batch:
         """Return copies of all fields of the steps [``start``, ``end``), counted from the oldest.
 
@@ -390,6 +405,7 @@ class Storage(Changeable, Closing):
         value = step[key]
         return {name: leaf[0] for name, leaf in value.items()} if isinstance(value, dict) else value[0]
 
+    @arguments_named
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store consecutive steps (steps, E, ...), as returned by :meth:`get_data_slice`.
 
@@ -426,6 +442,7 @@ class Storage(Changeable, Closing):
             if errors is not None and (stored := self._ring.steps - first_step):
                 self._take_errors(first_step * self._ring.envs, errors[: stored * self._ring.envs])
 
+    @arguments_named
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Overwrite one field in the steps from the ``start``-th oldest on.
 
@@ -436,7 +453,13 @@ class Storage(Changeable, Closing):
 
         Raises:
             SampleError: there is no such field, the values do not fit, or the steps are not all stored.
+            TypeError: ``key`` is no text, as in PyTorchRL, where a method of this name appends values to a buffer.
         """
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{type(self).__name__}.insert_single_tensor_slice(key, values, start=0) overwrites a field, got a key "
+                f"of type {type(key).__name__}; insert_data_slice(data) appends steps"
+            )
         self._tell_of_change(rows=True)
         self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
         self._tell_of_changed_rows()
@@ -444,6 +467,7 @@ class Storage(Changeable, Closing):
 
     # Hyper-parameters, state and size
 
+    @arguments_named
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the storage is in use; its state holds the change, but a directory does not.
 

@@ -12,6 +12,7 @@ import pytest
 from torch.nn import Module
 
 import pytorchrl as prl
+from docs.docstring_roles import declared_by
 from docs.generated_parts import exported
 from tests.support.browser import NARROW, WIDE, headless_browser, visit
 from tests.support.profiles import by_profile
@@ -36,6 +37,31 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_page_loads_files_from_the_network(site: Path) -> None:
     remote = re.compile(r"""(?:<script[^>]*src|<link[^>]*(?:stylesheet|icon)[^>]*href|<img[^>]*src)=["']https?:""")
     assert [page.name for page in site.glob("**/*.html") if remote.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.long
+def test_the_reference_gives_types_and_defaults_of_hyper_parameters(site: Path) -> None:
+    required = re.compile(
+        r"<code>(\w+)</code>\s*</td>\s*<td>\s*</td>\s*<td>(?:(?!</tr>).)*?<em>required</em>", re.DOTALL
+    )
+    untyped = {
+        page.name: found for page in site.glob("api/*.html") if (found := required.findall(page.read_text("utf-8")))
+    }
+    assert untyped == {}
+    page = " ".join((site / "api" / "algorithms.html").read_text("utf-8").split())
+    clip = page.partition("<code>clip_param</code>")[2].partition("</tr>")[0]
+    assert "number ≥ 0, or a schedule" in clip
+    assert "<code>0.2</code>" in clip
+
+
+def test_docstrings_of_the_reference_have_the_declared_defaults() -> None:
+    for cls in (prl.PPO, prl.TD3, prl.PERBuffer, prl.EpsilonGreedy, prl.StopAfter):
+        declared = declared_by(f"{cls.__module__}.{cls.__name__}")
+        assert declared
+        assert all(kind for kind, _ in declared.values())
+    assert declared_by("pytorchrl.PPO")["clip_param"] == ("number ≥ 0, or a schedule", "0.2")
+    assert declared_by("pytorchrl.PERBuffer")["size"][1] is None
+    assert declared_by("pytorchrl.unheard.Of") == {}
 
 
 @pytest.mark.long

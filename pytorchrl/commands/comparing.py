@@ -12,6 +12,7 @@ from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import XAxis
 from pytorchrl.logging.pictures.plots import draw_runs, refuse_other_formats
 from pytorchrl.logging.run_search import read_runs
+from pytorchrl.terminal import tell
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
 _WRITERS = {".md": as_markdown, ".csv": as_csv}
@@ -40,8 +41,8 @@ def plot(
     refuse_other_formats(output)
     found, left_out = read_runs(runs, metric)
     for line in left_out:
-        print(line)
-    print(draw_runs(found, output, x=x, metric=metric, statistic=statistic))
+        tell(line)
+    tell(draw_runs(found, output, x=x, metric=metric, statistic=statistic))
 
 
 def compare(
@@ -83,12 +84,13 @@ def compare(
     for table in tables_of(comparison):
         print_table(table)
     for note in comparison.notes:
-        print(f"- {note}")
+        tell(f"- {note}")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(_WRITERS[output.suffix](comparison), encoding="utf-8")
-        print(f"Tables: {output}")
+        # A name may hold bytes that are no text.
+        output.write_text(_WRITERS[output.suffix](comparison), encoding="utf-8", errors="backslashreplace")
+        tell(f"Tables: {output}")
     if picture is not None:
-        print(f"Intervals: {draw_comparison(comparison, picture)}")
+        tell(f"Intervals: {draw_comparison(comparison, picture)}")
     if profile is not None:
-        print(f"Profiles: {draw_profile(comparison, profile)}")
+        tell(f"Profiles: {draw_profile(comparison, profile)}")

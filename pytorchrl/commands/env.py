@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import tyro
 from gymnasium import spaces
-from rich.console import Console
 from rich.table import Table
 
 from pytorchrl.agent.algorithms import Algorithm
@@ -21,6 +20,7 @@ from pytorchrl.agent.envs.description import (
     play_at_random,
     time_limit_of,
 )
+from pytorchrl.agent.envs.games.atari_envs import preprocessed
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.spaces import check_action_space as check_actions_of_envs
@@ -31,6 +31,7 @@ from pytorchrl.commands.composition.parts import names_of, part_named
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports, check_counts, check_seed
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
+from pytorchrl.terminal import TextConsole, tell
 from storages.component.factory import Factory
 
 
@@ -44,6 +45,7 @@ def env(
     vectorization_mode: Literal["vector_entry_point"] | None = None,
     backend: Backend = "gymnasium",
     num_envs: int = 16,
+    preprocessing: bool = True,
 ) -> None:
     """Describe an environment: its spaces, the returns of random actions, its speed, and what is wrong with it.
 
@@ -57,6 +59,7 @@ def env(
         vectorization_mode: "vector_entry_point" describes gymnasium's vector environment of the id.
         backend: the library that makes the vector environment: "gymnasium", "envpool" or "ale".
         num_envs: copies in a vector environment; a class that takes num_envs counts as one.
+        preprocessing: describe a game of Atari as `train` learns it, preprocessed; --no-preprocessing, with raw frames.
     """
     import_modules(imports)
     arguments = _arguments(env_kwargs)
@@ -72,20 +75,23 @@ def env(
     if made_by is None:
         check_id(env_id, "env")
 
+    described = VecEnv.create_factory(made_of, env_kwargs=arguments)
+    parts = (preprocessed(described) if preprocessing else described).hyper_parameters
+
     def make() -> gym.Env[Any, Any]:
-        return make_env(made_of, dict(arguments), ())[0]
+        return make_env(parts["env"], dict(parts["env_kwargs"] or {}), parts["wrappers"])[0]
 
     one = make()
     try:
         _show(env_id, _made(one))
         _show("Random actions", _played(play_at_random(make, episodes, longest, seed)))
         _show("Algorithms", _algorithms_for(one))
-        complaints = env_warnings(lambda: bare_env(made_of, dict(arguments)))
+        complaints = env_warnings(lambda: bare_env(parts["env"], dict(parts["env_kwargs"] or {})))
     finally:
         one.close()
-    print("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
+    tell("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
     for complaint in complaints:
-        print(f"- {complaint}")
+        tell(f"- {complaint}")
 
 
 def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes: int) -> None:
@@ -202,5 +208,5 @@ def _show(title: str, rows: dict[str, str]) -> None:
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, value)
-    Console().print(table)
-    print()
+    TextConsole().print(table)
+    tell()

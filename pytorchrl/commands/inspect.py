@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import tyro
-from rich.console import Console
 
 from pytorchrl.commands.data import show
 from pytorchrl.commands.shared import Imports, Run
@@ -19,6 +18,7 @@ from pytorchrl.logging.pictures.storage_plot import plot_storage
 from pytorchrl.logging.pictures.transition_plot import plot_transition
 from pytorchrl.logging.tables.storage_report import storage_report
 from pytorchrl.logging.tables.transition_report import transition_report, transitions_table
+from pytorchrl.terminal import TextConsole, tell
 
 Choice: TypeAlias = Literal["most surprising"] | Ranking
 Number = Annotated[int | None, tyro.conf.arg(metavar="N")]
@@ -86,20 +86,20 @@ def inspect(
         rows = _rows(transitions, name, count)
     described = transitions.describe(rows)
     steps = transitions.describe(transitions.around(rows[0], around))
-    Console().print(transition_report(described[0], steps) if len(described) == 1 else transitions_table(described))
+    TextConsole().print(transition_report(described[0], steps) if len(described) == 1 else transitions_table(described))
     if output is not None or video is not None:
         _show(path, described[0], steps, output, video)
 
 
 def _inspect_storage(path: Path, output: Path | None) -> None:
     if (episodes := directory_of_episodes(path)) is not None:
-        print(f"The storage keeps whole episodes in {episodes}:")
+        tell(f"The storage keeps whole episodes in {episodes}:")
         show(episodes)
         return
     inspection = inspect_storage(path)
-    Console().print(storage_report(inspection))
+    TextConsole().print(storage_report(inspection))
     if inspection.episodes is not None:
-        print(f"Histograms: {plot_storage(inspection, output or Path('storage.png'))}")
+        tell(f"Histograms: {plot_storage(inspection, output or Path('storage.png'))}")
 
 
 def _option(name: Choice) -> str:
@@ -131,8 +131,8 @@ def _show(
 ) -> None:
     """Draw and film a transition, and tell where the pictures come from."""
     film = film_transition(path, description.row)
-    print(film.description)
+    tell(film.description)
     if output is not None:
-        print(f"Picture: {plot_transition(description, around, film, output)}")
+        tell(f"Picture: {plot_transition(description, around, film, output)}")
     if video is not None:
-        print(f"Video: {film.write(video)}; row {description.row} has a red frame")
+        tell(f"Video: {film.write(video)}; row {description.row} has a red frame")

@@ -18,9 +18,11 @@ from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.composition import envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
 
@@ -46,14 +48,14 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
     returns = result.returns
-    print(
+    tell(
         f"{counted(episodes, 'episode')}: mean return {np.mean(returns):.2f}, standard deviation "
         f"{np.std(returns):.2f}, median {np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean "
         f"length {np.mean(result.lengths):.1f}"
     )
     if (references := _references(run)) is not None:
         score = normalised([result.mean_return], references)[0]
-        print(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
+        tell(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
 
 
 def watch(
@@ -82,7 +84,7 @@ def watch(
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
     algorithm, envs = _policy_of(run, imports)
-    print("Press Ctrl-C to stop.")
+    tell("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
             for played in play(algorithm, stage, episodes, np.random.SeedSequence(seed), explore=explore):
@@ -117,7 +119,7 @@ def record(
     algorithm, envs = _policy_of(run, imports)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
-    print(output)
+    tell(output)
 
 
 def export(
@@ -131,7 +133,7 @@ def export(
         imports: modules to import first.
     """
     import_modules(imports)
-    print(load_policy(run).export(output))
+    tell(load_policy(run).export(output))
 
 
 def _references(run: Path) -> tuple[float, float] | None:
@@ -140,7 +142,7 @@ def _references(run: Path) -> tuple[float, float] | None:
     for callback in config.get("callbacks", ()):
         if callback.get("name") == NormalizedScore.__name__:
             return callback["hyper_parameters"]["low"], callback["hyper_parameters"]["high"]
-    known = known_reference(str(envs_of(config, run).hyper_parameters["env"]))
+    known = known_reference(environment(config))
     return None if known is None else (known.low, known.high)
 
 
@@ -154,4 +156,4 @@ def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]
 
 def _tell(played: Played | None) -> None:
     if played is not None:
-        print(f"An episode of {counted(played.length, 'step')}, return {played.episode_return:.2f}", flush=True)
+        tell(f"An episode of {counted(played.length, 'step')}, return {played.episode_return:.2f}")

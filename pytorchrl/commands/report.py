@@ -7,6 +7,7 @@ import tyro
 
 from pytorchrl.logging.tables.storage_report import format_bytes
 from pytorchrl.report import Limits, write_report
+from pytorchrl.terminal import tell
 
 
 def report(
@@ -26,4 +27,4 @@ def report(
         largest_checkpoint: in megabytes; the storage in a larger checkpoint is not read.
     """
     page = write_report(runs, output, title, Limits(videos, largest_checkpoint))
-    print(f"{page}: {format_bytes(page.stat().st_size)}")
+    tell(f"{page}: {format_bytes(page.stat().st_size)}")

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from pytorchrl.commands.shared import Run
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
@@ -16,6 +14,7 @@ from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import TextConsole, tell
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import plain
 
@@ -35,7 +34,7 @@ def show(run: Run, diff: bool = False) -> None:
     folder = RunFolder(run)
     config = folder.read_config()
     if diff:
-        print(_printable(_diff_of(folder)), end="")
+        tell(_diff_of(folder), end="")
         return
     _print("Composition", _composition(config))
     try:
@@ -141,17 +140,12 @@ def _diff_of(folder: RunFolder) -> str:
     return diff
 
 
-def _printable(text: str) -> str:
-    """Escape the control characters of a text."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
-
-
 def _print(title: str, rows: Mapping[str, str]) -> None:
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(Text(_printable(name)), Text(_printable(value)))
-    console = Console()
+        table.add_row(name, value)
+    console = TextConsole()
     console.print(table)
     console.print()

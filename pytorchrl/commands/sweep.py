@@ -15,7 +15,9 @@ from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
 from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.commands.train import DescribedRun, described_run
+from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 
 
 def sweep(arguments: Sequence[str]) -> None:
@@ -38,7 +40,7 @@ def sweep(arguments: Sequence[str]) -> None:
         else:
             failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
-        print("Stopped; run the same command again to continue.")
+        tell("Stopped; run the same command again to continue.")
         raise SystemExit(STOPPED) from None
     if failed:
         raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
@@ -109,7 +111,7 @@ def _search(
     steps = described.parts.steps
     search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
     with contextlib.closing(search):
-        print(f"{given.trials} trials in {log_dir}, {given.processes} at a time", flush=True)
+        tell(f"{given.trials} trials in {log_dir}, {given.processes} at a time")
         failed = search.run(given.trials, of_train, given.processes)
         search.write_results()
     return failed, given.trials
@@ -123,7 +125,7 @@ def _train_all_combinations(
     for trial in trials:
         # A value that does not fit is refused before any run is trained.
         described_run([*of_train, *trial.options])
-    print(f"{len(trials)} runs in {log_dir}, {processes} at a time", flush=True)
+    tell(f"{len(trials)} runs in {log_dir}, {processes} at a time")
     failed = _train_all(trials, of_train, processes)
     write_results(trials, log_dir)
     return failed, len(trials)
@@ -145,8 +147,13 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
         try:
             for number, run in enumerate(as_completed(runs), start=1):
                 trial = runs[run]
-                failed += run.result() not in (0, STOPPED)
-                print(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, run.result())}", flush=True)
+                try:
+                    status = run.result()
+                except RunInUseError as error:
+                    tell(f"{number} of {len(trials)}: {error}")
+                    continue
+                failed += status not in (0, STOPPED)
+                tell(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, status)}")
         except BaseException:
             # The running processes received the signal too, and end with a checkpoint.
             pool.shutdown(wait=True, cancel_futures=True)

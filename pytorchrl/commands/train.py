@@ -23,8 +23,16 @@ from pytorchrl.commands.composition.composing import (
     read_yaml,
     storage_class,
 )
-from pytorchrl.commands.composition.data_source import OF_DATA, Data, data_of, description_of, without_random_actions
-from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
+from pytorchrl.commands.composition.data_source import (
+    OF_DATA,
+    Data,
+    data_of,
+    description_of,
+    needs_environments,
+    without_evaluations,
+    without_random_actions,
+)
+from pytorchrl.commands.composition.options import PartsParser, add_options, dashed, given_options, parse
 from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
 from pytorchrl.commands.composition.run_directory import storage_of_run
 from pytorchrl.commands.composition.run_settings import checked_settings
@@ -42,8 +50,8 @@ from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages import Storage
-from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *OF_DATA)
@@ -72,8 +80,11 @@ class DescribedRun:
     @property
     def log_dir(self) -> Path:
         """The folder of the runs of all seeds."""
-        env = self.parts.envs.hyper_parameters["env"]
-        name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
+        if self.parts.env_name is None:
+            # Without environments a run learns from data alone.
+            name = Path(self.settings["data"]).stem
+        else:
+            name = self.parts.env_name.replace("/", "-")
         kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
         folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
@@ -115,10 +126,12 @@ def train(arguments: Sequence[str]) -> None:
     if described.parent_process is not None:
         end_with(described.parent_process)
     if described.preset is not None:
-        print(f"Preset: {described.preset}; --no-preset disables it.")
-    print(described.parts)
+        tell(f"Preset: {described.preset}; --no-preset disables it.")
+    if described.parts.is_preprocessed:
+        tell("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
+    tell(described.parts)
     if described.data is not None:
-        print(described.data)
+        tell(described.data)
     _train_all(described)
 
 
@@ -140,11 +153,15 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parser = _parser(add_help=True)
     _add_options_of_parts(parser, description)
     given = parse(parser, arguments)
-    by_option = {kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")}
+    by_option: dict[str, Any] = {
+        kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")
+    }
     if given.num_envs is not None:
         by_option["env"]["num_envs"] = given.num_envs
     if given.steps is not None:
         by_option |= checked_settings({"steps": given.steps})
+    if given.no_preprocessing:
+        by_option["preprocessing"] = False
     settings = {name: file[name] for name in _OF_FILES if name in file}
     options = {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
     settings |= checked_settings(options)
@@ -153,7 +170,10 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
-    parts = composed(whole)
+    needs_env = needs_environments(settings, whole)
+    if not needs_env:
+        whole["algorithm"] = without_evaluations(whole["algorithm"])
+    parts = composed(whole, needs_env=needs_env)
     has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
     data = data_of(settings, parts.algorithm.cls, has_size)
     return DescribedRun(parts, preset, settings, data, given.parent_process)
@@ -175,8 +195,8 @@ def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dic
     return merged(fitted(preset, whole), file, names), preset_name
 
 
-def _parser(add_help: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(add_help: bool) -> PartsParser:
+    parser = PartsParser(
         _PROGRAM,
         usage="%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
         description="Compose a run from classes given by name, and train it with one or more seeds.",
@@ -185,7 +205,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--algorithm", metavar="NAME", help=", ".join(names_of(Algorithm)))
-    parser.add_argument("--env", metavar="ID", help="a gymnasium id")
+    parser.add_argument("--env", metavar="ID", help="a gymnasium id; data sets with their spaces need none")
     parser.add_argument(
         "--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))} (default: one that suits the algorithm)"
     )
@@ -223,6 +243,11 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help="a YAML file with these settings; options override it"
     )
     parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--no-preprocessing",
+        action="store_true",
+        help="leave frames of Atari raw; ids of Atari are preprocessed as by prl.atari_envs otherwise",
+    )
     parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
     parser.add_argument(
         "--import",
@@ -235,7 +260,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[str, Any]) -> None:
+def _add_options_of_parts(parser: PartsParser, description: Mapping[str, Any]) -> None:
     """Add the options of the chosen classes; none without an algorithm."""
     if description["algorithm"].get("name") is None:
         return
@@ -277,7 +302,7 @@ def _train_all(described: DescribedRun) -> None:
     folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
         with _learner(described, seed, folder) as learner:
-            print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
+            tell(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
             if not learner.is_complete:
@@ -285,7 +310,7 @@ def _train_all(described: DescribedRun) -> None:
             if learner.was_interrupted:
                 # Ctrl-C is meant for the runs of all seeds, a callback for one.
                 if len(seeds) > 1:
-                    print("The same command as before continues the runs of all seeds.")
+                    tell("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
     if described.parent_process is None:
         # The trials of a sweep, which have a parent process, would write the same picture.
@@ -298,19 +323,19 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
         comparison = compare_runs({"all seeds": folders})
     except (FileNotFoundError, ValueError) as error:
         # A short run may have ended no episode.
-        print(f"There are no returns to show: {error}")
+        tell(f"There are no returns to show: {error}")
         return
     (result,) = comparison.results
     print_table(table_of_runs(result))
     for note in not_finite([result], comparison.score):
-        print(note)
+        tell(note)
     if result.iqm.has_interval:
-        print(
+        tell(
             f"Interquartile mean of the final returns: {shown(result.iqm.value)}, 95% interval "
             f"{shown_interval(result.iqm)}"
         )
     with warn_if_unwritten(picture):
-        print(f"Learning curve: {plot_runs(folders, picture)}")
+        tell(f"Learning curve: {plot_runs(folders, picture)}")
 
 
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
@@ -327,7 +352,7 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
                 folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks
             )
         if begin := settings.get("from"):
-            print(f"From {begin}: {', '.join(start_from(scheme, begin))}")
+            tell(f"From {begin}: {', '.join(start_from(scheme, begin))}")
         return _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
     except BaseException:
         scheme.close()

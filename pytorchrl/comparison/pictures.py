@@ -12,6 +12,7 @@ from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.pictures.legends import Entry, Legend
 from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, look_of
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
+from pytorchrl.logging.pictures.texts import in_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,16 +43,16 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
         grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, markersize=4, alpha=0.6)
         if better := next((one for one in improvements if one.name == result.name), None):
             _draw_estimate(grid[1], number, better.probability, look.color)
-    grid[0].set_yticks(range(len(names)), [_wrapped(name) for name in names])
+    grid[0].set_yticks(range(len(names)), [in_figure(_wrapped(name)) for name in names])
     grid[0].set_ylim(len(names) - 0.4, -0.6)
-    grid[0].set_xlabel(f"{_meaning(comparison)}: interquartile mean")
+    grid[0].set_xlabel(in_figure(f"{_meaning(comparison)}: interquartile mean"))
     if improvements:
         grid[1].axvline(0.5, color="#555555", linestyle=":", linewidth=1)
         grid[1].set_xlim(-0.03, 1.03)
-        grid[1].set_xlabel(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50))
+        grid[1].set_xlabel(in_figure(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50)))
     for axes in grid:
         _dress(axes)
-    figure.suptitle(f"{_where(comparison)}95% bootstrap intervals", fontsize="medium")
+    figure.suptitle(in_figure(f"{_where(comparison)}95% bootstrap intervals"), fontsize="medium")
     return save_figure(figure, Path(output))
 
 
@@ -88,10 +89,10 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
         )
         if has_bands and result.iqm.has_interval:
             axes.fill_between(at, low, high, step="post", color=look.color, alpha=0.16, linewidth=0)
-    axes.set_xlabel(f"{_meaning(comparison)} τ")
+    axes.set_xlabel(in_figure(f"{_meaning(comparison)} τ"))
     axes.set_ylabel("share of runs with more than τ")
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(f"{_where(comparison)}performance profiles", fontsize="medium")
+    axes.set_title(in_figure(f"{_where(comparison)}performance profiles"), fontsize="medium")
     _dress(axes)
     legend.add_to(figure)
     return save_figure(figure, Path(output))

@@ -3,19 +3,24 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
 from rich.table import Table as RichTable
 
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.terminal import TextConsole, on_one_line
 
 _WIDTH_OF_FILES = 160
 _COLUMNS_OF_A_HALF = 6
+_LEAST_OF_A_NAME = 20
+"""Width of the names below which a table is printed in two parts."""
 
 
 @dataclass(frozen=True)
@@ -25,34 +30,58 @@ class Table:
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    left: int = 1
+    """How many columns, from the first, are texts; the others are numbers, at the right of their column."""
 
 
 def print_table(table: Table) -> None:
-    """Print a table, in two parts where the terminal is too narrow for all of it."""
-    console = Console()
+    """Print a table; where the terminal is too narrow, names take several lines, or the columns two parts."""
+    console = TextConsole()
     if not console.is_terminal:
         # A file or a pipe is not limited to the width of a terminal.
-        console = Console(width=_WIDTH_OF_FILES)
-    for part in [table] if _width(table) <= console.width else _halves(table):
+        console = TextConsole(width=max(_WIDTH_OF_FILES, _width(table)))
+    table = Table(table.title, table.columns, [list(map(on_one_line, row)) for row in table.rows], table.left)
+    is_narrow = console.width - _width(table, first=1) < min(_LEAST_OF_A_NAME, _width_of_names(table))
+    for part in _halves(table) if is_narrow else [table]:
         shown = RichTable(title=part.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
         for number, column in enumerate(part.columns):
-            # Only a long name is wrapped.
-            shown.add_column(column, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-        for row in part.rows:
-            shown.add_row(*row)
+            justify: Literal["left", "right"] = "left" if number < part.left else "right"
+            shown.add_column(column, justify=justify, no_wrap=number > 0, overflow="fold")
+        room = console.width - _width(part, first=1)
+        for name, *cells in part.rows:
+            shown.add_row(_broken(name, room), *cells)
         console.print(shown)
 
 
-def _width(table: Table) -> int:
-    widths = (max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True))
-    return sum(width + 2 for width in widths)
+def _width(table: Table, first: int = 0) -> int:
+    """Return the width of the columns from the first one on, with the spaces between and beside them."""
+    return sum(widths + 1 for widths in _widths(table)[first:]) + 2
+
+
+def _width_of_names(table: Table) -> int:
+    return _widths(table)[0] + 1
+
+
+def _widths(table: Table) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+
+
+def _broken(name: str, room: int) -> str:
+    """Break a name that is too long for its column into lines, after separators of words."""
+    lines = [""]
+    for part in re.findall(r"[^/\\\-_ ,.=]*[/\\\-_ ,.=]|[^/\\\-_ ,.=]+", name):
+        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > room:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _halves(table: Table) -> list[Table]:
     """Split the columns of a table in two, with the names in both parts."""
     if len(table.columns) <= _COLUMNS_OF_A_HALF:
         return [table]
-    first = Table(table.title, table.columns[:_COLUMNS_OF_A_HALF], [row[:_COLUMNS_OF_A_HALF] for row in table.rows])
+    rows = [row[:_COLUMNS_OF_A_HALF] for row in table.rows]
+    first = Table(table.title, table.columns[:_COLUMNS_OF_A_HALF], rows, table.left)
     rows = [[row[0], *row[_COLUMNS_OF_A_HALF:]] for row in table.rows]
     return [first, Table("", [table.columns[0], *table.columns[_COLUMNS_OF_A_HALF:]], rows)]
 
@@ -62,9 +91,14 @@ def as_markdown(comparison: Comparison) -> str:
     parts = []
     for table in tables_of(comparison):
         lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
-        text = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-        parts.append(f"### {table.title}\n\n{text}")
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in comparison.notes)]) + "\n"
+        text = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
+        parts.append(f"### {on_one_line(table.title)}\n\n{text}")
+    return "\n\n".join([*parts, "\n".join(f"- {on_one_line(note)}" for note in comparison.notes)]) + "\n"
+
+
+def _in_markdown(cell: str) -> str:
+    """Format a text for a cell of a table in Markdown, in which it is neither a column nor HTML."""
+    return on_one_line(cell).replace("|", r"\|").replace("<", r"\<")
 
 
 def as_csv(comparison: Comparison) -> str:

@@ -1,6 +1,7 @@
 """Messages about how a run begins or is resumed, which its learner prints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme.scheme import Scheme
@@ -26,4 +27,23 @@ def of_cut_episodes(scheme: Scheme, envs: Sequence[int]) -> str | None:
         f"{len(envs)} of {scheme.envs.num_envs} environments could not be restored (number "
         f"{', '.join(map(str, envs))}): the last observation was not reproduced. Their running episodes count as "
         f"truncated, and new ones begin."
+    )
+
+
+def of_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: Mapping[str, float]) -> str | None:
+    """Return that a resumed run lacks metrics that it has logged; None where they are all there.
+
+    Args:
+        file: of the metrics.
+        records: those that are in it.
+        latest: the newest value of each metric when the checkpoint was saved, and "steps".
+    """
+    logged, kept = latest.get("steps", 0), max((record.get("steps", 0) for record in records), default=None)
+    if not latest or (kept is not None and kept >= logged):
+        return None
+    left = "no metrics" if kept is None else f"metrics up to step {kept:,.0f}"
+    return (
+        f"{file} {'has' if file.exists() else 'does not exist: there are'} {left}, although the run has logged some up "
+        f"to step {logged:,.0f}; curves, comparisons and reports lack what is missing, unless the file is restored "
+        f"before the run goes on."
     )

@@ -14,6 +14,7 @@ from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_scheme
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages.datasets import open_dataset
 
 
@@ -39,9 +40,9 @@ class ResumedRun:
         for error in self.damaged:
             aside = error.path.with_suffix(".damaged")
             error.path.replace(aside)
-            print(f"{error.path} is damaged: {error.reason}. Renamed it to {aside.name}.")
+            tell(f"{error.path} is damaged: {error.reason}. Renamed it to {aside.name}.")
         if self.file != newest:
-            print(f"Resumed from {self.file}, saved at {self.scheme.steps:,} {self.scheme.unit}.")
+            tell(f"Resumed from {self.file}, saved at {self.scheme.steps:,} {self.scheme.unit}.")
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pytorchrl.terminal import TextConsole
+
 Item = TypeVar("Item")
 
 
@@ -22,7 +24,7 @@ def bar(title: str, total: int | None, unit: str, console: Console | None = None
         console: where to draw; None takes the standard output.
     """
     # FORCE_COLOR and its like make rich take pipes for terminals, as in ProgressDisplay.
-    console = console or Console(force_terminal=sys.stdout.isatty())
+    console = console or TextConsole(force_terminal=sys.stdout.isatty())
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

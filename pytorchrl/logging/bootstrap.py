@@ -119,11 +119,20 @@ def band(values: NDArray[Any], statistic: StatisticName = "iqm") -> tuple[Floats
     line = np.asarray(function(values, axis=0), np.float64)
     if runs < 2:
         return line, np.full(points, np.nan), np.full(points, np.nan)
-    drawn = np.random.default_rng(SEED).integers(runs, size=(BAND_RESAMPLES, runs))
+    drawn, of_resample = _distinct(np.random.default_rng(SEED).integers(runs, size=(BAND_RESAMPLES, runs)))
     low, high = np.empty(points), np.empty(points)
     at_once = max(1, _MOST_VALUES_AT_ONCE // drawn.size)
     for begin in range(0, points, at_once):
         some = slice(begin, begin + at_once)
-        statistics = function(values[:, some][drawn], axis=1)  # (resamples, points)
+        statistics = function(values[:, some][drawn], axis=1)[of_resample]  # (resamples, points)
         low[some], high[some] = np.quantile(statistics, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return line, low, high
+
+
+def _distinct(drawn: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct draws, in any order of their runs, and the number of that of each resample.
+
+    Of few runs there are few: 10 of three, 126 of five.
+    """
+    distinct, numbers = np.unique(np.sort(drawn, axis=1), axis=0, return_inverse=True)
+    return distinct, numbers.reshape(-1)

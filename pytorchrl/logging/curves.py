@@ -15,8 +15,10 @@ from storages.persistent.log.files import read_text, refuse_link
 XAxis: TypeAlias = Literal["steps", "seconds", "episodes"]
 EVALUATION, TRAINING = "test/return", "train/return"
 _EPISODES = "train/episodes"
-_SMOOTHED_PART = 10
-_MOST_SMOOTHED_RECORDS = 50
+SMOOTHED_SHARE = 0.1
+"""Length of moving averages in figures, as a share of a curve."""
+_MOST_SMOOTHED_POINTS = 500
+"""Points of a curve of which the share is taken, at most."""
 _WHAT_RETURNS_DEPEND_ON = ("env", "wrappers", "env_kwargs")
 
 
@@ -49,10 +51,16 @@ class Run:
         at, values, _ = self._points(metric, x)
         return Curve(at, values)
 
-    def smoothed(self, metric: str, x: XAxis = "steps") -> Curve:
-        """Return the moving average of a metric; values of training are weighted by the episodes of their records."""
+    def smoothed(self, metric: str, x: XAxis = "steps", share: float = SMOOTHED_SHARE) -> Curve:
+        """Return the moving average of a metric; values of training are weighted by the episodes of their records.
+
+        Args:
+            metric: its name.
+            x: the axis.
+            share: length of the average, as a share of the curve; of a curve of more than 500 points, of these.
+        """
         at, values, episodes = self._points(metric, x)
-        window = min(len(at) // _SMOOTHED_PART, _MOST_SMOOTHED_RECORDS) // 2 * 2 + 1
+        window = int(min(len(at), _MOST_SMOOTHED_POINTS) * share) // 2 * 2 + 1
         if window == 1:
             return Curve(at, values)
         kernel = np.ones(window)

@@ -51,12 +51,20 @@ def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
     return [Group(name, env, tuple(members)) for (name, env), members in groups.items()]
 
 
+_ATARI = "pytorchrl/Atari-v0"
+"""Id of the preprocessed games, which their arguments tell apart."""
+
+
 def environment(config: Mapping[str, Any]) -> str:
     """Return the id of the environment that a run is evaluated in, with its arguments."""
     envs = ((config.get("test_envs") or config.get("train_envs") or {}).get("hyper_parameters")) or {}
     env = envs.get("env") or ""
     name = str(env.get("callable", "") if isinstance(env, Mapping) else env)
     arguments = envs.get("env_kwargs")
+    if name == _ATARI and isinstance(arguments, Mapping) and isinstance(game := arguments.get("game"), str):
+        # As the ids that name the game, for which reference returns are known.
+        name = f"ALE/{''.join(word.capitalize() for word in game.split('_'))}"
+        arguments = {key: value for key, value in arguments.items() if key != "game"}
     if not name or not arguments or not isinstance(arguments, Mapping):
         return name
     return f"{name}({', '.join(f'{key}={_text(value)}' for key, value in arguments.items())})"

@@ -13,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pytorchrl.terminal import TextConsole
+
 _REFRESH_SECONDS = 0.25
 _SPEED_WINDOW_SECONDS = 5.0
 _WIDTH_OF_ONE_LINE = 80
@@ -44,7 +46,7 @@ class ProgressDisplay:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # FORCE_COLOR and its like make rich take pipes for terminals; only the output itself knows.
-        self._console = console or Console(force_terminal=sys.stdout.isatty())
+        self._console = console or TextConsole(force_terminal=sys.stdout.isatty())
         self._clock = clock
         self._title = title
         self._unit = unit

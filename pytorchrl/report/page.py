@@ -24,12 +24,13 @@ from pytorchrl.report.storage import read_storage
 from pytorchrl.report.summary import rows_of
 from pytorchrl.report.surprising import surprising_of
 from pytorchrl.report.videos import videos_of
+from pytorchrl.terminal import printable
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "bands.js", "curves.js", "histograms.js")
+_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "curves.js", "histograms.js")
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,16 @@ def _environment() -> "Environment":
     return Environment(
         loader=PackageLoader("pytorchrl.report"),
         autoescape=True,
+        finalize=_as_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _as_text(value: object) -> object:
+    """Escape control characters of a text; what templates mark as safe stays as it is."""
+    return printable(value) if type(value) is str else value
 
 
 def _part(environment: "Environment", name: str) -> str:

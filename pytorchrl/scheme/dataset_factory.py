@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
 from storages.episode import Episode
-from storages.errors import DatasetError
+from storages.errors import AmbiguousDataError, DatasetError
 from storages.storage import Storage
 from storages.transition import ACT, RHS, RHS2
 
@@ -68,7 +69,10 @@ class DatasetFactory(Factory[Storage]):
 
     def _opened(self) -> Dataset:
         try:
-            return open_dataset(self.path)
+            with converting_named(self.path):
+                return open_dataset(self.path)
+        except AmbiguousDataError:
+            raise
         except DatasetError as error:
             if (Path(self.path) / "checkpoint.pt").exists():
                 raise DatasetError(
@@ -123,7 +127,7 @@ class DatasetFactory(Factory[Storage]):
         if about.observation_space is None or about.action_space is None:
             raise DatasetError(
                 f"{self.path} does not contain the spaces of its observations and actions; give the scheme "
-                f"test_envs_factory"
+                f"test_envs_factory (in commands --env)"
             )
         observation, action = (space_from_data(space) for space in (about.observation_space, about.action_space))
         return SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)
@@ -168,7 +172,7 @@ def from_dataset(
 
     Args:
         storage_factory: of the storage; its size must hold all transitions.
-        path: of a data set that `open_dataset` reads: Minari's, D4RL's, ``.npz``, or a storage's directory.
+        path: of a data set that `open_dataset` reads without further arguments.
         select: which of its episodes; None for all.
         returns_to_go: discount factor in [0, 1] of the field RTG, the return from each transition to the end of its
             episode; None for no such field.
@@ -179,6 +183,23 @@ def from_dataset(
     if returns_to_go is not None and not 0 <= returns_to_go <= 1:
         raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
     return DatasetFactory(storage_factory, os.fspath(path), select, returns_to_go)
+
+
+@contextmanager
+def converting_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Add to the error of a file that leaves something open the command that takes the answers.
+
+    Raises:
+        AmbiguousDataError: in place of the same error.
+    """
+    try:
+        yield
+    except AmbiguousDataError as error:
+        name = os.fspath(path)
+        raise AmbiguousDataError(
+            f"{error}. Write it with the answers, and read that: python -m pytorchrl data convert {shlex.quote(name)} "
+            f"{shlex.quote(Path(name).stem)}-converted.npz --OPTION ..."
+        ) from error
 
 
 class DatasetEnvs:

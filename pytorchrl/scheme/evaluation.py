@@ -26,7 +26,7 @@ class EvaluationStoppedError(RuntimeError):
     """Raised when an evaluation is stopped before its episodes have ended."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Returns and lengths of an evaluation's episodes, from the environments themselves, below all wrappers."""
 
@@ -56,6 +56,14 @@ class Evaluation:
         }
         metrics |= means_of_reports("test", self.reported)
         return metrics | ({"test/episodes_cut": float(self.episodes_cut)} if self.episodes_cut else {})
+
+    def __repr__(self) -> str:
+        cut = f", {self.episodes_cut} truncated" if self.episodes_cut else ""
+        return (
+            f"Evaluation({len(self.returns)} episodes{cut}: mean return {self.mean_return:.2f}, standard deviation "
+            f"{np.std(self.returns):.2f}, from {min(self.returns):.2f} to {max(self.returns):.2f}; mean length "
+            f"{np.mean(self.lengths):.1f})"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return it as plain data, for :func:`evaluation_from`."""

@@ -374,6 +374,24 @@ class Scheme(Closing):
             envs.close()
             raise
 
+    def evaluate_apart(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
+        """Evaluate as :meth:`evaluate` does, and then restore the test environments' state, such as statistics.
+
+        Raises:
+            CompositionError: there are no test environments.
+            EvaluationStoppedError: ``stopped`` returned true.
+        """
+        before = self._state_of_test_envs()
+        evaluation = self.evaluate(episodes, stopped)
+        assert self._test_envs is not None  # they were stepped
+        if before is not None:
+            self._test_envs.load_state_dict(before)
+        else:
+            # The next evaluation is the first of new ones, as without this one.
+            self._test_envs.close()
+            self._test_envs = None
+        return evaluation
+
     @property
     def can_evaluate(self) -> bool:
         """Whether there are test environments."""

@@ -15,6 +15,9 @@ from storages.component.declared import defaults_of, fields_of, hyper_parameters
 from storages.component.other_names import OtherNames, hint_for
 from storages.component.setting import Configured, text_of
 
+NEAREST = 0.75
+"""Similarity of names, from 0 to 1, above which one is taken for a misspelling of the other."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
@@ -180,7 +183,8 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 def unknown_hyper_parameter(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
     """Return the message of the error about a name that no hyper-parameter of a class has."""
     hint = hint_for(name, declared, cls.other_names)
-    near = difflib.get_close_matches(name, declared, n=1, cutoff=0.6)
+    same_words = [one for one in declared if sorted(one.split("_")) == sorted(name.split("_"))]
+    near = same_words or difflib.get_close_matches(name, declared, n=1, cutoff=NEAREST)
     if near and not hint:
         hint = f"did you mean {near[0]!r}? "
     known = f"{'There' if hint else 'there'} are {', '.join(declared)}"

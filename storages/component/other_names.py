@@ -10,15 +10,20 @@ _CAPACITY = {"size": "size, in steps; size * num_envs transitions fit"}
 _ROLLOUT = {"n_step": "n_step", "sequence_length": "size, the steps of a rollout", "": "n_step of NStepReplayBuffer"}
 _LAMBDA = {"gae_lambda": "gae_lambda", "trace_lambda": "trace_lambda", "": "gae_lambda of GAEBuffer"}
 
+_BETA = {"beta": "beta, which may be a LinearSchedule(initial, 1)"}
+
 STORAGE_NAMES: OtherNames = {
     "buffer_size": _CAPACITY,
     "capacity": _CAPACITY,
     "max_size": _CAPACITY,
+    "limit": _CAPACITY,
     "memory_size": _CAPACITY,
     "replay_size": _CAPACITY,
     "n_steps": _ROLLOUT,
     "num_steps": _ROLLOUT,
     "rollout_length": _ROLLOUT,
+    "n_step_return": _ROLLOUT,
+    "rollouts": _ROLLOUT,
     "lam": _LAMBDA,
     "lambda_": _LAMBDA,
     "batch_size": {"": "mini_batch_size or num_mini_batch of the algorithm"},
@@ -26,8 +31,43 @@ STORAGE_NAMES: OtherNames = {
     "device": {"": "device of Scheme"},
     "gamma": {"": "gamma of the algorithm"},
     "eps": {"epsilon": "epsilon"},
+    "beta0": _BETA,
+    "betasteps": _BETA,
+    "beta_schedule": _BETA,
+    "prioritized_replay_alpha": {"alpha": "alpha"},
+    "prioritized_replay_beta": _BETA,
+    "normalize_by_max": {"weights_over": 'weights_over, "batch" or "stored"'},
+    "weight_norm": {"weights_over": 'weights_over, "batch" or "stored"'},
+    "uniform_ratio": {"uniform_share": "uniform_share"},
+    "default_priority_func": {"default_error": "default_error"},
+    "wait_priority_after_sampling": {"": "no setting: rows may be drawn again before their errors come"},
+    "return_sample_weights": {"": "no setting: batches hold their weights"},
+    "dirname": {"directory": "directory", "": "no setting: rollouts stay in memory"},
+    "n_envs": {"": "num_envs of VecEnv"},
+    "num_envs": {"": "num_envs of VecEnv"},
+    "n_sampled_goal": {"her_ratio": "her_ratio, n / (n + 1)"},
+    "goal_selection_strategy": {"strategy": "strategy"},
+    "handle_timeout_termination": {"": "no setting: states at time limits keep their value"},
+    "stack_num": {"": "no setting: stacked frames of the environments are kept once"},
+    "observation_space": {"": "no setting: the environments have the spaces"},
+    "action_space": {"": "no setting: the environments have the spaces"},
     "max_priority": {"default_error": "default_error"},
 }
+
+STORAGE_METHODS: Mapping[str, str] = {
+    "storage_tensors": "the names of fields are constants of storages.transition, and those stored are in ring.layout",
+    "get_priority": "priorities, (|error| + epsilon) ** alpha, follow from after_gradients; see storage.priorities",
+    "get_sequence_priority": "sequences=Sequences(..., eta=0.9) weighs the largest and the mean error of a sequence",
+    "handle_end_of_episode": "goals are relabelled when a batch is made (make_relabeler); end_episode() ends episodes",
+}
+"""Attributes of storages of PyTorchRL that have no counterpart of the same name, and what is here instead."""
+STORAGE_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "get_data_slice": {"start_pos": "start", "end_pos": "end"},
+    "insert_data_slice": {"new_data": "data"},
+    "insert_single_tensor_slice": {"tensor_storage": "", "tensor_key": "key", "tensor_values": "values"},
+    "update_storage_parameter": {"parameter_name": "name", "new_parameter_value": "value"},
+}
+"""Parameters of methods of PyTorchRL's storages, and their names here; "" where there is none."""
 
 
 def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:

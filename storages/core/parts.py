@@ -80,6 +80,11 @@ class RingObserver(Protocol):
         """Approximate bytes of memory for each transition that fits into the ring."""
         return 0
 
+    @property
+    def bytes_apart(self) -> int:
+        """Bytes of memory that are kept however many transitions fit."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class TransitionRange:

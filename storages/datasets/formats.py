@@ -3,15 +3,18 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from storages.datasets import minari, npz
+from storages.datasets import hdf5, minari, npz
+from storages.datasets.answers import Answers, Ends, FlatNames
 from storages.datasets.dataset import About, Dataset, alike
 from storages.datasets.directories import EpisodeDirectory, StorageDirectory
-from storages.datasets.flat import D4rlDataset, Ends, FlatNames
+from storages.datasets.lerobot import LeRobotDataset, is_lerobot
 from storages.datasets.minari_files import LAYOUTS
+from storages.datasets.tables import SUFFIXES as TABLE_SUFFIXES
+from storages.datasets.tables import TableDataset
 from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -41,32 +44,54 @@ class Written:
     steps: int
 
 
-def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
-    """Open a data set: Minari's, D4RL's HDF5, NumPy's ``.npz``, or the directory of a storage.
+def open_dataset(
+    path: str | os.PathLike[str],
+    *,
+    names: FlatNames | None = None,
+    ends: Ends | None = None,
+    timeouts: str | None = None,
+    max_episode_steps: int | None = None,
+    episode: str | None = None,
+    rewards: str | None = None,
+    first_action: int | None = None,
+    leave_out: Sequence[str] = (),
+) -> Dataset:
+    """Open a data set: Minari's, LeRobot's, HDF5, ``.npz``, CSV or Parquet files, or the directory of a storage.
 
-    Episodes are read during iteration. Reading a file cannot run code.
+    Episodes are read during iteration. Reading a file cannot run code. Names of arrays that libraries use are known.
+    How episodes end is not guessed: a file that leaves it open is refused, until an argument answers.
 
     Args:
         path: a file or a folder.
-        names: the names of flat arrays, if they are neither D4RL's nor stable-baselines3's.
-        ends: how episodes of flat arrays ended, if the file does not distinguish termination from truncation. If it
-            lacks final observations, the last step of an episode is kept if it "terminated", and left out otherwise.
+        names: the names of arrays, if they are not known.
+        ends: how episodes ended, if the file does not distinguish termination from truncation. If it lacks final
+            observations, the last step of an episode is kept if it "terminated", and left out otherwise.
+        timeouts: name of the array that is true where a time limit ended an episode; "none" if none ever did.
+        max_episode_steps: a time limit: an episode of so many steps ended by it, unless it terminated.
+        episode: name of the array with a number or a text for each episode, the same at all its steps.
+        rewards: name of the array of rewards; "none" for a file without any, whose rewards are read as 0.
+        first_action: the number of the first choice of discrete actions in flat arrays; it is subtracted.
+        leave_out: names of parts of observations that are not read.
 
     Raises:
-        DatasetError: there is no data set, or it is damaged; the text names the file and a remedy.
+        AmbiguousDataError: the file leaves open what its arrays mean, or where episodes end; the text names the
+            arguments that answer.
+        DatasetError: there is no data set, it is damaged, or an argument does not apply to it; the text names the
+            file and a remedy.
     """
     place = Path(path)
+    answers = Answers(names, ends, timeouts, max_episode_steps, episode, rewards, first_action, tuple(leave_out))
     if not place.exists():
         raise DatasetError(f"{place} does not exist")
     opening = _opening(place)
     if opening is None:
         raise DatasetError(
             f"{place} holds no data set of a known format: a Minari data set is a folder with data/"
-            f"{minari.METADATA}, a storage one with {RingManifest.name} or {EpisodeManifest.name}; files end in "
-            f".npz, .hdf5 or .h5"
+            f"{minari.METADATA}, LeRobot's one with meta/info.json, a storage one with {RingManifest.name} or "
+            f"{EpisodeManifest.name}; files end in {', '.join((*_SUFFIXES[:-1],))} or {_SUFFIXES[-1]}"
         )
     with damage_named(place):
-        return opening(names, ends)
+        return opening(answers)
 
 
 def is_dataset(path: str | os.PathLike[str]) -> bool:
@@ -77,6 +102,8 @@ def is_dataset(path: str | os.PathLike[str]) -> bool:
 
 def find_datasets(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Iterate over the paths of data sets and storages at a path and below it, in the order of their names.
+
+    Tables (CSV and Parquet files) below a folder are left out, as few of them are of steps.
 
     Raises:
         DatasetError: the path does not exist.
@@ -92,25 +119,39 @@ def _found(place: Path) -> Iterator[Path]:
         yield place
     elif place.is_dir():
         for entry in sorted(place.iterdir()):
-            if not entry.name.startswith(".") and not entry.is_symlink():
+            is_hidden = entry.name.startswith(".") or entry.is_symlink()
+            if not is_hidden and (entry.suffix not in TABLE_SUFFIXES or entry.is_dir()):
                 yield from _found(entry)
 
 
-def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
+def _opening(place: Path) -> Callable[[Answers], Dataset] | None:
     """Return a function that opens the data set at a path; None if its format is unknown."""
-    if place.is_dir():
-        if minari.metadata_folder(place) is not None:
-            return lambda names, ends: minari.MinariDataset(place)
-        if (place / RingManifest.name).is_file():
-            return lambda names, ends: StorageDirectory(place)
-        if (place / EpisodeManifest.name).is_file():
-            return lambda names, ends: EpisodeDirectory(place)
-        return None
-    if place.suffix == _NPZ_SUFFIX:
-        return lambda names, ends: npz.opened(place, names, ends)
-    if place.suffix in _HDF5_SUFFIXES:
-        return lambda names, ends: D4rlDataset(place, names, ends)
+    if not place.is_dir():
+        opening = _OF_FILES.get(place.suffix)
+        return None if opening is None else lambda answers: opening(place, answers)
+    if minari.metadata_folder(place) is not None:
+        return lambda answers: minari.MinariDataset(place, answers)
+    if is_lerobot(place):
+        return lambda answers: LeRobotDataset(place, answers)
+    for manifest, directory in ((RingManifest, StorageDirectory), (EpisodeManifest, EpisodeDirectory)):
+        if (place / manifest.name).is_file():
+            return lambda answers: _storage(directory, place, answers)
     return None
+
+
+def _storage(
+    directory: type[StorageDirectory] | type[EpisodeDirectory], place: Path, answers: Answers
+) -> StorageDirectory | EpisodeDirectory:
+    answers.refuse_others(place, "the directory of a storage", ())
+    return directory(place)
+
+
+_OF_FILES: dict[str, Callable[[Path, Answers], Dataset]] = {
+    _NPZ_SUFFIX: npz.opened,
+    **dict.fromkeys(_HDF5_SUFFIXES, hdf5.opened),
+    **dict.fromkeys(TABLE_SUFFIXES, TableDataset),
+}
+_SUFFIXES = tuple(_OF_FILES)
 
 
 def write_dataset(
@@ -163,7 +204,7 @@ def format_for(path: Path, format: str | None) -> str:  # noqa: A002
     chosen = format or ("npz" if is_npz else FORMATS[0])
     if chosen not in FORMATS:
         raise DatasetError(f"format must be one of {', '.join(FORMATS)}, got {chosen!r}")
-    if is_npz != (chosen == "npz") or path.suffix in _HDF5_SUFFIXES:
+    if is_npz != (chosen == "npz") or path.suffix in (*_HDF5_SUFFIXES, *TABLE_SUFFIXES):
         raise DatasetError(
             f"{path} cannot be in the format {chosen}: npz is a file that ends in {_NPZ_SUFFIX}, the others are folders"
         )

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages import transition
+from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.dataset import About, Dataset
 from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
 from storages.datasets.selection import SUCCESS_FACTS
-from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, leaves_of, observations_of
+from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, leaves_of, observations_of, without
 from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -30,7 +31,8 @@ from storages.transition import ACT, REW, Array
 METADATA = "metadata.json"
 _VERSION = "0.5.4"
 """Minari version of the written layout; the first version that supports images that are not JPEG."""
-_ID = re.compile(r"^([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+$")
+_ID = re.compile(r"([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+")
+"""What the package ``minari`` takes for an id."""
 _SPACES = ("observation_space", "action_space")
 _LISTS = ("author", "author_email", "combined_datasets")
 _COMPUTED = {"total_episodes", "total_steps", "data_format", "jpeg_encoding", "minari_version", "dataset_size"}
@@ -46,18 +48,24 @@ class MinariDataset(Dataset):
 
     Args:
         path: its folder, which contains ``data``, or the folder ``data`` itself.
+        answers: which parts of the observations to leave out, and other names of the flags.
 
     Raises:
-        DatasetError: the folder holds no data set, or its metadata are damaged.
+        DatasetError: the folder holds no data set, its metadata are damaged, or it has no part that is to be left out.
     """
 
     format: ClassVar[str] = "minari"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, answers: Answers | None = None) -> None:
+        answers = answers or Answers()
+        answers.refuse_others(path, "a Minari data set", {"names", "leave_out"})
+        self._flags = _flags_named(answers.names, path)
         folder = metadata_folder(path)
         if folder is None:
             raise DatasetError(f"{path} holds no Minari data set: it has no data/{METADATA}")
         about, self._metadata = _read_metadata(folder / METADATA)
+        if answers.leave_out:
+            about = replace(about, observation_space=without(about.observation_space, answers.leave_out, path))
         super().__init__(path, about)
         self._folder = folder
         self.layout: str = self._metadata["data_format"]
@@ -82,7 +90,7 @@ class MinariDataset(Dataset):
     def _episodes(self) -> Iterator[Episode]:
         observation, action = self._leaves()
         wanted: dict[ColumnKey, SpaceLeaf | None] = {("observations", *leaf.path): leaf for leaf in observation}
-        wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(_FLAGS)
+        wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(self._flags)
         jpeg = bool(self._metadata.get("jpeg_encoding", True))
         with closing(files_of(self._folder, self.layout)) as files:
             numbers = files.numbers()
@@ -126,7 +134,7 @@ class MinariDataset(Dataset):
             observations[leaf.name] = array
         actions = action.from_disk(columns[("actions",)], action.start)
         _check(actions, action, steps, f"{where}: actions")
-        terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in _FLAGS)
+        terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in self._flags)
         if len(terminations) != steps or len(truncations) != steps or (terminations | truncations)[:-1].any():
             raise DatasetError(f"{where} is damaged: it has flags of an end before its last step, or too few of them")
         kept = {str(key[-1]): array for key, array in columns.items() if key[0] == "infos" and key[-1] in _KEPT_INFOS}
@@ -181,6 +189,19 @@ def write(path: Path, episodes: Iterable[Episode], about: About, layout: str) ->
     return lengths
 
 
+def _flags_named(names: FlatNames | None, path: Path) -> tuple[ColumnKey, ColumnKey]:
+    """Return the columns of terminations and of truncations.
+
+    Raises:
+        DatasetError: names of other arrays are given, too.
+    """
+    names = names or FlatNames()
+    (terminations,), (truncations,) = _FLAGS
+    if replace(names, terminals=None, timeouts=None) != FlatNames():
+        raise DatasetError(f"{path} is a Minari data set, in which only terminals and timeouts may have other names")
+    return (names.terminals or terminations,), (names.timeouts or truncations,)
+
+
 def _columns(episode: Episode, observation: list[SpaceLeaf], action: SpaceLeaf) -> EpisodeColumns:
     arrays, actions = arrays_by_name(episode.observations), episode.fields[ACT]
     if action.space["type"] in ("Discrete", "MultiDiscrete") and actions.min() < 0:
@@ -214,9 +235,10 @@ def refuse_malformed(dataset_id: str) -> None:
     Raises:
         DatasetError: Minari does not accept it.
     """
-    if not _ID.match(dataset_id):
+    if not _ID.fullmatch(dataset_id):
         raise DatasetError(
-            f"dataset_id must look like pendulum/expert-v0, with a version at its end, got {dataset_id!r}"
+            f"dataset_id must look like pendulum/expert-v0: letters, digits, - and _, a version at its end, and before "
+            f"the last / at least two characters, as Minari has it; got {dataset_id!r}"
         )
 
 
@@ -249,7 +271,7 @@ def _texts(value: str | list[str]) -> tuple[str, ...]:
 def _id_for(path: Path) -> str:
     """Make an id for a data set without one: its file name, with a version."""
     name = re.sub(r"[^-_\w]+", "-", path.name).strip("-") or "dataset"
-    return name if _ID.match(name) else f"{name}-v0"
+    return name if _ID.fullmatch(name) else f"{name}-v0"
 
 
 def _one_array(leaves: list[SpaceLeaf], where: object) -> SpaceLeaf:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from storages.datasets import minari_tables
 from storages.datasets.spaces import SpaceLeaf
 from storages.datasets.untrusted import (
     MemoryBudget,
@@ -27,7 +28,7 @@ from storages.datasets.untrusted import (
     open_hdf5,
     package_needed,
 )
-from storages.errors import DatasetError
+from storages.errors import AmbiguousDataError, DatasetError
 from storages.persistent.log.files import read_text
 from storages.transition import Array
 
@@ -80,7 +81,10 @@ class Hdf5Episodes:
         where = f"{self._path}: episode_{number}"
         group = find_node(self._file, [f"episode_{number}"], str(self._path))
         columns: EpisodeColumns = {}
+        there = list(group) if hasattr(group, "keys") else []
         for key, leaf in wanted.items():
+            if key[0] not in there:
+                raise _lacking(key, there, where)
             node = find_node(group, _hdf5_names(key), where)
             is_jpeg = leaf is not None and leaf.is_image and jpeg
             columns[key] = self._images(node, leaf.shape, where) if leaf and is_jpeg else self._numbers(node, where)
@@ -114,7 +118,8 @@ class Hdf5Episodes:
         if not is_bytes(node):
             raise DatasetError(f"{where}: {node.name} must contain encoded images, but does not")
         self._budget.take(nbytes_of(node), str(node.name))
-        return _decode_jpegs([bytes(row) for row in node[()]], shape, self._budget, where)
+        images = [bytes(row) for row in node[()]]
+        return _decode_jpegs(images, len(images), shape, self._budget, where)
 
 
 class TableEpisodes:
@@ -135,6 +140,7 @@ class TableEpisodes:
             import pyarrow.dataset as tables
         self._arrow: Any = pa
         self._tables: Any = tables
+        self._read = minari_tables.read_parquet if layout == "parquet" else minari_tables.read_arrow
         self._budget = MemoryBudget(folder)
 
     def numbers(self) -> list[int]:
@@ -147,7 +153,7 @@ class TableEpisodes:
         """Read an episode, as :meth:`Hdf5Episodes.read` does."""
         folder = self._folder / str(number)
         try:
-            table = self._table(folder)
+            table = self._table(folder, [tuple(map(str, key)) for key in wanted])
             facts = json.loads(read_text(folder / _EPISODE_METADATA))
         except (OSError, ValueError, self._arrow.ArrowException) as error:
             raise DatasetError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
@@ -181,20 +187,22 @@ class TableEpisodes:
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
-    def _table(self, folder: Path) -> Any:
-        files = sorted(str(file) for file in folder.glob(f"*.{self._layout}"))
-        episode = self._tables.dataset(files, format=self._layout)
-        nbytes = episode.count_rows() * _row_bytes(self._arrow.types, episode.schema)
-        self._budget.take(nbytes, f"episode {folder.name}")
-        table = episode.to_table()
+    def _table(self, folder: Path, wanted: Sequence[tuple[str, ...]]) -> Any:
+        """Read wanted columns, and infos of fixed width."""
+        parts = [self._read(Path(file), wanted, self._budget) for file in self._files(folder)]
+        table = self._arrow.concat_tables(parts)
         # A crafted table may have offsets beyond its end.
         table.validate(full=True)
         return table.combine_chunks()
 
+    def _files(self, folder: Path) -> list[str]:
+        return sorted(str(file) for file in folder.glob(f"*.{self._layout}"))
+
     def _find(self, table: Any, key: ColumnKey, folder: Path) -> Any:
         first, *others = map(str, key)
         if first not in table.column_names:
-            raise DatasetError(f"{folder} lacks {first}; it has {', '.join(table.column_names)}")
+            schema = self._tables.dataset(self._files(folder), format=self._layout).schema
+            raise _lacking(key, schema.names, folder)
         array = table.column(first).combine_chunks()
         for name in others:
             if not self._arrow.types.is_struct(array.type) or array.type.get_field_index(name) < 0:
@@ -204,9 +212,11 @@ class TableEpisodes:
 
     def _values(self, array: Any, leaf: SpaceLeaf | None, jpeg: bool, where: str) -> Array:
         if leaf is not None and leaf.is_image and jpeg:
-            if not self._arrow.types.is_binary(array.type):
+            types = self._arrow.types
+            kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+            if not types.is_binary(kind) or array.null_count:
                 raise DatasetError(f"{where} must contain encoded images, but is {array.type}")
-            return _decode_jpegs(array.to_pylist(), leaf.shape, self._budget, where)
+            return _decode_jpegs((image.as_py() for image in array), len(array), leaf.shape, self._budget, where)
         shape = () if leaf is None else leaf.shape
         flat = self._flat_numbers(array)
         if flat is None:
@@ -263,16 +273,17 @@ def _shape_as_metadata(value: Any) -> dict[str, str] | None:
     return {"shape": ",".join(map(str, value.shape[1:]))}
 
 
-def _row_bytes(types: Any, kind: Any) -> int:
-    """Return the bytes of a row, counting columns of fixed width."""
-    if isinstance(kind, Iterable):
-        return sum(_row_bytes(types, field.type) for field in kind)
-    if types.is_fixed_size_list(kind):
-        return int(kind.list_size) * _row_bytes(types, kind.value_type)
-    return -(-kind.bit_width // 8) if types.is_primitive(kind) else 1
+def _lacking(key: ColumnKey, there: Iterable[str], where: object) -> DatasetError:
+    """Return the error for a column that an episode lacks."""
+    is_flag = key[0] not in ("observations", "actions", "rewards")
+    answer = "; name its flags by names=FlatNames(terminals=..., timeouts=...), in commands --names" if is_flag else ""
+    text = f"{where} lacks {'/'.join(map(str, key))}; it has {', '.join(there)}{answer}"
+    return AmbiguousDataError(text) if is_flag else DatasetError(text)
 
 
-def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: MemoryBudget, where: str) -> Array:
+def _decode_jpegs(
+    images: Iterable[bytes], count: int, shape: tuple[int, ...], budget: MemoryBudget, where: str
+) -> Array:
     """Decode JPEG images to an array (L, *shape), uint8.
 
     Raises:
@@ -280,7 +291,7 @@ def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: Memor
     """
     with package_needed("pillow", where):
         from PIL import Image
-    budget.take(len(images) * math.prod(shape), "the images")
+    budget.take(count * math.prod(shape), "the images")
     decoded = []
     try:
         for encoded in images:

@@ -16,8 +16,10 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.datasets.answers import Answers
 from storages.datasets.dataset import About, Dataset, arrays_of
-from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in
+from storages.datasets.flat import FLAT_ANSWERS, FlatDataset
+from storages.datasets.imitation import ImitationDataset, is_imitation
 from storages.datasets.untrusted import BROKEN, MemoryBudget
 from storages.episode import Episode, Observations
 from storages.errors import DatasetError, PersistenceError
@@ -26,21 +28,26 @@ from storages.transition import ACT, OBS, REW, Array
 _LENGTH, _TERMINATED, _TRUNCATED, _ABOUT, _FACTS = "Length", "Terminated", "Truncated", "About", "Facts"
 
 
-def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
+def opened(path: Path, answers: Answers) -> Dataset:
     """Open a data set in an ``.npz`` file.
 
     Args:
         path: the file.
-        names: the names of flat arrays; if None, those of a known library are recognised.
-        ends: how episodes of flat arrays ended, if the file does not say so.
+        answers: what the user says about flat arrays.
 
     Raises:
-        DatasetError: it is no ``.npz`` file, or the names of its arrays are unknown.
+        AmbiguousDataError: it is unknown what its arrays mean, or where episodes end.
+        DatasetError: it is no ``.npz`` file, or damaged.
     """
     arrays = _Arrays(path)
-    if names is None and _LENGTH in arrays:
-        return NpzDataset(path, arrays)
-    return FlatNpzDataset(path, arrays, names or names_in(arrays, path), ends)
+    if answers.names is None:
+        if _LENGTH in arrays:
+            answers.refuse_others(path, "a file in our own layout", ())
+            return NpzDataset(path, arrays)
+        if is_imitation(arrays):
+            return ImitationDataset(path, arrays, answers)
+    answers.refuse_others(path, "a file of flat arrays", FLAT_ANSWERS)
+    return FlatNpzDataset(path, arrays, answers)
 
 
 class FlatNpzDataset(FlatDataset):
@@ -155,6 +162,14 @@ class _Arrays(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def is_boolean(self, name: str) -> bool:
+        """Whether an array holds booleans."""
+        try:
+            with zipfile.ZipFile(self._path) as archive, archive.open(f"{name}.npy") as entry:
+                return _header(entry)[1].kind == "b"
+        except BROKEN:
+            return False
 
     def _array(self, name: str) -> Array:
         try:

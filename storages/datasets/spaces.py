@@ -118,7 +118,45 @@ def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterato
         math.prod(leaf.shape)
         yield leaf
     else:
-        raise DatasetError(f"{where} has a space of type {kind!r}, which is not numeric and cannot be read")
+        name = "/".join(map(str, path))
+        way_out = (
+            f"; parts of observations are left out by leave_out=[{name!r}], or --leave-out {name} of `data convert`"
+            if name
+            else ""
+        )
+        part = f"a part {name!r}" if name else "a space"
+        raise DatasetError(f"{where} has {part} of type {kind!r}, which is not numeric and cannot be read{way_out}")
+
+
+def without(space: Space | None, leave_out: Sequence[str], where: object) -> Space | None:
+    """Return a Dict space without some parts.
+
+    Args:
+        space: the space; None if it is unknown.
+        leave_out: names of the parts, in nested spaces joined by slashes.
+        where: the place, for errors.
+
+    Raises:
+        DatasetError: there is no such part, or none is left.
+    """
+    for name in leave_out:
+        space = _without(space or {}, name.split("/"), where, name)
+    return space
+
+
+def _without(space: Space, path: Sequence[str], where: object, name: str) -> Space:
+    subspaces = space.get("subspaces")
+    if space.get("type") != "Dict" or not isinstance(subspaces, Mapping) or path[0] not in subspaces:
+        there = ", ".join(subspaces) if isinstance(subspaces, Mapping) else "no parts"
+        raise DatasetError(f"{where} has no part {name} to leave out; it has {there}")
+    kept = {key: part for key, part in subspaces.items() if key != path[0]}
+    if len(path) > 1:
+        kept = {
+            key: _without(part, path[1:], where, name) if key == path[0] else part for key, part in subspaces.items()
+        }
+    if not kept:
+        raise DatasetError(f"{where} has no part of observations but {name}, so it cannot be left out")
+    return {**space, "subspaces": kept}
 
 
 def observations_of(leaves: Sequence[SpaceLeaf], arrays: Mapping[str, Array]) -> Observations:

@@ -29,6 +29,7 @@ from storages.core.sampling.without_replacement import DistinctSampler, PassSamp
 from storages.core.windows.n_step import NSteps, next_actions, returns_to_go
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
+from storages.off_policy.memory_bound import MemoryBound
 from storages.off_policy.ring_growth import RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
@@ -69,8 +70,9 @@ class ReplayBuffer(Storage):
     Args:
         size: capacity in steps; the newest ``size * num_envs`` transitions are kept. None for as many as ``max_bytes``
             allows or, without it, for all: the capacity is doubled when it is reached.
-        max_bytes: bound on the memory of the stored steps, including what samplers keep of each; final observations of
-            episodes are not counted. With ``size``, the smaller bound applies. None for no bound.
+        max_bytes: bound on the memory of the stored steps, including final observations of episodes and what samplers
+            keep. With ``size``, the smaller bound applies. Where episodes are shorter than about 30 steps, the capacity
+            is reduced. None for no bound.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         draws: how rows are drawn uniformly: "with replacement", "without replacement" within a batch, or in "passes",
             in each of which every row is drawn once, in random order.
@@ -148,14 +150,16 @@ class ReplayBuffer(Storage):
             self._tracker,
             self.recency,
         )
-        growth = RingGrowth(self) if ring.grows and self.max_bytes is None else None
-        for part in (growth, *parts, self.sampler):
+        growth = RingGrowth(self) if ring.grows else None
+        bound = growth if self.max_bytes is None else MemoryBound(self)
+        for part in (bound, *parts, self.sampler):
             if part is not None:
                 self.observe(part)
         self.configure()
         if self.max_bytes is not None:
             beside = sum(part.bytes_of_a_transition for part in self._observers)
-            ring.limit_memory(self.max_bytes, beside, _least_size(self.sequences))
+            apart = sum(part.bytes_apart for part in self._observers)
+            ring.limit_memory(self.max_bytes, beside, apart, _least_size(self.sequences))
         log = self.make_log(envs)
         if log is not None:
             self.attach(log)
@@ -180,6 +184,13 @@ class ReplayBuffer(Storage):
             ring.resize(size)
         for observer in self._observers:
             observer.after_resize(ring)
+
+    def shrink(self, size: int) -> None:
+        """Reduce the capacity to ``size`` steps, and drop older ones; called where ``max_bytes`` would be exceeded."""
+        self._tell_of_change(rows=True)
+        self._ring.shrink(size)
+        for observer in self._observers:
+            observer.after_resize(self._ring)
 
     # Parts
 

@@ -26,11 +26,24 @@ class RingGrowth(RingObserver):
         self._storage = weakref.ref(storage)
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Double the capacity if the ring is full."""
+        """Double the capacity if the ring is full.
+
+        Raises:
+            MemoryError: there is not enough memory; the step is refused.
+        """
         if ring.live_steps == ring.size:
             storage = self._storage()
             assert storage is not None
-            storage.resize(2 * ring.size)
+            try:
+                storage.resize(2 * ring.size)
+            except MemoryError as error:
+                held = ring.columns.nbytes
+                raise MemoryError(
+                    f"{ring.owner}: size=None keeps all steps, and there is no memory to double the capacity of "
+                    f"{ring.size:,} steps, which take {held:,} bytes: {error}. Nothing that was stored is lost, and "
+                    f"nothing more can be stored here. Make it with size= or max_bytes=, which drop the oldest steps, "
+                    f"or go on where there is more memory"
+                ) from error
 
     def steps_at_once(self, ring: Ring) -> int:
         """Return how many more steps fit."""

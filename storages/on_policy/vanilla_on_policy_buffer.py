@@ -20,6 +20,7 @@ from storages.on_policy.estimators import Estimator, RewardStream
 from storages.on_policy.evaluation import RolloutEvaluation, begins_of
 from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
+from storages.renamed import arguments_named
 from storages.storage import Storage
 from storages.transition import (
     ADV,
@@ -88,6 +89,7 @@ class VanillaOnPolicyBuffer(Storage):
         if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
+    @arguments_named
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store consecutive steps (steps, E, ...), without the values that are evaluated when the rollout is full."""
         asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}

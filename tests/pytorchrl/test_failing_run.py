@@ -108,7 +108,8 @@ def test_a_run_resumed_after_a_failed_step_equals_the_run_without_the_failure(
     learner.close()
     saved_at = saved_steps(tmp_path / "run")
     assert (
-        f"The run is saved in {tmp_path / 'run'} as of {saved_at} of 240 steps; continue with\n  "
+        f"The run is saved in {tmp_path / 'run'}, with the traceback in error.txt, as of {saved_at} of 240 steps; "
+        f"continue with\n  "
         f"{learner.resume_command}"
     ) in error.value.__notes__
     assert learner.resume_command.endswith(f" --import {__name__}")

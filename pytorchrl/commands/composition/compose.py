@@ -20,6 +20,7 @@ def compose(
     actor: str | Factory[Actor] | None = None,
     storage: str | Factory[Storage] | None = None,
     num_envs: int | None = None,
+    preprocessing: bool = True,
     **others: Any,
 ) -> Scheme:
     """Make a scheme of an algorithm and an environment; parts that are not given are chosen to fit.
@@ -34,6 +35,7 @@ def compose(
         actor: "OffPolicyActor", or a factory; one that fits the storage where left out.
         storage: "PER", or a factory; one that the algorithm learns from where left out.
         num_envs: copies of the environment; the preset's, or one, where left out.
+        preprocessing: whether games of Atari given by id are those of :func:`atari_envs`; else their frames are raw.
         others: arguments of :class:`Scheme`, such as `seed` and `device`.
 
     Raises:
@@ -55,5 +57,5 @@ def compose(
     if isinstance(algorithm, str):
         made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
         preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(made))
-    parts = composed(merged(fitted(preset, chosen), chosen), factories)
+    parts = composed(merged(fitted(preset, chosen), chosen, {"preprocessing": preprocessing}), factories)
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)

@@ -13,6 +13,7 @@ import yaml
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import preprocessed
 from pytorchrl.commands.composition.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.composition.values import value_of
 from pytorchrl.experiments.runs.user_modules import factory_function, function_named
@@ -21,10 +22,11 @@ from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component, Factory
+from storages.component.setting import text_of
 
 KINDS: Mapping[str, type[Component]] = {"algorithm": Algorithm, "actor": Actor, "storage": Storage, "env": VecEnv}
 """Base classes of the parts of a run, by their names in options and files."""
-_SETTINGS = ("steps",)
+_SETTINGS = ("steps", "preprocessing")
 _ANY_ENVIRONMENT = "*"
 _REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
 _STEPS = 100_000
@@ -37,15 +39,21 @@ class Composed:
     algorithm: Factory[Algorithm]
     actor: Factory[Actor]
     storage: Factory[Storage]
-    envs: Factory[VecEnv]
+    envs: Factory[VecEnv] | None
+    """None for a run that learns from data alone, whose spaces are those of the data."""
     steps: int
+    env_name: str | None
+    """The environment's name as it was given; that of a game of Atari is not in its factory."""
+    is_preprocessed: bool
+    """Whether frames of Atari are preprocessed that would be raw."""
 
     def scheme(self, seed: int, device: str) -> Scheme:
         """Make a scheme of the parts."""
         return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
 
     def __str__(self) -> str:
-        return "\n".join(map(_told, (self.algorithm, self.actor, self.storage, self.envs)))
+        parts = (self.algorithm, self.actor, self.storage, self.envs)
+        return "\n".join(_told(part) for part in parts if part is not None)
 
 
 def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
@@ -152,12 +160,15 @@ def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None) -> Composed:
+def composed(
+    description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None, *, needs_env: bool = True
+) -> Composed:
     """Make the factories of a description.
 
     Args:
         description: names and hyper-parameters of the parts.
         factories: parts given as factories, which are used unchanged.
+        needs_env: whether an environment must be named; else one without hyper-parameters may be missing.
 
     Raises:
         CompositionError: it names an unknown class, no algorithm or no environment.
@@ -165,26 +176,42 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
     """
     made = dict(factories or {})
     for kind in ("algorithm", "env"):
-        if kind not in made and not description[kind].get("name"):
+        is_optional = kind == "env" and not needs_env and not description[kind]
+        if kind not in made and not description[kind].get("name") and not is_optional:
             raise CompositionError(f"no {kind} is given; name one by --{kind}")
     if "algorithm" not in made:
-        named = part_named(Algorithm, description["algorithm"]["name"])
-        made["algorithm"] = _factory(named, _without_name(description["algorithm"]))
-    if "env" not in made:
-        env = description["env"]["name"]
-        made["env"] = _factory(VecEnv, {"env": factory_function(str(env)) or env} | _without_name(description["env"]))
+        algorithm = part_named(Algorithm, description["algorithm"]["name"])
+        made["algorithm"] = _factory(algorithm, _without_name(description["algorithm"]))
+    if "env" not in made and description["env"]:
+        named = description["env"]["name"]
+        made["env"] = _factory(
+            VecEnv, {"env": factory_function(str(named)) or named} | _without_name(description["env"])
+        )
+    given_envs = made.get("env")
+    if given_envs is not None and "env" not in (factories or {}) and description.get("preprocessing", True):
+        made["env"] = preprocessed(given_envs)
     if "storage" not in made:
         storage = storage_class(description, made["algorithm"].cls)
         of_storage = _without_name(description["storage"])
         if "size" not in of_storage and "size" in hyper_parameters_of(storage):
             transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
-            of_storage = {"size": max(1, transitions // made["env"].hyper_parameters["num_envs"])} | of_storage
+            num_envs = made["env"].hyper_parameters["num_envs"] if "env" in made else 1
+            of_storage = {"size": max(1, transitions // num_envs)} | of_storage
         made["storage"] = _factory(storage, of_storage)
     if "actor" not in made:
         name = description["actor"].get("name")
         actor = actor_for(made["storage"].cls) if name is None else part_named(Actor, name)
         made["actor"] = _factory(actor, _without_name(description["actor"]))
-    return Composed(made["algorithm"], made["actor"], made["storage"], made["env"], description.get("steps") or _STEPS)
+    env = None if given_envs is None else given_envs.hyper_parameters["env"]
+    return Composed(
+        made["algorithm"],
+        made["actor"],
+        made["storage"],
+        made.get("env"),
+        description.get("steps") or _STEPS,
+        env if env is None or isinstance(env, str) else text_of(env),
+        made.get("env") is not given_envs,
+    )
 
 
 def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:

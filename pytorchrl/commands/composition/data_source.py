@@ -16,9 +16,10 @@ from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme import Scheme, from_dataset
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.dataset_factory import converting_named
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
-from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset, references_of
+from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.storage import Storage
@@ -55,7 +56,7 @@ class Data:
     @property
     def references(self) -> tuple[float, float] | None:
         """The returns whose normalised scores are 0 and 1; None where the data set has none."""
-        return references_of(open_dataset(self.path).about)
+        return references_of(self._opened().about)
 
     def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
         """Make a scheme that learns from the data.
@@ -90,10 +91,14 @@ class Data:
     def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
         hyper_parameters = storage.hyper_parameters
         if "size" in hyper_parameters and not has_size:
-            dataset = open_dataset(self.path)
+            dataset = self._opened()
             steps = (dataset if self.select is None else SelectedDataset(dataset, self.select)).steps
             storage = make_factory(storage.cls, (), hyper_parameters | {"size": max(1, steps)})
         return from_dataset(storage, self.path, select=self.select)
+
+    def _opened(self) -> Dataset:
+        with converting_named(self.path):
+            return open_dataset(self.path)
 
     def __str__(self) -> str:
         select = "" if self.select is None else f", {self.select}"
@@ -174,3 +179,25 @@ def without_random_actions(algorithm: Mapping[str, Any], chosen: Mapping[str, An
     if "start_steps" in chosen or "start_steps" not in hyper_parameters_of(part_named(Algorithm, algorithm["name"])):
         return dict(algorithm)
     return {**algorithm, "start_steps": 0}
+
+
+def needs_environments(settings: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
+    """Whether a run needs environments: unless none are described, and it learns from a data set alone."""
+    algorithm = description["algorithm"].get("name")
+    if description["env"] or settings.get("data") is None or settings.get("online") or algorithm is None:
+        return True
+    return bool(further_sources(part_named(Algorithm, algorithm)))
+
+
+def without_evaluations(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Set ``test_every`` to 0 unless it was chosen, for a run without environments.
+
+    Raises:
+        CompositionError: another number was chosen.
+    """
+    if value_of(algorithm.get("test_every", 0)) != 0:
+        raise CompositionError(
+            f"evaluations every {algorithm['test_every']} updates need an environment; name one by --env, or leave out "
+            f"--algorithm.test-every"
+        )
+    return {**algorithm, "test_every": 0}

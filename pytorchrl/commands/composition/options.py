@@ -1,7 +1,6 @@
 """Command line options made from hyper-parameters: names, kinds of values and help texts."""
 
 import argparse
-import difflib
 import inspect
 import re
 import types
@@ -10,12 +9,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pytorchrl.commands.composition.unknown_options import unknown_option
+from pytorchrl.terminal import printable
 from storages.component.declared import hyper_parameters_of
 from storages.component.schedule import Schedule
 from storages.component.setting import Setting
 
 
-def add_options(parser: argparse.ArgumentParser, prefix: str, cls: type[Any], but: Sequence[str] = ()) -> None:
+class PartsParser(argparse.ArgumentParser):
+    """A parser with the options of the parts that a run is composed of."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.parts: dict[str, type[Any]] = {}
+        """The classes whose hyper-parameters are options, by the prefix of these."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(printable(message), file)
+
+
+def add_options(parser: PartsParser, prefix: str, cls: type[Any], but: Sequence[str] = ()) -> None:
     """Add an option ``--PREFIX.NAME`` for each hyper-parameter of a class.
 
     Args:
@@ -24,6 +37,7 @@ def add_options(parser: argparse.ArgumentParser, prefix: str, cls: type[Any], bu
         cls: the class with the hyper-parameters.
         but: hyper-parameters without an option.
     """
+    parser.parts[prefix] = cls
     group = parser.add_argument_group(f"{cls.__name__} (--{prefix}.NAME)")
     meanings = _meanings(cls)
     for name, parameter in hyper_parameters_of(cls).items():
@@ -56,8 +70,8 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
     given, unknown = parser.parse_known_args([dashed(argument) for argument in arguments])
     if unknown:
         name = unknown[0].partition("=")[0]
-        near = difflib.get_close_matches(name, parser._option_string_actions, n=1)
-        parser.error(f"there is no option {name}{f'; did you mean {near[0]}?' if near else ''}")
+        parts = parser.parts if isinstance(parser, PartsParser) else {}
+        parser.error(unknown_option(name, list(parser._option_string_actions), parts))
     return given
 
 

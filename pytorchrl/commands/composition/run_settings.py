@@ -26,6 +26,7 @@ _CHECKS: Mapping[str, _Check] = {
     "checkpoint_every": _COUNT,
     "from": _TEXT,
     "data": _TEXT,
+    "preprocessing": (lambda value: isinstance(value, bool), "true or false"),
     "online": (lambda value: isinstance(value, bool), "true or false"),
 }
 _LISTS: Mapping[str, _Check] = {

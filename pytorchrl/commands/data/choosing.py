@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from pytorchrl.commands.data.shared import Count, Format, Output, Share, Source, write
+from pytorchrl.commands.data.shared import Count, Format, Output, Share, Source, opened_as_it_is, write
 from pytorchrl.commands.shared import check_counts, check_seed
 from pytorchrl.logging.bars import watched
 from storages.datasets import (
@@ -14,7 +14,6 @@ from storages.datasets import (
     SelectedDataset,
     SelectEpisodes,
     format_for,
-    open_dataset,
     return_of,
     succeeded,
 )
@@ -68,7 +67,7 @@ def prune(
         successes=successes,
         seed=seed,
     )
-    dataset = open_dataset(source)
+    dataset = opened_as_it_is(source)
     read = list(watched(((return_of(one), succeeded(one)) for one in dataset), *_reading(dataset)))
     returns = [value for value, _ in read]
     try:
@@ -107,7 +106,7 @@ def split(
         raise ValueError(f"split: --train and --validation must be different, got {train} for both")
     for output in (train, validation):
         format_for(output, format)
-    dataset = open_dataset(source)
+    dataset = opened_as_it_is(source)
     parts = [
         SelectedDataset(dataset, SelectEpisodes(part="train", validation_share=validation_share, seed=seed)),
         SelectedDataset(dataset, SelectEpisodes(part="validation", validation_share=validation_share, seed=seed)),

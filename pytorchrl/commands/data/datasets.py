@@ -4,14 +4,27 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
-from pytorchrl.commands.data.shared import Format, Names, Output, Source, opened, write
+from pytorchrl.commands.data.shared import (
+    Count,
+    Format,
+    HowEnded,
+    Names,
+    Number,
+    Output,
+    Parts,
+    Source,
+    Text,
+    opened,
+    opened_as_it_is,
+    write,
+)
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
-from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
+from pytorchrl.terminal import TextConsole, tell
+from storages.datasets import about_merged, find_datasets, format_for, merged
 
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
 
@@ -24,36 +37,59 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
     """
     found = list(find_datasets(path))
     if found:
-        Console().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
+        TextConsole().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
     else:
-        Console().print(f"There is no data set in {path}.")
+        TextConsole().print(f"There is no data set in {path}.")
 
 
 def show(
     path: tyro.conf.Positional[Path],
     output: Picture = None,
     names: Names = {},  # noqa: B006
-    ends: Ends = "unknown",
+    ends: HowEnded = None,
+    timeouts: Text = None,
+    max_episode_steps: Count = None,
+    episode: Text = None,
+    rewards: Text = None,
+    first_action: Number = None,
+    leave_out: Parts = (),
 ) -> None:
     """Describe a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
-        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
-        ends: how episodes ended, in flat arrays that only mark where they ended.
+        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
+            several columns are one array, joined by commas: observations x,v,angle.
+        ends: how episodes ended, in files that only mark where they ended.
+        timeouts: the array that is true where a time limit ended an episode; none, if none ever did.
+        max_episode_steps: the time limit that ended episodes which did not terminate.
+        episode: the array with a number or a text for each episode, the same at all of its steps.
+        rewards: the array of rewards; none, for a file without any, whose rewards are read as 0.
+        first_action: the number of the first choice of discrete actions, which is subtracted.
+        leave_out: parts of the observations that are not read, such as texts.
     """
     if output is not None:
         refuse_other_suffix(output)
-    dataset = opened(path, names, ends)
+    dataset = opened(
+        path,
+        names,
+        ends=ends,
+        timeouts=timeouts,
+        max_episode_steps=max_episode_steps,
+        episode=episode,
+        rewards=rewards,
+        first_action=first_action,
+        leave_out=leave_out,
+    )
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
-    console = Console(record=output is not None)
+    console = TextConsole(record=output is not None)
     console.print(report)
     if output is not None:
         sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
         for complaint in data_warnings(sample, dataset.about.action_space):
-            print(f"Warning: {complaint}")
-        print(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
+            tell(f"Warning: {complaint}")
+        tell(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 
 
 def convert(
@@ -61,21 +97,44 @@ def convert(
     output: Output,
     format: Format = None,  # noqa: A002
     names: Names = {},  # noqa: B006
-    ends: Ends = "unknown",
+    ends: HowEnded = None,
+    timeouts: Text = None,
+    max_episode_steps: Count = None,
+    episode: Text = None,
+    rewards: Text = None,
+    first_action: Number = None,
+    leave_out: Parts = (),
 ) -> None:
-    """Write a data set, or what a storage holds, in another format.
+    """Write a data set, a table of steps, or what a storage holds, in another format.
 
     Args:
         source: what is read: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is
             meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
-        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
-        ends: how episodes ended, in flat arrays that only mark where they ended. The last step of a terminated episode
-            is kept; that of any other is left out, since its next observation is not known.
+        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
+            several columns are one array, joined by commas: observations x,v,angle.
+        ends: how episodes ended, in files that only mark where they ended. Without final observations, the last step
+            of a terminated episode is kept; that of any other is left out.
+        timeouts: the array that is true where a time limit ended an episode; none, if none ever did.
+        max_episode_steps: the time limit that ended episodes which did not terminate.
+        episode: the array with a number or a text for each episode, the same at all of its steps.
+        rewards: the array of rewards; none, for a file without any, whose rewards are read as 0.
+        first_action: the number of the first choice of discrete actions, which is subtracted.
+        leave_out: parts of the observations that are not read, such as texts.
     """
     format_for(output, format)
-    dataset = opened(source, names, ends)
+    dataset = opened(
+        source,
+        names,
+        ends=ends,
+        timeouts=timeouts,
+        max_episode_steps=max_episode_steps,
+        episode=episode,
+        rewards=rewards,
+        first_action=first_action,
+        leave_out=leave_out,
+    )
     write(output, dataset, len(dataset), format, dataset.about)
 
 
@@ -94,5 +153,5 @@ def merge(
     format_for(output, format)
     if not sources:
         raise ValueError("merge: name the data sets to be merged")
-    datasets = [open_dataset(source) for source in sources]
+    datasets = [opened_as_it_is(source) for source in sources]
     write(output, merged(datasets), sum(map(len, datasets)), format, about_merged(datasets))

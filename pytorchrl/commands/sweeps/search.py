@@ -8,15 +8,21 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytorchrl.commands.shared import STOPPED
+from pytorchrl.commands.sweeps.claims import Claims, alone_in
 from pytorchrl.commands.sweeps.ranges import range_of
 from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
+from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically
 
 if TYPE_CHECKING:
     import optuna
+    import optuna.samplers
 
 _STUDY_FILE = "study.db"
 _RESULTS = "results.csv"
@@ -27,10 +33,14 @@ _WARMUP = 0.25
 """Share of a run's steps before which it is not pruned."""
 _FIRST_TRIALS = 5
 """Trials before any is pruned."""
+_DATABASE_TIMEOUT_SECONDS = 60.0
+"""How long a write waits for those of other processes."""
 
 
 class Search:
     """Trains trials whose values Optuna chooses, several at a time, and resumes a study that was stopped.
+
+    Several processes may share a study: each trains new trials, and unfinished ones that no other process trains.
 
     Args:
         vary: names with their values: a range, or several texts to choose among.
@@ -64,28 +74,26 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._vary, self._log_dir, self._steps, self._seeds = vary, log_dir, steps, seeds
         log_dir.mkdir(parents=True, exist_ok=True)
-        self._database = optuna.storages.RDBStorage(f"sqlite:///{log_dir / _STUDY_FILE}")
-        self._study = optuna.create_study(
-            storage=self._database, study_name=_STUDY, direction="maximize", load_if_exists=True
-        )
-        varied = {name: list(values) for name, values in vary.items()}
-        known = self._study.user_attrs.get(_VARIED, varied)
-        if known != varied:
-            self.close()
-            raise CompositionError(
-                f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose another "
-                f"--log-dir"
+        with alone_in(log_dir):
+            self._database = optuna.storages.RDBStorage(
+                f"sqlite:///{log_dir / _STUDY_FILE}",
+                engine_kwargs={"connect_args": {"timeout": _DATABASE_TIMEOUT_SECONDS}},
             )
-        self._study.set_user_attr(_VARIED, varied)
+            self._study = optuna.create_study(
+                storage=self._database, study_name=_STUDY, direction="maximize", load_if_exists=True
+            )
+            varied = {name: list(values) for name, values in vary.items()}
+            known = self._study.user_attrs.get(_VARIED, varied)
+            if known != varied:
+                self.close()
+                raise CompositionError(
+                    f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose "
+                    f"another --log-dir"
+                )
+            self._study.set_user_attr(_VARIED, varied)
         pruner = optuna.pruners.MedianPruner(_FIRST_TRIALS, int(_WARMUP * steps))
         self._study.pruner = pruner if prune else optuna.pruners.NopPruner()
-        # A resumed sweep must not draw the random values of its first trials again.
-        seed = len(self._study.trials)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            tpe = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-        self._study.sampler = tpe if sampler == "tpe" else optuna.samplers.RandomSampler(seed)
-        self._unfinished = [trial for trial in self._study.trials if not trial.state.is_finished()]
+        self._sampler, self._claims = sampler, Claims()
         self._lock, self._stopped = Lock(), Event()
 
     def run(self, trials: int, of_train: Sequence[str], processes: int) -> int:
@@ -111,6 +119,9 @@ class Search:
     def write_results(self) -> None:
         """Show all trials, those with the largest returns first, and write them into a file."""
         found = [trial for trial in self._study.trials if len(trial.params) == len(self._vary)]
+        if not found:
+            print("No trial has begun.")
+            return
         found.sort(key=lambda trial: (trial.state.name != "COMPLETE", -(trial.value or 0.0)))
         records = [
             {
@@ -125,7 +136,7 @@ class Search:
         rows = [[_short(value) for value in record.values()] for record in records]
         print_table(Table("Trials", columns, rows))
         write_atomically(self._log_dir / _RESULTS, csv_of(records).encode())
-        print(f"Table: {self._log_dir / _RESULTS}")
+        tell(f"Table: {self._log_dir / _RESULTS}")
 
     def close(self) -> None:
         """Close the connections to the study's file."""
@@ -137,22 +148,55 @@ class Search:
             self._train(trial, of_train)
 
     def _next(self, trials: int) -> "optuna.Trial | None":
-        """Return an unfinished trial, or a new one; None where there are enough."""
-        import optuna
-
-        with self._lock:
-            if self._unfinished:
-                trial = optuna.Trial(self._study, self._unfinished.pop(0)._trial_id)
-            elif len(self._study.trials) < trials:
+        """Return an unfinished trial that no process trains, or a new one; None where there are enough."""
+        with self._lock, alone_in(self._log_dir):
+            trial = self._unfinished()
+            if trial is None:
+                if (number := len(self._study.trials)) >= trials:
+                    return None
+                self._study.sampler = self._sampler_of(number)
                 trial = self._study.ask()
-            else:
-                return None
+                self._claims.make(self._folder(trial.number))
             # For an unfinished trial, Optuna suggests the values that it already has.
             for name, values in self._vary.items():
                 _suggest(trial, name, values)
             return trial
 
+    def _unfinished(self) -> "optuna.Trial | None":
+        """Return an unfinished trial that no process trains."""
+        import optuna
+
+        for one in self._study.trials:
+            folder = self._folder(one.number)
+            if one.state.is_finished() or self._claims.made_before(folder) or not self._claims.make(folder):
+                continue
+            # The process that trained it may have finished it since.
+            if not self._study.trials[one.number].state.is_finished():
+                return optuna.Trial(self._study, one._trial_id)
+            self._claims.release(folder)
+        return None
+
+    def _sampler_of(self, number: int) -> "optuna.samplers.BaseSampler":
+        """Return a sampler whose random numbers follow from a trial's number, in whichever process it is begun."""
+        import optuna
+
+        seed = int(np.random.SeedSequence([0, number]).generate_state(1)[0])
+        if self._sampler != "tpe":
+            return optuna.samplers.RandomSampler(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
     def _train(self, trial: "optuna.Trial", of_train: Sequence[str]) -> None:
+        try:
+            self._train_claimed(trial, of_train)
+        except RunInUseError as error:
+            # Not by a search; the trial stays unfinished.
+            print(f"{self._folder(trial.number)}: {error}", flush=True)
+        finally:
+            self._claims.release(self._folder(trial.number))
+
+    def _train_claimed(self, trial: "optuna.Trial", of_train: Sequence[str]) -> None:
         runs = self._runs(trial)
         pruned = False
         reported = set(self._study.trials[trial.number].intermediate_values)
@@ -172,21 +216,21 @@ class Search:
             status = train(one, of_train, *([should_prune] if number == 0 else []))
             if status or pruned:
                 break
-        tell = partial(self._study.tell, trial.number)
+        ended = partial(self._study.tell, trial.number)
         evaluations = [one.evaluations() for one in runs]
         with self._lock:
             if pruned:
-                said, _ = "pruned", tell(state=_state("PRUNED"))
+                said, _ = "pruned", ended(state=_state("PRUNED"))
             elif status not in (0, STOPPED):
-                said, _ = "failed", tell(state=_state("FAIL"))
+                said, _ = "failed", ended(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
-                said, _ = f"final return {final:.1f}", tell(final)
+                said, _ = f"final return {final:.1f}", ended(final)
             else:
                 # Its process was stopped; the trial goes on with the next call.
                 said = "stopped"
             values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
-            print(f"{self._folder(trial.number)} ({values}): {said}", flush=True)
+            tell(f"{self._folder(trial.number)} ({values}): {said}")
 
     def _runs(self, trial: Any) -> list[Trial]:
         values = {name: str(trial.params[name]) for name in self._vary}

@@ -14,6 +14,7 @@ from pytorchrl.logging.groups import named_groups
 from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.pictures.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
+from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically
 
 _RESULTS = "results.csv"
@@ -44,7 +45,7 @@ def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
             runs[trial.folder.name].append(run)
     groups = named_groups(runs)
     if not groups:
-        print("No run has measured a return.")
+        tell("No run has measured a return.")
         return
     comparison = compare_groups(groups)
     results = sorted(comparison.results, key=lambda result: -result.iqm.value)
@@ -53,8 +54,8 @@ def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
     rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
     print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
     for note in not_finite(results, comparison.score):
-        print(f"- {note}")
+        tell(f"- {note}")
     records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
     write_atomically(log_dir / _RESULTS, csv_of(records).encode())
-    print(f"Table: {log_dir / _RESULTS}")
-    print(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")
+    tell(f"Table: {log_dir / _RESULTS}")
+    tell(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 
@@ -61,6 +62,9 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
 
     Returns:
         The process's exit status.
+
+    Raises:
+        RunInUseError: another process trains it.
     """
     trial.folder.mkdir(parents=True, exist_ok=True)
     _wait_until_free(trial.run)
@@ -72,19 +76,31 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         while True:
             with suppress(subprocess.TimeoutExpired):
-                return process.wait(_SECONDS_BETWEEN_LOOKS)
+                status = process.wait(_SECONDS_BETWEEN_LOOKS)
+                if status not in (0, STOPPED) and trial.run.exists():
+                    # Another process may have begun it at the same moment.
+                    RunLock(trial.run).release()
+                return status
             if should_prune():
                 process.terminate()
                 return process.wait()
 
 
 def _wait_until_free(run: Path) -> None:
-    """Wait until a process of an earlier sweep releases the lock of a run folder, up to a time limit."""
+    """Wait until a process of an earlier sweep releases the lock of a run folder.
+
+    Raises:
+        RunInUseError: it did not within the time limit.
+    """
     if not run.exists():
         return
     until = time.monotonic() + _SECONDS_TO_WAIT
-    while time.monotonic() < until:
-        with suppress(RunInUseError):
+    while True:
+        try:
             RunLock(run).release()
+        except RunInUseError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
+        else:
             return
-        time.sleep(0.5)

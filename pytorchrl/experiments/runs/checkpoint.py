@@ -65,7 +65,7 @@ BEST_WEIGHTS = Purpose(
     "load",
     "loaded",
     "restore it from a copy, or go on with the weights as they are",
-    "a run saves it at its first evaluation; make one by evaluate(), or by test_every of the algorithm",
+    "a run saves it at its first evaluation; test_every of the algorithm sets when",
 )
 
 

@@ -204,7 +204,7 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """
     described = config["test_envs"] or config["train_envs"]
     if described is None:
-        raise CompositionError(f"the run in {run} had no environments; give the ones to act in")
+        raise CompositionError(f"the run in {run} had no environments; give the ones to act in, or train with --env")
     refuse_to_import(described, _WAY_OUT)
     factory: Factory[VecEnv] = made_of(described)
     return factory

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
 from pytorchrl.logging.pictures.looks import look_of
+from pytorchrl.logging.pictures.texts import in_figure
 from storages.datasets import Dataset, references_of
 from storages.persistent.log.files import replacing
 from storages.transition import Array
@@ -103,7 +104,7 @@ def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) 
     axes["rewards"].set_yscale("log")
     # On a logarithmic axis from 1, a bar of one would have no height.
     axes["rewards"].set_ylim(bottom=0.5)
-    figure.suptitle("\n".join([_title(dataset, sample), *complaints]), fontsize="medium")
+    figure.suptitle(in_figure("\n".join([_title(dataset, sample), *complaints])), fontsize="medium")
     return figure
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytorchrl.logging.pictures.looks import LineStyle
+from pytorchrl.logging.pictures.texts import in_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,13 +72,18 @@ class Legend:
                 marker=entry.marker,
                 markersize=5,
                 linewidth=entry.line_width,
-                label=entry.label,
             )
-            for entry in self._wrapped()
+            for entry in self.entries
         ]
         place: dict[str, Any] = {"loc": "outside lower center" if self.is_below else "outside right upper"}
         caption = self.caption if self.is_below else textwrap.fill(self.caption, _CHARACTERS_BESIDE)
-        legend = figure.legend(handles=lines, ncols=self.columns, title=caption or None, frameon=False, **place)
+        labels = [entry.label for entry in self._wrapped()]
+        # Matplotlib leaves out what has a label that begins with an underscore; the texts are set afterwards.
+        legend = figure.legend(
+            lines, ["-"] * len(labels), ncols=self.columns, title=in_figure(caption) or None, frameon=False, **place
+        )
+        for text, label in zip(legend.get_texts(), labels, strict=True):
+            text.set_text(in_figure(label))
         for text in (*legend.get_texts(), legend.get_title()):
             text.set_fontsize("small")
         legend.get_title().set_color("#555555")

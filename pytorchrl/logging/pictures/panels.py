@@ -11,6 +11,7 @@ from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
 from pytorchrl.logging.pictures.legends import Entry, Legend
 from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, LineStyle, Look, look_of
+from pytorchrl.logging.pictures.texts import in_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +101,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
         if number + columns >= len(panels):
             axes.set_xlabel(x_label)
         if number % columns == 0:
-            axes.set_ylabel(choice.metric or "return per episode")
+            axes.set_ylabel(in_figure(choice.metric or "return per episode"))
     for axes in grid[len(panels) :]:
         axes.remove()
     legend.add_to(figure)
@@ -224,7 +225,7 @@ def _x_label(groups: Sequence[Group], x: XAxis) -> str:
 def _dress(axes: "Axes", heading: str, x: XAxis) -> None:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
-    axes.set_title(heading, wrap=True, fontsize="medium")
+    axes.set_title(in_figure(heading), wrap=True, fontsize="medium")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}") if x == "seconds" else EngFormatter(sep=""))
     large = max(map(abs, axes.get_ylim())) >= 10_000

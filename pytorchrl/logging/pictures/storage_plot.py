@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.plots import refuse_other_than_png
+from pytorchrl.logging.pictures.texts import in_figure
 from pytorchrl.logging.tables.storage_report import counted
 from storages.persistent.log.files import replacing
 
@@ -63,7 +64,7 @@ def _figure(inspection: "Inspection") -> "Figure":
         weights = priorities.values if priorities.values.any() else np.ones(len(priorities.values))
         _draw_ages(axes["ages"], priorities.ages, "Age of prioritised samples", "share of draws", weights)
     figure.suptitle(
-        f"{inspection.name}: {counted(inspection.transitions, 'transition')} of "
+        f"{in_figure(inspection.name)}: {counted(inspection.transitions, 'transition')} of "
         f"{counted(inspection.num_envs, 'environment')}"
     )
     return figure

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, format_bytes
+from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, Episodes, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import layout_of
@@ -25,12 +26,12 @@ def datasets_table(paths: Iterable[Path], folder: Path) -> Table:
         table.add_column(heading, justify="right")
     for path in paths:
         size = format_bytes(bytes_at(path))
-        name = Text(str(path if path == folder else path.relative_to(folder)))
+        name = str(path if path == folder else path.relative_to(folder))
         try:
             dataset = open_dataset(path)
             table.add_row(name, format_of(dataset), f"{len(dataset):,}", f"{dataset.steps:,}", size)
         except (OSError, PersistenceError) as error:
-            table.add_row(name, Text(f"cannot be read: {error}", style="red"), "", "", size)
+            table.add_row(name, Text(printable(f"cannot be read: {error}"), style="red"), "", "", size)
     return table
 
 
@@ -101,10 +102,11 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Author", ", ".join(about.author)),
         ("Merged from", ", ".join(about.combined_datasets)),
         ("Description", about.description),
+        ("Not used", ", ".join(getattr(dataset, "unused_flags", ()))),
     )
     for name, value in rows:
         if value:
-            table.add_row(Text(name, style="bold"), Text(str(value)))
+            table.add_row(Text(name, style="bold"), str(value))
     return table
 
 

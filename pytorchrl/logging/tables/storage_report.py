@@ -64,7 +64,7 @@ def _heading(inspection: "Inspection") -> Table:
         ("Inserted", f"{counted(inspection.inserted_steps, 'step')} so far"),
         ("Memory", f"{memory}, unused capacity included"),
     ):
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(Text(name, style="bold"), value)
     return table
 
 
@@ -76,7 +76,7 @@ def fields_table(fields: Sequence[Field]) -> Table:
     table.add_column("bytes per transition", justify="right")
     for field in fields:
         kept = f"{field.bytes_each:,}" if field.bytes_each else "shared with the next step"
-        table.add_row(Text(field.name), str(field.shape), field.dtype, kept)
+        table.add_row(field.name, str(field.shape), field.dtype, kept)
     return table
 
 

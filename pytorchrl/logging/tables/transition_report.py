@@ -50,7 +50,7 @@ def transition_report(transition: "TransitionDescription", around: Sequence["Tra
     """
     table = Table.grid(padding=(0, 2))
     for name, value in _lines(transition).items():
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(Text(name, style="bold"), value)
     return Group(table, _steps_table(transition, around))
 
 

@@ -4,7 +4,6 @@ const UNITS = { steps: data.curves.unit, seconds: "seconds of training", episode
 const MOST_SMOOTHED_POINTS = 500;
 const environments = [...new Set(data.curves.groups.map((group) => group.environment))];
 const hiddenGroups = new Set();
-const bands = new Map();
 
 const partsOf = (metric) => (metric === RETURN ? ["test/return", "train/return"] : [metric]);
 const isTraining = (name) => name.startsWith("train/");
@@ -14,7 +13,7 @@ const curveOf = (run, name, over, share) => {
   const series = run.series[name];
   if (!series || !series[over].length) return null;
   const at = series.y.map((_, number) => number).filter((number) => series[over][number] !== null);
-  const y = isTraining(name) ? smoothed(series.y, weightsOf(run, series), share) : series.y;
+  const y = isTraining(name) ? smoothed(series.y, weightsOf(run, series), Number(share)) : series.y;
   return at.length ? { x: at.map((number) => series[over][number]), y: at.map((number) => y[number]) } : null;
 };
 
@@ -59,9 +58,7 @@ const tracesOf = (group, style, chosen) => {
     const runs = group.runs.map((run) => ({ run, curve: curveOf(run, name, chosen.over, chosen.share) }))
       .filter((one) => one.curve);
     const of = isDotted ? ", training" : "";
-    const key = JSON.stringify([data.curves.groups.indexOf(group), name, chosen.over, chosen.share]);
-    if (chosen.together && runs.length > 1 && !bands.has(key)) bands.set(key, bandOf(runs.map((one) => one.curve)));
-    const band = chosen.together ? bands.get(key) : null;
+    const band = chosen.together ? group.bands[name]?.[chosen.over]?.[isTraining(name) ? chosen.share : "0"] : null;
     if (!band) return runs.map(({ run, curve }) => line(curve, run.name + of, style, isBehind, isDotted));
     const middle = line(band, `${group.label}${of}, ${runs.length} runs`, style, isBehind, isDotted);
     return isBehind ? [middle] : [area(band, style), middle];
@@ -71,7 +68,7 @@ const tracesOf = (group, style, chosen) => {
 const drawCurves = () => {
   const chosen = {
     metric: byId("metric").value, over: byId("over").value, together: byId("seeds").value === "together",
-    share: Number(byId("smoothing").value),
+    share: byId("smoothing").value,
   };
   const traces = groupsShown().flatMap((group, number) =>
     hiddenGroups.has(group) ? [] : tracesOf(group, styleOf(number), chosen));
@@ -88,7 +85,7 @@ const drawCurves = () => {
   }), SETTINGS);
 };
 
-const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: printable(text) });
 
 const fillMenus = () => {
   byId("environment").append(...environments.map((name) => option(name, name)));

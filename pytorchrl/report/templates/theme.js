@@ -3,7 +3,9 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
 // Plotly reads names as a kind of HTML.
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+// Control characters, and those that reverse what follows, are shown by their numbers.
+const printable = (text) => text.replace(/\p{C}/gu, (sign) => `\\x${sign.codePointAt(0).toString(16).padStart(2, "0")}`);
+const escaped = (text) => printable(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 const COLORS = {
   light: ["#1f6fb4", "#d2590a", "#2a8a3e", "#c02b2f", "#7d4fb5", "#8a5a44", "#c8479e", "#6a6a6a", "#8c8a10", "#0f97a8"],

@@ -8,6 +8,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.scheme.distributed.errors import WorkerDiedError
+from pytorchrl.terminal import tell
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class Workers:
         self.replaced += 1
         self._handles[worker] = self._make(worker)
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        print(f"{self._title} {worker} died and was replaced: {reason}")
+        tell(f"{self._title} {worker} died and was replaced: {reason}")
 
 
 def connect(address: str | None, needed: Mapping[str, float]) -> bool:

@@ -60,13 +60,13 @@ class Column:
     def drop(self, slots: NDArray[np.int64]) -> None:
         """Drop the oldest rows."""
 
-    def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the contents of some rows, as tensors and plain data."""
-        return {"rows": torch.from_numpy(self.data[rows]), "depth": self.depth}
+    def saved(self, rows: NDArray[np.int64], view: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the contents of some rows, as tensors and plain data; ``view`` is used instead of a copy of them."""
+        return ({"rows": torch.from_numpy(self.data[rows])} if view is None else view) | {"depth": self.depth}
 
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
         """Restore what :meth:`saved` returned."""
-        self.data[rows] = saved["rows"].numpy()
+        self.data[rows] = values_of(saved)
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
         """Return rows [first, end) as views, and the next values of the last one."""
@@ -80,6 +80,30 @@ class Column:
         fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, key))
         if self.successor:
             self.data[part.steps % rows] = part.array(FOLLOWING, key)
+
+
+def values_of(saved: Mapping[str, Any]) -> Array:
+    """Return the rows that :meth:`Column.saved` returned."""
+    rows: Array = saved["rows"].numpy()
+    if "bytes_of" not in saved:
+        return rows
+    leaf = saved_leaf(saved)
+    return np.ascontiguousarray(rows).view(leaf.dtype).reshape(*rows.shape[:2], *leaf.shape)
+
+
+def saved_leaf(saved: Mapping[str, Any]) -> LeafLayout:
+    """Return the shape and dtype of a row that :meth:`Column.saved` returned, without a stack's axis.
+
+    Raises:
+        ValueError: it is said to be what its bytes cannot be.
+    """
+    rows = saved["rows"]
+    if "bytes_of" not in saved:
+        return LeafLayout(tuple(rows.shape[2:]), rows.numpy().dtype)
+    leaf = LeafLayout(tuple(saved["bytes_of"][1]), np.dtype(saved["bytes_of"][0]))
+    if leaf.dtype.kind not in "biufc" or (leaf.count * leaf.dtype.itemsize,) != tuple(rows.shape[2:]):
+        raise ValueError(f"{tuple(rows.shape[2:])} bytes of a row cannot be {leaf.dtype}{leaf.shape}")
+    return leaf
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

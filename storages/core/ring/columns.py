@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.gather import gather_fields
 from storages.core.ring.addresses import AddressTable, Selection
-from storages.core.ring.column import Column
+from storages.core.ring.column import Column, saved_leaf
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import RingWriter
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
+from storages.core.ring.sharing import SharedRecords
 from storages.core.ring.side_table import NOTHING, SideTable
 from storages.core.ring.snapshot import CUT_BEFORE, FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
 from storages.transition import SUCCESSORS, TRUNC2, Array
@@ -99,6 +100,11 @@ class Columns:
         """Bytes of all memory."""
         columns = (*self.inserted.values(), *self.computed.values(), *self._dropped.values())
         return self._records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
+
+    @property
+    def tables(self) -> list[SideTable]:
+        """The side tables: of final observations, and of padding frames, one for each leaf of stacked frames."""
+        return [self.finals, *(column.padding for column in self.stacked.values())]
 
     # Fields that are computed from the others
 
@@ -188,6 +194,10 @@ class Columns:
         leaf: Array = value
         return leaf
 
+    def shared(self, rows: NDArray[np.int64]) -> SharedRecords:
+        """Return what shares the memory of rows, some of which a state holds."""
+        return SharedRecords(self._records, rows)
+
     # Spans of rows
 
     def drop(self, slots: NDArray[np.int64]) -> None:
@@ -268,8 +278,8 @@ def saved_layout(state: Mapping[str, Any]) -> Layout:
     """Return the layout of the ring that a state was saved from; empty where it had none yet."""
     layout: Layout = {}
     for leaf in state["leaves"]:
-        rows, depth = leaf["rows"].numpy(), leaf["depth"]
-        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
+        depth, of_a_row = leaf["depth"], saved_leaf(leaf)
+        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + of_a_row.shape, of_a_row.dtype)
     return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
 
 

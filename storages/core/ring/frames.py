@@ -154,10 +154,10 @@ class FrameColumn(Column):
         """Drop the oldest rows."""
         self.padding.free_all(slots)
 
-    def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the contents of some rows, as tensors and plain data."""
+    def saved(self, rows: NDArray[np.int64], view: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the contents of some rows, as :meth:`Column.saved`."""
         numbers, padding = self.padding.saved(rows)
-        return super().saved(rows) | {
+        return super().saved(rows, view) | {
             "before": torch.from_numpy(self.before[rows]),
             "padding": torch.from_numpy(numbers),
             "padding_frames": torch.from_numpy(padding[FRAMES]),

@@ -11,7 +11,7 @@ that of environment ``e`` in row ``t``. The number distinguishes a transition fr
 """
 
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from storages.core.ring.layout import (
     nest,
     text,
 )
+from storages.core.ring.memory_share import MemoryShare, power_of_two_from, share_of
+from storages.core.ring.sharing import entries_of
 from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
 from storages.core.ring.validation import (
     check_finite,
@@ -73,7 +75,11 @@ class Ring:
         """Whether the owner resizes the ring before a step would be overwritten."""
         self.max_bytes: int | None = None
         """Memory bound from which ``size`` follows once the layout is known; None for a given size."""
-        self._bytes_beside, self._least_size = 0, 1
+        self._bytes_beside, self._bytes_apart, self._least_size = 0, 0, 1
+        self.bytes_of_tables = 0
+        """Most bytes of the side tables, where ``max_bytes`` is given and the layout known."""
+        self._share: MemoryShare | None = None
+        self._shrunk_from: int | None = None
         self.envs = num_envs or 0
         """Environments in a step, 0 until they are known."""
         self.rows = self.size + 1
@@ -86,6 +92,8 @@ class Ring:
         self.allow_nonfinite = allow_nonfinite
         self.layout: Layout = {}
         """Shapes and dtypes of a transition's leaves; empty until the first sample."""
+        self.layout_from: str | None = None
+        """Where the layout comes from, if not from a sample of this process."""
         self._in_records = in_records
         self._stacked_frames = stacked_frames
         self._computed = computed
@@ -93,16 +101,26 @@ class Ring:
         """The columns, read-only; replaced when the layout becomes known."""
         self._set_rows()
 
-    def limit_memory(self, max_bytes: int, bytes_beside: int, least_size: int) -> None:
+    def limit_memory(self, max_bytes: int, bytes_beside: int, bytes_apart: int, least_size: int) -> None:
         """Bound the capacity by memory; it is computed when the layout is known.
+
+        A part is left for the side tables, of final observations and of padding frames, which grow as episodes end; the
+        owner calls :meth:`shrink` where they would need more.
 
         Args:
             max_bytes: memory bound of the steps.
             bytes_beside: bytes that observers keep for each transition, which count towards the bound.
+            bytes_apart: bytes that they keep however many transitions there are.
             least_size: steps that must fit.
         """
         self._most, self.grows = sys.maxsize if self.grows else self.size, False
         self.max_bytes, self._bytes_beside, self._least_size = max_bytes, bytes_beside, least_size
+        self._bytes_apart = bytes_apart
+
+    @property
+    def full_size(self) -> int:
+        """Capacity in steps before :meth:`shrink`."""
+        return self.size if self._shrunk_from is None else self._shrunk_from
 
     # Which rows are live
 
@@ -142,7 +160,7 @@ class Ring:
             SampleError: the sample is invalid, or does not fit a layout that is fixed already.
         """
         if self.layout:
-            fit(sample, self.layout, self.envs, self.owner)
+            self._fit(sample, self.layout, self.envs)
         else:
             self._make_columns(*self._layout_of(sample))
 
@@ -161,7 +179,7 @@ class Ring:
             layout, num_envs = self._layout_of(sample)
         elif not layout:
             layout, _ = first_layout(sample, self.owner, self._computed)
-        arrays = fit(sample, layout, num_envs if envs is None else len(envs), self.owner)
+        arrays = self._fit(sample, layout, num_envs if envs is None else len(envs))
         if not self.allow_nonfinite:
             check_finite(arrays, self.steps, self.owner, envs)
         if not self.layout:
@@ -240,7 +258,7 @@ class Ring:
     def forget_columns(self) -> None:
         """Drop the layout, so that the next sample fixes it; the ring must be empty."""
         assert self.steps == self.first
-        self.layout, self.columns = {}, _no_columns()
+        self.layout, self.layout_from, self.columns = {}, None, _no_columns()
 
     def reset(self) -> None:
         """Drop all rows, keep the memory; rows start at slot 0 again, so that a rollout is contiguous."""
@@ -330,18 +348,20 @@ class Ring:
     # State
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all live rows, oldest first, as tensors and plain data."""
+        """Return all live rows, oldest first, as tensors and plain data; copies, but within :func:`sharing_memory`."""
         state: dict[str, Any] = {"size": self.size, "num_envs": self.num_envs, "steps": self.steps, "first": self.first}
+        state |= {"full_size": self.full_size} if self._shrunk_from is not None else {}
         if not self.layout:
             return state | {"leaves": []}
         live = np.arange(self.oldest, self.steps) % self.rows
-        numbers, finals = self.columns.finals.saved(live)
+        numbers, finals = self.columns.finals.saved(live, entries_of)
+        shared = self.columns.shared(np.arange(self.oldest, self.steps + 1) % self.rows)
         return state | {
             "final_numbers": torch.from_numpy(numbers),
             "ended": torch.from_numpy(self.columns.ended.copy()),
             "leaves": [
                 {"path": list(path), "finals": torch.from_numpy(finals[text(path)]) if column.successor else None}
-                | column.saved(self._rows_that_matter(column))
+                | column.saved(rows := self._rows_that_matter(column), shared.of(column, rows))
                 for path, column in self.columns.inserted.items()
             ],
         }
@@ -355,9 +375,12 @@ class Ring:
         if self.num_envs is not None and state["num_envs"] not in (None, self.num_envs):
             raise ValueError(f"{self.owner}: made for {self.num_envs} environments, saved with {state['num_envs']}")
         layout = saved_layout(state)
-        size = state["size"] if self.grows else self._size_for(layout, state["num_envs"])
-        if state["size"] != size and (layout or self.max_bytes is None):
-            raise ValueError(f"{self.owner}: made with size {size}, saved with {state['size']}")
+        full_size, size = state.get("full_size", state["size"]), state["size"]
+        if not 0 < size <= full_size or (size < full_size and self.max_bytes is None):
+            raise ValueError(f"{self.owner}: saved with size {size} of {full_size}, without max_bytes")
+        fitting = full_size if self.grows else self._size_for(layout, state["num_envs"], full_size)
+        if full_size != fitting and (layout or self.max_bytes is None):
+            raise ValueError(f"{self.owner}: made with size {fitting}, saved with {full_size}")
         if not layout:
             self.layout, self.columns = {}, _no_columns()
             self.steps, self.first = state["steps"], state["first"]
@@ -365,8 +388,9 @@ class Ring:
         saved_depths = {tuple(leaf["path"]): leaf["depth"] for leaf in state["leaves"] if leaf["depth"] > 1}
         if saved_depths != (depths := depths_of(layout, self._stacked_frames, self.owner)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
-        self.size, self.steps, self.first = size, state["steps"], state["first"]
-        self._make_columns(layout, state["num_envs"])
+        self.steps, self.first = state["steps"], state["first"]
+        self.layout_from = "the state that was loaded"
+        self._make_columns(layout, state["num_envs"], full_size, size)
         live = np.arange(self.oldest, self.steps) % self.rows
         self.columns.ended[...] = state["ended"].numpy()
         finals = {
@@ -422,13 +446,50 @@ class Ring:
         self.size = size
         self._set_rows()
 
+    def shrink(self, size: int) -> None:
+        """Reduce the capacity to ``size`` steps, and drop older ones; what they took is left for the side tables.
+
+        Raises:
+            MemoryError: there is not enough memory to copy the rows; only the older ones were dropped.
+        """
+        full_size = self.full_size
+        if self.steps - size > self.first:
+            self.drop_before(self.steps - size)
+        if self.rows > self._rows_of(size):
+            self.resize(size)
+        else:
+            # A ring with no more memory than it needs.
+            self.size = size
+        self._shrunk_from = full_size
+        if self._share is not None and self.max_bytes is not None:
+            self.bytes_of_tables = self._share.bytes_of_tables(size, self.max_bytes)
+
+    def size_for_tables(self, entries: Callable[[int], list[int]], *, smaller: bool) -> int:
+        """Return the capacity, at most the present one, at which the side tables fit into the memory bound.
+
+        Args:
+            entries: returns how many entries of each table are needed for a number of steps.
+            smaller: return a smaller one than the present one, if possible.
+        """
+        assert self._share is not None
+        assert self.max_bytes is not None
+        widths = [table.bytes_of_an_entry for table in self.columns.tables]
+        # In steps, so that it is seldom shrunk again.
+        size = max(self._least_size, self.size * 15 // 16) if smaller else self.size
+        while size > self._least_size:
+            needed = sum(width * power_of_two_from(count) for width, count in zip(widths, entries(size), strict=True))
+            if needed <= self._share.bytes_of_tables(size, self.max_bytes):
+                break
+            size = max(self._least_size, size * 15 // 16)
+        return size
+
     def prepare(self, layout: Layout, num_envs: int, size: int | None = None) -> None:
         """Allocate the columns of a layout; the ring must be empty.
 
         Args:
             layout: shapes and dtypes of a transition's leaves.
             num_envs: environments in a step.
-            size: new capacity in steps; unchanged where None.
+            size: new capacity in steps; unchanged where None. One that does not fit ``max_bytes`` is not taken.
 
         Raises:
             SampleError: the observations are not stacks of ``stacked_frames`` frames.
@@ -437,7 +498,7 @@ class Ring:
         if size is not None:
             self.size = size
             self._set_rows()
-        self._make_columns(layout, num_envs)
+        self._make_columns(layout, num_envs, size)
 
     def append_span(self, part: RowSpan) -> None:
         """Append the rows of a span after the newest row, or replace all rows if it is marked as a beginning.
@@ -473,20 +534,38 @@ class Ring:
         # One row for the newest next observation; more for the older frames of the oldest stack.
         return size + max(1, deepest)
 
-    def _size_for(self, layout: Layout, num_envs: int) -> int:
-        """Return how many steps of a layout fit."""
+    def _size_for(self, layout: Layout, num_envs: int, known: int | None = None) -> int:
+        """Return how many steps of a layout fit.
+
+        Args:
+            layout: the layout.
+            num_envs: environments in a step.
+            known: the capacity of a ring to be restored, which is taken if it fits; earlier versions left nothing for
+                side tables.
+        """
         if self.max_bytes is None or not layout:
             return self.size
         stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
-        one, two = (Columns(layout, rows, num_envs, self._in_records, stacked).nbytes for rows in (1, 2))
-        of_a_step = two - one + self._bytes_beside * num_envs
-        without_steps = one - (two - one) + self._rows_of(0) * of_a_step
-        size = min(self._most, (self.max_bytes - without_steps) // of_a_step)
-        if size < self._least_size:
+        columns = Columns(layout, 1, num_envs, self._in_records, stacked)
+        share = share_of(
+            self.max_bytes,
+            columns=(columns.nbytes, Columns(layout, 2, num_envs, self._in_records, stacked).nbytes),
+            tables=[table.bytes_of_an_entry for table in columns.tables],
+            rows_beside=self._rows_of(0),
+            bytes_beside=self._bytes_beside * num_envs,
+            bytes_apart=self._bytes_apart,
+            num_envs=num_envs,
+            least=self._least_size,
+        )
+        if share.size < self._least_size:
             raise SampleError(
-                f"{self.owner}: max_bytes must be at least {without_steps + self._least_size * of_a_step:,} to hold "
-                f"{self._least_size} steps of {num_envs} environments, got {self.max_bytes:,}"
+                f"{self.owner}: max_bytes must be at least {share.least_bytes:,} to hold {self._least_size} steps of "
+                f"{num_envs} environments, got {self.max_bytes:,}"
             )
+        size = min(self._most, share.size)
+        if known is not None and size <= known <= min(self._most, share.size_without_tables):
+            size = known
+        self._share, self.bytes_of_tables = share, share.bytes_of_tables(size, self.max_bytes)
         return size
 
     def _rows_that_matter(self, column: Column) -> NDArray[np.int64]:
@@ -494,15 +573,32 @@ class Ring:
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
 
+    def _fit(self, sample: Sample, layout: Layout, num_envs: int) -> dict[FieldKey, Array]:
+        try:
+            return fit(sample, layout, num_envs, self.owner)
+        except SampleError as error:
+            if self.layout_from is None:
+                raise
+            raise SampleError(
+                f"{error}. The first sample was that of {self.layout_from}, which this storage goes on with; for other "
+                f"spaces or another number of environments, begin an empty storage"
+            ) from None
+
     def _layout_of(self, first_sample: Sample) -> tuple[Layout, int]:
         layout, num_envs = first_layout(first_sample, self.owner, self._computed)
         if self.num_envs is not None and self.num_envs != num_envs:
             raise SampleError(f"{self.owner}: made for {self.num_envs} environments, the sample holds {num_envs}")
         return layout, num_envs
 
-    def _make_columns(self, layout: Layout, num_envs: int) -> None:
+    def _make_columns(
+        self, layout: Layout, num_envs: int, known: int | None = None, shrunk_to: int | None = None
+    ) -> None:
         stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
-        self.size = self._size_for(layout, num_envs)
+        self.size, self._shrunk_from = known if self.grows and known else self._size_for(layout, num_envs, known), None
+        if shrunk_to is not None and shrunk_to < self.size:
+            self._shrunk_from, self.size = self.size, shrunk_to
+            if self._share is not None and self.max_bytes is not None:
+                self.bytes_of_tables = self._share.bytes_of_tables(shrunk_to, self.max_bytes)
         self._set_rows()
         self.layout, self.num_envs, self.envs = layout, num_envs, num_envs
         self.columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)

@@ -6,6 +6,7 @@ held at once. Its capacity is a power of two: entry number ``a`` lies in place `
 """
 
 from collections.abc import Callable
+from operator import getitem
 from typing import Any
 from weakref import WeakMethod
 
@@ -55,9 +56,19 @@ class SideTable:
         return self.queue.item()[1]
 
     @property
+    def live(self) -> int:
+        """Number of entries."""
+        return self.next_number - self.oldest
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the values; ``numbers`` belong to the owner."""
-        return sum(values.nbytes for values in self._values.values())
+        return self.capacity * self.bytes_of_an_entry
+
+    @property
+    def bytes_of_an_entry(self) -> int:
+        """Bytes of the values of one entry."""
+        return sum(values.shape[1] for values in self._values.values())
 
     def append(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add entries for transitions of a slot; return their places."""
@@ -89,14 +100,23 @@ class SideTable:
         self.queue["oldest"] = self.queue["next"]
         self.numbers.fill(NOTHING)
 
-    def saved(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
-        """Return the numbers of slots, oldest first, counted from 0, and the values of their entries in that order."""
+    def saved(
+        self,
+        slots: NDArray[np.int64],
+        entries_of: Callable[[NDArray[np.uint8], NDArray[np.int32]], NDArray[np.uint8]] = getitem,
+    ) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
+        """Return the numbers of slots, oldest first, counted from 0, and the values of their entries in that order.
+
+        Args:
+            slots: the slots.
+            entries_of: returns the entries in some places of an array of values.
+        """
         numbers = np.ascontiguousarray(self.numbers[slots])
         taken = np.flatnonzero(numbers >= 0)
         flat = numbers.reshape(-1)
         places = flat[taken] & (self.capacity - 1)
         flat[taken] = np.arange(len(taken), dtype=np.int32)
-        return numbers, {name: values[places] for name, values in self._values.items()}
+        return numbers, {name: entries_of(values, places) for name, values in self._values.items()}
 
     def extend(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]

@@ -14,7 +14,7 @@ from storages.core.parts import Mass, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
-from storages.core.sampling.priority_trees import BYTES_OF_A_RANK, PrioritySettings
+from storages.core.sampling.priority_trees import BYTES_OF_A_HISTOGRAM, BYTES_OF_A_RANK, PrioritySettings
 from storages.core.sampling.update_errors import (
     PendingErrors,
     errors_of_sequences,
@@ -23,6 +23,9 @@ from storages.core.sampling.update_errors import (
 )
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
+
+_ROUNDING_BYTES = 256
+"""Most bytes by which a tree is larger than :attr:`PrioritizedSampler.bytes_of_a_transition` says."""
 
 
 class PrioritizedSampler(Sampler):
@@ -247,6 +250,13 @@ class PrioritizedSampler(Sampler):
         if settings.alpha == 0 and not self._follows_schedule:
             return 0
         return BYTES_OF_A_TRANSITION + (BYTES_OF_A_RANK if settings.by_rank else 0)
+
+    @property
+    def bytes_apart(self) -> int:
+        """Bytes that levels of the tree are rounded by, and of the histogram from which ranks follow."""
+        if not self.bytes_of_a_transition:
+            return 0
+        return _ROUNDING_BYTES + (BYTES_OF_A_HISTOGRAM if self._settings.by_rank else 0)
 
     @property
     def nbytes(self) -> int:

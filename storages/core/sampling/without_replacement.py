@@ -61,6 +61,11 @@ class PassSampler(Sampler):
             self.progress = [seed, begin, end, position]
         return Rows(np.concatenate(drawn), np.ones((request.batch_size, 1), np.float32))
 
+    def after_resize(self, ring: Ring) -> None:
+        """End a pass over more transitions than fit any more, whose order would take memory that is needed."""
+        if len(self._order) > ring.size * ring.envs:
+            self.progress, self._order, self._order_of = None, self._order[:0].copy(), None
+
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Restore the progress of a pass.
 

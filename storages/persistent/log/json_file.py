@@ -9,6 +9,7 @@ from typing import Any
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.files import read_text, write_atomically
 from storages.persistent.log.records import FORMAT, checksum_of
+from storages.persistent.log.system_calls import is_of_open_files, way_out_of
 
 _WRONG = (
     ArithmeticError,
@@ -53,7 +54,8 @@ def name_owner(owner: str, folder: Path, way_out: str = "", does: str = "written
         error.args = (f"{owner}: {str(error).removeprefix(f'{owner}: ')}",)
         raise
     except OSError as error:
-        raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{way_out}") from error
+        open_files = f"; {way_out_of(error)}" if is_of_open_files(error) else ""
+        raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{open_files or way_out}") from error
 
 
 @contextmanager

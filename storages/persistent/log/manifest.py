@@ -99,6 +99,7 @@ class Manifest(ABC):
         """
         try:
             ring.prepare(self.layout, num_envs, size)
+            ring.layout_from = f"{directory}, which an earlier process wrote"
         except ValueError as error:
             raise PersistenceError(f"{directory} holds incompatible observations: {error}") from None
         if ring.stacked != self.stacked:

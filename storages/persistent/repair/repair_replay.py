@@ -175,10 +175,14 @@ class IntactRows:
     def _write_anew(self, number: int) -> None:
         if self.newest is not None:
             ring, newest = self.ring, self.newest.record
+            size = newest.facts.get("size")
+            if size is not None and ring.live_steps > size:
+                ring.drop_before(ring.steps - size)
             part = replace(ring.snapshot(ring.needed), begins=True)
             facts = self.log.next_facts(ring.needed, [], begins=True)
             state = mended(newest.facts["state"], ring.live_transitions)
             facts |= {"state": state, "since": part.since, "start": ring.start}
+            facts |= {"size": size} if size is not None else {}
             facts["manifest"] = self.manifest.facts()
             if ArrayKey(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)

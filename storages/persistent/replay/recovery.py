@@ -38,7 +38,7 @@ def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, A
     """
     rows = ErrorRows(ring)
     state: dict[str, Any] | None = None
-    available, has_errors = 0, False
+    available, has_errors, size = 0, False, None
     for record in log.replay(lambda record: flaw_of_part(record, ring), until):
         part = part_of(record)
         if part.begins or state is None:
@@ -48,13 +48,18 @@ def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, A
         if has_errors:
             rows.put(part)
             rows.change(record, changed_in(record))
-        state = record.facts["state"]
+        state, size = record.facts["state"], record.facts.get("size")
     if state is None:
         return None
+    live = rows.live(ring) if has_errors else None
+    if size is not None and size < ring.size:
+        gone = max(0, ring.live_transitions - size * ring.envs)
+        ring.shrink(size)
+        live = None if live is None else live[gone:]
     if ring.needed < available:
         raise DamageError(f"{log.files.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
-    if has_errors:
-        state["priorities"]["errors"] = torch.from_numpy(rows.live(ring))
+    if live is not None:
+        state["priorities"]["errors"] = torch.from_numpy(live)
     return state
 
 

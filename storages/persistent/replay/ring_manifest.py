@@ -39,7 +39,7 @@ class RingManifest(Manifest):
     @classmethod
     def of(cls, ring: Ring) -> Self:
         """Describe a ring whose layout is known."""
-        return cls(dict(ring.layout), ring.stacked, ring.size, ring.envs)
+        return cls(dict(ring.layout), ring.stacked, ring.full_size, ring.envs)
 
     def _other_facts(self) -> dict[str, Any]:
         return {"size": self.size, "num_envs": self.num_envs}
@@ -77,7 +77,8 @@ class RingManifest(Manifest):
         self._refuse_large_steps(log_bytes)
         if not ring.grows and ring.max_bytes is None:
             self._refuse_another("size", self.size, ring.size, directory)
-        self.make_columns(ring, self.num_envs, directory, self._steps_within(log_bytes) if ring.grows else None)
+        known = self.size if ring.max_bytes is not None else None
+        self.make_columns(ring, self.num_envs, directory, self._steps_within(log_bytes) if ring.grows else known)
         if not ring.grows:
             self._refuse_another("size", self.size, ring.size, directory)
 

@@ -87,6 +87,8 @@ def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
         return f"steps {record.first} to {record.steps} after step {since!r}"
     if record.steps - record.first >= ring.rows:
         return f"{record.steps - record.first} steps, of {ring.size} that fit"
+    if "size" in facts and not (is_number(facts["size"]) and 1 <= facts["size"] <= ring.size):
+        return f"{facts['size']!r} as the capacity, of {ring.size}"
     if not is_number(facts.get("start")) or facts["start"] > record.steps * ring.envs:
         return f"{facts.get('start')!r} as the oldest of {record.steps * ring.envs} transitions"
     return None

@@ -23,16 +23,22 @@ from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.json_file import name_damage, name_owner, name_repair
 from storages.persistent.log.notes import refuse_missing, remove_note, write_note
 from storages.persistent.log.records import Record
+from storages.persistent.log.system_calls import way_out_of
 from storages.persistent.replay.recovery import SUFFIX, recover
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS
 
-LOG_FILE_BYTES = 64 << 20
-"""Size of a log file beyond which the next commit begins a new one."""
+LOG_FILE_BYTES, _SMALLEST_LOG_FILE_BYTES = 64 << 20, 16 << 10
+"""Size of a log file beyond which the next commit begins a new one; half of a smaller ring, but not below the second.
+
+A file is deleted as a whole, once no step in it is needed.
+"""
 _LARGEST_COMMIT_BYTES = 64 << 20
 """Size beyond which a commit holds fewer steps."""
 LONGEST_LOG_BYTES, _LONGEST_LOG_RINGS = 64 << 20, 4
 """With priorities: a log longer than these bytes plus this multiple of the ring is replaced by a full snapshot."""
+_LONGEST_LOG_OF_SMALL = 1.5
+"""The multiple of a ring smaller than :data:`LONGEST_LOG_BYTES`, whose snapshots are quick, without these bytes."""
 
 
 class WriteAheadLog:
@@ -44,8 +50,8 @@ class WriteAheadLog:
         ring: the storage's ring, still empty.
         commit_every: the most steps that may not be on disk yet.
         durable: whether commits survive a power cut.
-        log_file_bytes: size of a log file beyond which the next commit begins a new one; :data:`LOG_FILE_BYTES` if
-            None.
+        log_file_bytes: size of a log file beyond which the next commit begins a new one; :data:`LOG_FILE_BYTES`, or
+            less for a small ring, if None.
 
     Raises:
         PersistenceError: the directory is in use, holds other files, or holds another storage.
@@ -126,9 +132,13 @@ class WriteAheadLog:
         self.refuse_unless_there(position)
         with name_owner(self._owner, self.directory):
             remove_note(self.directory, self._durable)
-        self._ring.reset()
+        ring = self._ring
+        ring.reset()
+        if ring.size < ring.full_size:
+            # Earlier commits may hold more steps.
+            ring.prepare(ring.layout, ring.envs, ring.full_size)
         if not position["commit"]:
-            self._ring.steps = self._ring.first = 0
+            ring.steps = ring.first = 0
         state = self._recover(position["commit"])
         try:
             self._cut()
@@ -282,15 +292,15 @@ class WriteAheadLog:
         ring, log, manifest = self._ring, self._log, RingManifest.of(self._ring)
         needed = ring.needed
         # The manifest at the beginning of each file holds the size of the ring.
-        new_file = everything or manifest != self._manifest or log.is_full(self._log_file_bytes or LOG_FILE_BYTES)
+        new_file = everything or manifest != self._manifest or log.is_full(self._most_file_bytes)
         if new_file and priorities is not None:
             # Errors of a step change many times, and all changes stay in the log for as long as the step does.
-            most_bytes = LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * ring.live_steps * ring.bytes_of_a_step
             with suppress(OSError):
-                everything |= log.bytes_since(needed) > most_bytes
+                everything |= log.bytes_since(needed) > self._most_log_bytes
         part = ring.snapshot(needed if everything else max(self.written, needed))
         facts = log.next_facts(needed, pinned, part.begins)
         facts |= {"state": state, "since": part.since, "start": ring.start}
+        facts |= {"size": ring.size} if ring.size < ring.full_size else {}
         if new_file:
             facts["manifest"] = manifest.facts()
         arrays = part.arrays
@@ -301,6 +311,18 @@ class WriteAheadLog:
             if offsets is not None:
                 arrays[ArrayKey(OFFSETS)] = (offsets,)
         return Record(log.position["commit"] + 1, part.first, part.steps, facts, arrays), manifest
+
+    @property
+    def _most_file_bytes(self) -> int:
+        of_the_ring = self._ring.size * self._ring.bytes_of_a_step
+        return self._log_file_bytes or min(LOG_FILE_BYTES, max(_SMALLEST_LOG_FILE_BYTES, of_the_ring // 2))
+
+    @property
+    def _most_log_bytes(self) -> float:
+        stored, whole = (steps * self._ring.bytes_of_a_step for steps in (self._ring.live_steps, self._ring.size))
+        if whole < LONGEST_LOG_BYTES:
+            return _LONGEST_LOG_OF_SMALL * max(whole, 2 * _SMALLEST_LOG_FILE_BYTES)
+        return LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * stored
 
     def _is_quick(self, record: Record) -> bool:
         """Return whether writing to the page cache takes less time than submitting the commit to a thread."""
@@ -336,7 +358,7 @@ class WriteAheadLog:
                 "What was committed there is lost, but still in memory"
                 if isinstance(error, FileNotFoundError)
                 else f"Steps before {self.written} are safe there, those from {self.written} to {record.steps} are in "
-                f"memory only; free disk space or grant write permission, and insert or flush() again"
+                f"memory only; {way_out_of(error)}, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
 from storages.transition import ACT, REW
 from tests.support.compositions import dqn_scheme
+from tests.support.layouts import LAYOUTS, check_read
 from tests.support.toys import Counter
 
 
@@ -98,6 +100,76 @@ def test_convert_reads_flat_arrays_with_any_names(command: Any, tmp_path: Path) 
     lengths = [[len(one) for one in open_dataset(tmp_path / name)] for name in ("unknown.npz", "ended.npz")]
     assert lengths == [[2, 1], [3, 2]]
     assert "2 episodes of 3 transitions" in command("show", path, *names)
+
+
+def options(answers: Mapping[str, Any]) -> list[str]:
+    """Return the options of commands for arguments of `open_dataset`."""
+    names = [word for pair in answers.get("names", {}).items() for word in pair]
+    others = {key: value for key, value in answers.items() if key != "names"}
+    further = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    return further + (["--names", *names] if names else [])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_file_of_another_library_is_read_by_one_command_and_refused_with_the_answer_under_other_names(
+    name: str, command: Any, tmp_path: Path
+) -> None:
+    layout = LAYOUTS[name]
+    for arguments, other_names in ((layout.needed, False), (layout.answers, True)):
+        folder = tmp_path / str(other_names)
+        path, output = layout.made(folder, other_names=other_names), folder / "converted.npz"
+        if other_names:
+            for read in (("convert", path, output), ("show", path)):
+                with pytest.raises(SystemExit) as refused:
+                    command(*read)
+                assert [one for one in layout.named if one not in str(refused.value)] == []
+            assert not output.exists()
+        if arguments or not other_names:
+            command("convert", path, output, *options(arguments))
+            converted = open_dataset(output)
+            check_read(converted, layout)
+            assert f"2 episodes of {converted.steps} transitions" in command("show", path, *options(arguments))
+
+
+def test_a_log_whose_names_nobody_knows_is_refused_and_converted_with_the_names_of_its_columns(
+    command: Any, tmp_path: Path
+) -> None:
+    path, output = tmp_path / "log.csv", tmp_path / "log.npz"
+    rows = [f"{t / 9},{t / 3},{t % 2},1,{t // 5},{int(t == 4)}" for t in range(10)]
+    path.write_text("\n".join(["x,v,push,paid,run,fell", *rows]))
+    for arguments in (("convert", path, output), ("show", path), ("prune", path, output, "--max-episodes", "1")):
+        with pytest.raises(SystemExit, match=r"arrays of unknown names, x, v, push, paid, run, fell; .*or --names in"):
+            command(*arguments)
+    names = ("--names", "observations", "x,v", "actions", "push", "rewards", "paid", "terminals", "fell")
+    with pytest.raises(
+        SystemExit, match=r"it has fell, and neither time limits nor next .*in commands --timeouts, --max"
+    ):
+        command("convert", path, output, *names)
+    command("convert", path, output, *names, "--episode", "run")
+    first, second = open_dataset(output)
+    assert (len(first), first.terminated, len(second), second.terminated) == (5, True, 4, False)
+    assert np.asarray(first.observations).shape == (6, 2)
+    command("convert", path, tmp_path / "limited.npz", *names, "--max-episode-steps", "3")
+    assert [len(one) for one in open_dataset(tmp_path / "limited.npz")] == [2, 2, 2, 1]
+    command("convert", path, tmp_path / "paid.npz", *names, "--timeouts", "none", "--rewards", "none")
+    assert [return_of(one) for one in open_dataset(tmp_path / "paid.npz")] == [0, 0]
+
+
+def test_commands_without_answers_name_the_command_that_takes_them(command: Any, tmp_path: Path) -> None:
+    path = LAYOUTS["D4RL"].made(tmp_path, other_names=True)
+    with pytest.raises(
+        SystemExit, match=r"cut_done may be flags.* python -m pytorchrl data convert \S+d4rl.hdf5 d4rl-conv"
+    ):
+        command("split", path, "--train", tmp_path / "a.npz", "--validation", tmp_path / "b.npz")
+
+
+def test_show_names_arrays_that_look_like_flags_and_are_not_used(command: Any, tmp_path: Path) -> None:
+    arrays = {"observations": np.zeros((4, 2)), "actions": np.zeros((4, 1)), "rewards": np.ones(4)}
+    flags = {"terminals": np.zeros(4), "timeouts": np.array([0, 1, 0, 1]), "done_early": np.zeros(4)}
+    np.savez(tmp_path / "some.npz", **arrays, **flags)
+    assert "done_early" in next(
+        line for line in command("show", tmp_path / "some.npz").splitlines() if "Not used" in line
+    )
 
 
 def test_merge_puts_data_sets_into_one(command: Any, tmp_path: Path) -> None:

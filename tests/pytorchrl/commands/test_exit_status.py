@@ -80,15 +80,15 @@ def test_a_stopped_continuation_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 def presses_in_the_last_evaluation(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Interrupts the first evaluation after 60 steps; holds the steps of all evaluations, made or stopped."""
     monkeypatch.setattr(PressesCtrlC, "at", 0)
-    evaluate, evaluations = prl.Learner.evaluate, []
+    evaluate, evaluations = prl.Learner._evaluate, []
 
-    def pressed(self: prl.Learner, episodes: int | None = None) -> Any:
+    def pressed(self: prl.Learner) -> Any:
         evaluations.append(self.scheme.steps)
         if evaluations.count(60) == 1:
             PressesCtrlC.at = PressesCtrlC.steps + 1
-        return evaluate(self, episodes)
+        return evaluate(self)
 
-    monkeypatch.setattr(prl.Learner, "evaluate", pressed)
+    monkeypatch.setattr(prl.Learner, "_evaluate", pressed)
     return evaluations
 
 

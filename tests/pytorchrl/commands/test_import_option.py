@@ -182,9 +182,14 @@ def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_r
     monkeypatch.setattr(sys, "argv", train)
     with pytest.raises(SystemExit) as failed:
         main()
-    error, advice = str(failed.value).splitlines()
-    assert error == "error: not here"
-    assert advice == ("The run is saved in runs/seed-1 as of 32 of 50 steps; continue by the same command as before")
+    *place, error, advice = str(failed.value).splitlines()
+    assert place[0] == "Traceback (most recent call last):"
+    assert "failing_callback.py" in place[1]
+    assert error.endswith("Error: not here")
+    assert advice == (
+        "The run is saved in runs/seed-1, with the traceback in error.txt, as of 32 of 50 steps; continue by the same "
+        "command as before"
+    )
     monkeypatch.setenv("GO_ON", "1")
     main()
     assert "seed 1, 32 of 50 steps" in capsys.readouterr().out

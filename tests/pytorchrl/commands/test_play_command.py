@@ -109,7 +109,7 @@ def test_an_environment_that_does_not_render_is_refused_by_name(
     video = prl.RecordVideos(suffix=".gif")
     learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env)), 50, tmp_path / "run", callbacks=[video])
     with pytest.raises(ValueError, match=message):
-        learner.evaluate()
+        learner.run()
     learner.close()
     assert not (tmp_path / "run" / "videos").exists()
 

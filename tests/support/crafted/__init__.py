@@ -6,12 +6,12 @@ result of each, and by how many bytes the memory grew at most.
 
 from pathlib import Path
 
-from tests.support.crafted import checkpoints, hdf5, minari, npz, runs, storages
+from tests.support.crafted import checkpoints, hdf5, layouts, minari, npz, runs, storages
 from tests.support.crafted.case import Base, Case
 
 CASES: dict[str, Case] = {
     f"{module.__name__.rsplit('.', 1)[-1]}: {case.name}": case
-    for module in (npz, hdf5, minari, storages, checkpoints, runs)
+    for module in (npz, hdf5, layouts, minari, storages, checkpoints, runs)
     for case in module.CASES
 }
 

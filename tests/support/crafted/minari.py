@@ -145,6 +145,15 @@ def _texts(data: Path, base: Base) -> None:
     pq.write_table(table.set_column(table.column_names.index("rewards"), "rewards", texts), path)
 
 
+def _compressed_text(data: Path, base: Base) -> None:
+    path = _table(data)
+    table = pa.ipc.open_file(path).read_all()
+    infos = pa.StructArray.from_arrays([pa.array(["x" * (40 << 20)] * len(table))], names=["note"])
+    table = table.drop_columns(["infos"] if "infos" in table.column_names else []).append_column("infos", infos)
+    with pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+
+
 def _pipe(data: Path, base: Base) -> None:
     os.mkfifo(data / "further")
 
@@ -177,6 +186,7 @@ CASES = [
         ("a table that is cut in half", "arrow", _cut, None),
         ("bits of a table flipped", "arrow", _flipped, None),
         ("a folder that is a link", "arrow", _linked("1"), None),
+        ("a compressed text of 40 MB in each row", "arrow", _compressed_text, None),
         ("facts that are no JSON", "arrow", _written("0/metadata.json", b"{"), None),
         ("a table that is cut in half, of parquet", "parquet", _cut, None),
         ("bits of a table flipped, of parquet", "parquet", _flipped, None),

@@ -201,7 +201,6 @@ CASES = [
         ("a leaf outside", _facts("episodes.json", _leaf(0, ["..", "mine"])), "episodic", "episodes.json"),
         ("a layout of objects", _facts("episodes.json", _leaf(1, "|O")), "data set", "episodes.json"),
         ("an ancestor of mine", _episode_facts(ancestor=["/tmp", 1, 1]), "episodic", None),
-        ("ancestors of mine", _episode_facts(ancestors=[["/tmp", 1, 1, ".."], ["/", 1, 1, "/"]]), "episodic", None),
         ("an ancestor that is no path", _episode_facts(ancestors=[[3, 1, 1, ".."]]), "episodic", "episodes.json"),
         ("an ancestor without a commit", _episode_facts(ancestors=[["/", -1, 1, ""]]), "data set", "episodes.json"),
         ("a folder of episodes that is a link", _folder_linked("episodes"), "episodic", "episodes"),

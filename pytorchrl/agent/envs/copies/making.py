@@ -1,5 +1,6 @@
 """Construction of an environment from an id or a callable, with its wrappers."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -166,6 +167,14 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
 
 
 def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.DependencyNotInstalled:
+    """Return the error about a missing package, with one command: ours, where an extra of this package brings it."""
+    found = _EXTRA_OF_GYMNASIUM.search(str(error))
+    if found is None or f".[{found[1]}]" not in EXTRAS:
+        return gym.error.DependencyNotInstalled(f"VecEnv: {what} needs a package that is not installed: {error}")
     return gym.error.DependencyNotInstalled(
-        f"VecEnv: {what} needs a package that is not installed: {error} Install {EXTRAS}"
+        f'VecEnv: {what} needs a package that is not installed; the extra "{found[1]}" brings it: '
+        f'pip install ".[{found[1]}]"'
     )
+
+
+_EXTRA_OF_GYMNASIUM = re.compile(r"gymnasium\[(\w+)\]")

@@ -1,13 +1,33 @@
 """Vector environments of Atari games with standard preprocessing."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pytorchrl.agent.envs.games.atari import Atari
-from pytorchrl.agent.envs.games.atari_ids import settings_of
+from pytorchrl.agent.envs.games.atari_ids import is_game, settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.component.factory import Factory
+from storages.component.factory import Factory, make_factory
+
+_OF_ALE: Mapping[str, str] = {
+    "frameskip": "frame_skip",
+    "mode": "game_mode",
+    "difficulty": "game_difficulty",
+    "max_num_frames_per_episode": "max_frames",
+}
+"""Settings of ALE's own environments that have another name here."""
+_OF_MAKE = ("max_episode_steps",)
+"""Arguments of ``gymnasium.make`` that ids of Atari take as well."""
+_PREPROCESSING = frozenset(
+    {
+        "AtariPreprocessing",
+        "FrameStackObservation",
+        "GrayscaleObservation",
+        "MaxAndSkipObservation",
+        "ResizeObservation",
+    }
+)
+"""Wrappers of gymnasium that preprocess frames."""
 
 
 def atari_envs(
@@ -60,3 +80,25 @@ def atari_envs(
     return VecEnv.create_factory(
         "pytorchrl/Atari-v0", num_envs, mode=mode, wrappers=layers, env_kwargs={**given, **settings}
     )
+
+
+def preprocessed(factory: Factory[VecEnv]) -> Factory[VecEnv]:
+    """Return the factory of an Atari id's environments with the preprocessing of :func:`atari_envs`.
+
+    Other environments are returned unchanged, and so are games whose wrappers preprocess frames already, whose
+    ``obs_type`` is chosen, or which another library makes. Arguments may have the names of ALE's own environments.
+
+    Raises:
+        ValueError: the game has no such setting.
+    """
+    given = factory.hyper_parameters
+    arguments, wrappers = dict(given["env_kwargs"] or {}), list(given["wrappers"])
+    is_native = given["vectorization_mode"] is not None or given["backend"] != "gymnasium"
+    names = {one if isinstance(one, str) else getattr(one, "__name__", None) or one[0] for one in wrappers}
+    if is_native or names & _PREPROCESSING or "obs_type" in arguments or not is_game(given["env"]):
+        return factory
+    of_make = {name: arguments.pop(name) for name in _OF_MAKE if name in arguments}
+    settings = {_OF_ALE.get(name, name): value for name, value in arguments.items()}
+    made = atari_envs(given["env"], wrappers=wrappers, **settings).hyper_parameters
+    game = {name: made[name] for name in ("env", "wrappers")} | {"env_kwargs": {**made["env_kwargs"], **of_make}}
+    return make_factory(factory.cls, (), given | game)

@@ -9,6 +9,17 @@ from pytorchrl.agent.envs.other_packages import find_registered, require
 _ENTRY_POINT = "ale_py.env:AtariEnv"
 
 
+def is_game(env: object) -> bool:
+    """Whether an environment is named by an id of Atari, whose observations are raw frames."""
+    if not isinstance(env, str):
+        return False
+    try:
+        find_registered(env)
+        return bool(gym.spec(env).entry_point == _ENTRY_POINT)
+    except (gym.error.Error, ModuleNotFoundError):
+        return False
+
+
 def settings_of(env: str, owner: str) -> dict[str, Any]:
     """Return the settings that an id defines, by the names of ALE's own environments.
 

@@ -156,6 +156,7 @@ def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int
     steps = train_steps or preset.get("steps") or (_STEPS_BY_BOX if _has_box_of_actions(env) else _STEPS_BY_OTHERS)
     parts = composed(merged(preset, named, {"steps": steps}))
     folder = runs / f"{cls.__name__}-{env.replace('/', '-')}-{parts.steps}-steps-seed-{seed}"
+    assert parts.envs is not None
     return Agent(parts.envs, parts, folder, seed)
 
 

@@ -1,0 +1,187 @@
+"""Bounds of the episodes in flat arrays, from flags, numbers of episodes, a time limit and next observations."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.datasets.answers import Answers, FlatNames
+from storages.datasets.continuity import breaks_in
+from storages.datasets.known_names import (
+    DONES,
+    HOW_TO_ANSWER,
+    flags_in,
+    knows_limits,
+    refuse_unclear,
+    refuse_unknown_end,
+)
+from storages.errors import DatasetError
+
+FLAGS = ("terminals", "timeouts", "episode_starts", "episode_ends", "last_rows")
+"""Arguments of :class:`FlatNames` that are flags (N,)."""
+
+
+class EpisodeBounds:
+    """Bounds of the episodes, arrays (episodes,).
+
+    Args:
+        path: the file.
+        roles: flags and numbers of episodes (N,), by argument name of :class:`FlatNames`.
+        observations: arrays (N, ...) by the name of their part.
+        following: the same after each step; None if they are not recorded.
+        names: what the arrays are called.
+        answers: what the user says.
+        arrays: all arrays of the file by name, for errors.
+
+    Raises:
+        AmbiguousDataError: it is unknown where episodes end.
+        DatasetError: a flag is neither 0 nor 1, or the answers contradict the file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        roles: Mapping[str, Any],
+        observations: Mapping[str, Any],
+        following: Mapping[str, Any] | None,
+        names: FlatNames,
+        answers: Answers,
+        arrays: Mapping[str, Any],
+    ) -> None:
+        named = names.named()
+        count = len(next(iter(observations.values())))
+        flags = {key: _flags(roles[key], f"{path}: {named[key]}") for key in FLAGS if key in roles}
+        none = np.zeros(count, np.bool_)
+        terminals, timeouts, ends, last_rows = (
+            flags.get(key, none) for key in ("terminals", "timeouts", "episode_ends", "last_rows")
+        )
+        if "terminals" in flags and answers.ends is not None:
+            raise DatasetError(f"{path} says by {named['terminals']} how episodes ended, so ends= does not apply")
+        if (terminals & ~ends).any() and "episode_ends" in flags:
+            raise DatasetError(
+                f"{path}: {named['terminals']} is true where {named['episode_ends']} is not; name the right one: "
+                f"names=FlatNames(..., terminals=..., timeouts=...), or --names in commands"
+            )
+        bounds = timeouts | ends | last_rows
+        if "episode_starts" in flags:
+            bounds[:-1] |= flags["episode_starts"][1:]
+        if "episode" in roles:
+            bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}")
+        truncated = bounds.copy()
+        last = bounds | terminals
+        last[-1:] = True
+        if answers.max_episode_steps is not None:
+            limits = _steps_in(last) % answers.max_episode_steps == 0
+            timeouts = timeouts | (limits & ~terminals)
+            truncated |= limits
+            last |= limits
+        is_known = _says_where(flags, roles, answers, names)
+        says_what = "terminals" in flags or answers.ends is not None
+        if not is_known and (following is None or not says_what):
+            refuse_unclear(path, _lacking(flags, named, answers), flags_in(arrays, named.values(), count))
+        if following is not None:
+            breaks = breaks_in(observations, following) & ~last
+            if breaks.sum() <= (~last).sum() / 2:
+                last |= breaks
+            elif not is_known:
+                refuse_unclear(
+                    path,
+                    f"and in {breaks.sum():,} of {count:,} steps the next observation is not the following one"
+                    f"{HOW_TO_ANSWER}",
+                    flags_in(arrays, named.values(), count),
+                )
+        if "terminals" not in flags:
+            if "episode_ends" in flags and knows_limits(names, answers):
+                terminals, truncated = ends & ~timeouts, timeouts
+            else:
+                unknown = flags_in(arrays, named.values(), count)
+                if answers.ends is None and unknown:
+                    refuse_unknown_end(path, unknown)
+                terminals, truncated = (last if answers.ends == way else none for way in ("terminated", "truncated"))
+        ending = np.flatnonzero(last)
+        first = np.concatenate([[0], ending[:-1] + 1]).astype(np.int64)[: len(ending)]
+        terminated = terminals[ending]
+        # A step without its next observation is of no use, unless it is terminal.
+        shortened = last_rows[ending] | (~terminated if following is None else False)
+        kept = ending + 1 - shortened - first > 0
+        self.first: NDArray[np.int64] = first[kept]
+        self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
+        self.terminated = terminated[kept]
+        # A flag of a time limit stays true beside a termination; another bound says nothing then.
+        self.truncated: NDArray[np.bool_] = (timeouts | (truncated & ~terminals))[ending][kept]
+        self.recorded_further: NDArray[np.bool_] = shortened[kept]
+        """Whether the last row is no step, and its observation is the final one."""
+
+
+def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
+    """Whether flags, or what the user says, mark all ends of episodes."""
+    if "episode" in roles or "episode_starts" in flags or "last_rows" in flags:
+        return True
+    if "episode_ends" in flags:
+        is_told = answers.names is not None or names.episode_ends not in DONES
+        # Flags called `dones` that repeat the terminals say nothing of time limits.
+        further = "terminals" not in flags or bool((np.asarray(flags["episode_ends"]) & ~flags["terminals"]).any())
+        if is_told or further:
+            return True
+    limits = "timeouts" in flags or answers.says_where
+    return limits and ("terminals" in flags or answers.ends == "truncated")
+
+
+def _lacking(flags: Mapping[str, Any], named: Mapping[str, str], answers: Answers) -> str:
+    """Return what a file lacks, and what answers."""
+    if "terminals" in flags:
+        return (
+            f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
+            f"{HOW_TO_ANSWER}"
+        )
+    how = "" if "timeouts" in flags or answers.says_where else HOW_TO_ANSWER
+    return (
+        f"as no array is known to mark terminations: name it by names=FlatNames(..., terminals=...), or say "
+        f"ends='truncated' if no episode terminated (in commands --names or --ends){how}"
+    )
+
+
+def _flags(array: Any, where: str) -> NDArray[np.bool_]:
+    if math.prod(array.shape) != len(array):
+        raise DatasetError(f"{where} has shape {tuple(array.shape)}, not one number per step")
+    values = np.asarray(array[:]).reshape(-1)
+    flags: NDArray[np.bool_] = values == 1
+    wrong = ~flags & (values != 0)
+    if wrong.any():
+        step = int(wrong.argmax())
+        raise DatasetError(f"{where} is {values[step]} in row {step}, where a flag must be 0 or 1")
+    return flags
+
+
+def _changes(numbers: Any, where: str) -> NDArray[np.bool_]:
+    """Return whether the next row (N - 1,) is of another episode.
+
+    Raises:
+        DatasetError: the rows of an episode are not next to each other, or there is not one number per row.
+    """
+    if numbers.size != len(numbers):
+        raise DatasetError(f"{where} has shape {numbers.shape}, not one number per step")
+    numbers = numbers.reshape(-1)
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        raise DatasetError(f"{where} is {numbers[~np.isfinite(numbers)][0]} somewhere, which numbers no episode")
+    changes: NDArray[np.bool_] = numbers[1:] != numbers[:-1]
+    runs = np.concatenate([numbers[:1], numbers[1:][changes]])
+    distinct, counts = np.unique(runs, return_counts=True)
+    if (counts > 1).any():
+        raise DatasetError(
+            f"{where} is {distinct[counts > 1][0]} in rows that are apart; sort the rows by episode, and give each "
+            f"episode a number of its own"
+        )
+    return changes
+
+
+def _steps_in(last: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the number of each step (N,) in its episode, counted from 1."""
+    rows = np.arange(len(last))
+    first = np.zeros(len(last), np.int64)
+    first[1:] = np.where(last[:-1], rows[1:], 0)
+    steps: NDArray[np.int64] = rows - np.maximum.accumulate(first) + 1
+    return steps

@@ -1,0 +1,88 @@
+"""Bound on the memory of a ring's side tables, which grow as episodes end."""
+
+import sys
+import weakref
+from typing import Any, Protocol
+
+import numpy as np
+
+from storages.core.parts import RingObserver
+from storages.core.ring.memory_share import power_of_two_from
+from storages.core.ring.ring import Ring
+from storages.transition import Sample
+
+_SHARES = (16, 8, 4, 2)
+"""The capacity is reconsidered when the ring is filled to one of these fractions."""
+
+
+class Shrinkable(Protocol):
+    """A storage whose capacity can be reduced."""
+
+    def shrink(self, size: int) -> None:
+        """Reduce the capacity to ``size`` steps, and drop older ones."""
+
+
+class MemoryBound(RingObserver):
+    """Reduces the capacity of a ring where its side tables need more than the memory left for them.
+
+    The capacity is estimated from the episodes so far while the ring is filled, when few rows have to be copied, and
+    reduced later where episodes become shorter. It depends on what is stored alone, so that a resumed run has the same.
+
+    Args:
+        storage: owner of the ring, weakly referenced.
+    """
+
+    def __init__(self, storage: Shrinkable) -> None:
+        self._storage = weakref.ref(storage)
+        self._next_look = 0
+        """Number of steps before which the tables cannot need more than they may, and nothing is to be estimated."""
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Make room for the entries of one step, and of the end of the one before it."""
+        if ring.steps >= self._next_look and ring.layout:
+            self._look(ring)
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Return how many steps may be inserted before the next look."""
+        return max(1, self._next_look - ring.steps)
+
+    def after_change(self, ring: Ring) -> None:
+        """Look again before the next insertion."""
+        self._next_look = 0
+
+    def after_resize(self, ring: Ring) -> None:
+        """Look again before the next insertion."""
+        self._next_look = 0
+
+    def _look(self, ring: Ring) -> None:
+        live, more = ring.live_steps, 2 * ring.envs
+        is_due = any(live == ring.size // share for share in _SHARES)
+        fits = sum(self._bytes_needed(ring, more)) <= ring.bytes_of_tables
+        if not fits or is_due:
+            self._make_room(ring, more, fits)
+        # A step adds at most an entry for each environment, and ends the step before it.
+        free = min(power_of_two_from(table.live + more) - table.live for table in ring.columns.tables)
+        until_due = min((due for share in _SHARES if (due := ring.size // share - live) > 0), default=sys.maxsize)
+        self._next_look = ring.steps + max(1, min(free // ring.envs - 3, until_due))
+
+    def _bytes_needed(self, ring: Ring, more: int) -> list[int]:
+        return [table.bytes_of_an_entry * power_of_two_from(table.live + more) for table in ring.columns.tables]
+
+    def _make_room(self, ring: Ring, more: int, fits: bool) -> None:
+        live, slots = ring.live_steps, np.arange(ring.oldest, ring.steps)[::-1] % ring.rows
+        # Entries of the newest row, of the newest two, ...
+        of_newest = [np.cumsum((table.numbers[slots] >= 0).sum(1)) for table in ring.columns.tables]
+
+        def entries(size: int) -> list[int]:
+            """Estimate how many entries a ring of this capacity needs."""
+            kept = min(size, live)
+            return [-(-int(counts[kept - 1]) * size // kept) + more if kept else more for counts in of_newest]
+
+        size = ring.size_for_tables(entries, smaller=not fits)
+        if size < ring.size:
+            storage = self._storage()
+            assert storage is not None
+            storage.shrink(size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryBound, (self._storage(),)

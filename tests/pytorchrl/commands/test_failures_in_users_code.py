@@ -1,0 +1,70 @@
+"""A command that ends in a user's own code shows the place there, and where the whole traceback is kept."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchrl.__main__ import main
+
+ENVIRONMENT = """
+import gymnasium as gym
+import numpy as np
+
+
+def distance(position):
+    raise {error}
+
+
+class Corridor(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {{}}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 30:
+            distance(self.steps)
+        return np.zeros(2, np.float32), 0.0, False, False, {{}}
+"""
+
+
+@pytest.mark.parametrize(
+    "error", ["ValueError('no such place')", "KeyError('wall')", "TypeError('no number')", "OSError('no simulator')"]
+)
+def test_an_exception_in_an_environment_is_shown_with_its_place_and_error_txt(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"corridor_{error.partition('(')[0].lower()}"
+    Path(f"{module}.py").write_text(ENVIRONMENT.format(error=error))
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", *arguments(module)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = str(ended.value.code)
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert f'{module}.py", line 7, in distance' in said
+    assert f'{module}.py", line 22, in step' in said
+    assert f"error: {error.partition('(')[0]}: " in said
+    assert "pytorchrl/scheme" not in said.partition("error: ")[0].replace(str(tmp_path), "")
+    assert "The run is saved in runs" in said
+    assert "with the traceback in error.txt" in said
+    (kept,) = Path("runs").glob("**/error.txt")
+    assert f"in distance\n    raise {error}" in kept.read_text()
+
+
+def arguments(module: str) -> list[str]:
+    of_run = ["--algorithm", "DQN", "--env", "Corridor", "--import", f"{module}.py", "--steps", "60"]
+    return ["train", *of_run, "--algorithm.test-every", "0", "--algorithm.start-steps", "50"]
+
+
+def test_an_error_of_the_toolkit_itself_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "show", "no-such-run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value.code).startswith("error: ")
+    assert "Traceback" not in str(ended.value.code)

@@ -1,0 +1,55 @@
+"""A process that may open no more files: the error names the limit."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import storages
+from storages import PersistenceError
+from tests.support.model import ALGORITHM, Stream, environments
+
+KINDS: dict[str, Any] = {
+    "steps": lambda directory: storages.PERBuffer.create_factory(
+        size=100, alpha=0.5, directory=directory, commit_every=10
+    ),
+    "episodes": lambda directory: storages.PersistentEpisodicBuffer.create_factory(
+        size=100, directory=directory, commit_every=10
+    ),
+}
+
+
+@contextmanager
+def no_more_open_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def made(kind: str, directory: Path) -> Any:
+    storage = KINDS[kind](directory)("cpu", None, ALGORITHM, environments("vector", 2))
+    storage.seed(0)
+    return storage
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_storage_that_cannot_be_opened_says_how(kind: str, tmp_path: Path) -> None:
+    # Opened once before, because what is imported and compiled then reads files.
+    for seed in range(2):
+        storage = made(kind, tmp_path / "another")
+        stream = Stream(2, "vector", False, np.random.default_rng(seed))
+        for _ in range(20):
+            storage.insert_transition(stream.step())
+        storage.close()
+    with no_more_open_files(), pytest.raises(PersistenceError, match=r"allow more open files \(ulimit -n\)"):
+        made(kind, tmp_path / "kept")
