@@ -136,6 +136,7 @@ from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptim
 from pytorchrl.commands.composition.compose import compose
 from pytorchrl.commands.data.making import make_dataset
 from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
+from pytorchrl.driven_agent import Agent
 from pytorchrl.experiments import (
     ActionDifference,
     Callback,
@@ -167,7 +168,6 @@ from pytorchrl.experiments import (
     most_surprising,
     start_from,
 )
-from pytorchrl.driven_agent import Agent
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
 from pytorchrl.scheme import (
@@ -289,6 +289,7 @@ __all__ = [
     "AdamW",
     "AdversarialClassifier",
     "AdversarialReward",
+    "Agent",
     "Algorithm",
     "ApeXEpsilonGreedy",
     "AverageRewardBuffer",

@@ -152,7 +152,9 @@ class Agent(Closing):
         envs = self._envs.num_envs
         infos = [info] if isinstance(info, Mapping) and self._is_one else ([{}] * envs if not info else list(info))
         if len(infos) != envs:
-            raise ValueError(f"Agent.observe: info must have one dict for each of {envs} environments, got {len(infos)}")
+            raise ValueError(
+                f"Agent.observe: info must have one dict for each of {envs} environments, got {len(infos)}"
+            )
         self._envs.tell(
             self._batch(observation),
             self._column("reward", reward, np.float64),

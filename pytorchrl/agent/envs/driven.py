@@ -150,9 +150,7 @@ class _Told(Vector):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the present observations, and the running episodes' returns and lengths."""
-        return as_tensors(
-            {"observation": self.observation, "returns": self._returns, "lengths": self._lengths}
-        )  # type: ignore[no-any-return]
+        return as_tensors({"observation": self.observation, "returns": self._returns, "lengths": self._lengths})  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
         """Restore the state returned by `state_dict`."""
