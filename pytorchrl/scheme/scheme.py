@@ -1,7 +1,6 @@
 """The scheme that collects experience, computes gradients and updates in a single process."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -14,6 +13,8 @@ from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
+from pytorchrl.agent.process_seeds import seeding_processes
+from pytorchrl.agent.torch_random import seeded
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.compatibility import (
     CompositionError,
@@ -30,6 +31,9 @@ from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
     ALGORITHM,
+    OF_EVALUATION,
+    OF_TRAINING,
+    PROCESSES,
     RANDOM_ACTIONS,
     STORAGE,
     TEST_ENVS,
@@ -142,7 +146,8 @@ class Scheme(Closing):
         """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
-        self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
+        with seeding_processes(self._seed_of(PROCESSES, OF_TRAINING)):
+            self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
         """The training environments; None where it collects nothing."""
         try:
             spaces = self.envs or self._spaces_of_data(storage_factory)
@@ -201,7 +206,7 @@ class Scheme(Closing):
             moment: numbers that tell draws apart; none draws the weights with which the run began.
         """
         algo_factory, actor_factory, *_ = self.factories
-        with _seeded(self._seed_of(WEIGHTS, *moment)):
+        with seeded(self._seed_of(WEIGHTS, *moment)):
             return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
@@ -478,7 +483,8 @@ class Scheme(Closing):
                     "Scheme: there are no environments to evaluate in; give it test_envs_factory, or the algorithm "
                     "test_every=0"
                 )
-            envs = self.test_envs_factory()
+            with seeding_processes(self._seed_of(PROCESSES, OF_EVALUATION)):
+                envs = self.test_envs_factory()
             if hasattr(self, "actor"):
                 check_test_spaces(self.actor, envs)
             self._test_envs = envs
@@ -504,14 +510,6 @@ class Scheme(Closing):
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
-
-
-@contextmanager
-def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
-    """Seed torch's global generator, which draws initial weights, and restore it afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
-        yield
 
 
 def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:

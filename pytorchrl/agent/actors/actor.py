@@ -19,7 +19,7 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
+from pytorchrl.agent.torch_random import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps

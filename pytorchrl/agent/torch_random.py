@@ -1,0 +1,58 @@
+"""Drawing from torch's global generator where torch takes no other, by one thread at a time."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+class _Turn:
+    """The turn of a thread to exchange the state of torch's global generator."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def begin_anew(self) -> None:
+        """Forget the turn of another thread, which a forked process does not inherit."""
+        self.lock = threading.RLock()
+
+
+_TURN = _Turn()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_TURN.begin_anew)
+
+
+@contextmanager
+def global_generator(generator: torch.Generator) -> Iterator[None]:
+    """Return a context in which torch's global generator continues ``generator``; its own state is restored after.
+
+    Other threads wait to enter such a context, or that of :func:`seeded`.
+    """
+    device = generator.device
+    random = torch.random if device.type == "cpu" else torch.get_device_module(device)
+    where = () if device.type == "cpu" else (device,)
+    with _TURN.lock:
+        saved = random.get_rng_state(*where)
+        random.set_rng_state(generator.get_state(), *where)
+        try:
+            yield
+            generator.set_state(random.get_rng_state(*where))
+        finally:
+            random.set_rng_state(saved, *where)
+
+
+@contextmanager
+def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
+    """Return a context in which torch's global generators, of all devices, are seeded; as :func:`global_generator`."""
+    with _TURN.lock, torch.random.fork_rng():
+        torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
+        yield
+
+
+def global_state() -> torch.Tensor:
+    """Return the state of torch's global generator outside of these contexts, as the user left it."""
+    with _TURN.lock:
+        return torch.get_rng_state()
