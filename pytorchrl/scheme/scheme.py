@@ -146,7 +146,8 @@ class Scheme(Closing):
         """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
-        with seeding_processes(self._seed_of(PROCESSES, OF_TRAINING)):
+        processes = self._seed_of(PROCESSES, OF_TRAINING)
+        with seeding_processes(processes):
             self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
         """The training environments; None where it collects nothing."""
         try:
@@ -155,9 +156,11 @@ class Scheme(Closing):
             self._spaces = spaces
             self.algorithm = self.make_algorithm()
             self.actor = self.algorithm.actor
-            self.storages: dict[str, Storage] = {
-                name: self.make_storage(name, factory, self._envs_of(name, spaces)) for name, factory in sources.items()
-            }
+            with seeding_processes(processes):
+                self.storages: dict[str, Storage] = {
+                    name: self.make_storage(name, factory, self._envs_of(name, spaces))
+                    for name, factory in sources.items()
+                }
             """All storages, by the names of sources."""
             check_batches(self.algorithm, self.storages["main"])
             self._mixed = mixed
@@ -187,7 +190,8 @@ class Scheme(Closing):
         """The collector, where collection and updates overlap."""
         if self.envs is not None:
             try:
-                self._collector = self.make_collector(self.envs, normalize_rewards)
+                with seeding_processes(processes):
+                    self._collector = self.make_collector(self.envs, normalize_rewards)
             except BaseException:
                 self.close()
                 raise

@@ -19,12 +19,12 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.torch_random import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
+from pytorchrl.agent.torch_random import global_generator
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, OBS2, RHS, Batch

@@ -59,9 +59,7 @@ class ProcessEnvs(AsyncVectorEnv):
             self.closed = True
             _end(self.processes, self.parent_pipes, owner, 0.0)
             raise
-        self._finalizer = weakref.finalize(
-            self, _end, self.processes, self.parent_pipes, owner, SECONDS_TO_END
-        )
+        self._finalizer = weakref.finalize(self, _end, self.processes, self.parent_pipes, owner, SECONDS_TO_END)
         # At exit, multiprocessing joins its processes, and these wait for this one; they must have ended before that.
         atexit.register(self._finalizer)
         self._owner = owner
