@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -45,10 +45,15 @@ def global_generator(generator: torch.Generator) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
-    """Return a context in which torch's global generators, of all devices, are seeded; as :func:`global_generator`."""
-    with _TURN.lock, torch.random.fork_rng():
-        torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
+def seeded(seed: np.random.SeedSequence, device: torch.device) -> Iterator[None]:
+    """Return a context in which torch's global generators of the CPU and a device are seeded.
+
+    As :func:`global_generator`. Other devices are left alone: a forked process cannot ask those of its parent.
+    """
+    number = int(seed.generate_state(1, np.uint64)[0]) >> 1
+    with ExitStack() as contexts:
+        for place in ("cpu",) if device.type in ("cpu", "meta") else ("cpu", device):
+            contexts.enter_context(global_generator(torch.Generator(place).manual_seed(number)))
         yield
 
 

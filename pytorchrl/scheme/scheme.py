@@ -210,7 +210,7 @@ class Scheme(Closing):
             moment: numbers that tell draws apart; none draws the weights with which the run began.
         """
         algo_factory, actor_factory, *_ = self.factories
-        with seeded(self._seed_of(WEIGHTS, *moment)):
+        with seeded(self._seed_of(WEIGHTS, *moment), self.device):
             return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:

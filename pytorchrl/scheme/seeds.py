@@ -4,7 +4,7 @@ import numpy as np
 
 WEIGHTS, ALGORITHM, STORAGE, RANDOM_ACTIONS, TRAIN_ENVS, TEST_ENVS, WORKERS, PROCESSES = range(8)
 """Purposes: the first spawn key of a seed."""
-OF_TRAINING, OF_EVALUATION, OF_WORKERS, OF_SHARDS, OF_COMMAND = range(5)
+OF_TRAINING, OF_EVALUATION, OF_WORKERS, OF_COMMAND = range(4)
 """Kinds of processes: the spawn key after PROCESSES."""
 
 

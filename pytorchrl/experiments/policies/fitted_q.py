@@ -57,7 +57,7 @@ class FittedQ:
             )
         self._algorithm, self._polyak = algorithm, polyak
         self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)
-        with seeded(seed):
+        with seeded(seed, algorithm.device):
             actor = actor_factory(algorithm.device, envs)
             self._q = actor.make("q", ActionValue(huber_threshold=None), codec=algorithm.codec)
         if actor.normalization is not None and algorithm.actor.normalization is not None:
