@@ -93,7 +93,7 @@ class Workers:
             Exception: any exception raised in the worker, with its traceback.
             WorkerDiedError: a worker and its replacements died several times in a row.
         """
-        wait, done = LongWait(), []
+        wait, done = LongWait(), list[Any]()
         while not done:
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=max(1.0, wait.seconds_left))
             if not done:

@@ -14,7 +14,7 @@ import torch
 
 from pytorchrl.agent.envs.long_waits import LongWait
 from pytorchrl.agent.envs.worker_signals import WorkerSignals, how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.process_seeds import seed_process, seeding_processes
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
 from storages.component.closing import close_all
 
@@ -125,4 +125,6 @@ def _begin(
     # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.
     torch.set_num_threads(1)
     seed_process(seed)
-    serve(link, *rest)
+    # Processes of this one would otherwise have the seeds of those of its siblings, from the learner's context.
+    with seeding_processes(seed):
+        serve(link, *rest)

@@ -40,8 +40,7 @@ class ProcessEnvs(AsyncVectorEnv):
     """
 
     def __init__(self, makers: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
-        self.processes: list[BaseProcess] = []
-        self.parent_pipes: list[Connection | None] = []
+        self.processes, self.parent_pipes = [], []
         self._polls: list[Callable[[float], Any]] = []
         seeds, owner, number = seeds_of_processes(len(makers)), os.getpid(), len(makers)
         try:
@@ -88,7 +87,7 @@ class ProcessEnvs(AsyncVectorEnv):
 
     def _check_spaces(self) -> None:
         try:
-            super()._check_spaces()
+            super()._check_spaces()  # type: ignore[no-untyped-call]
         except (EOFError, ConnectionError) as error:
             raise (self._ended() or error) from error
 
