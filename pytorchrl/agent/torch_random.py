@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,9 +32,7 @@ def global_generator(generator: torch.Generator) -> Iterator[None]:
 
     Other threads wait to enter such a context, or that of :func:`seeded`.
     """
-    device = generator.device
-    random = torch.random if device.type == "cpu" else torch.get_device_module(device)
-    where = () if device.type == "cpu" else (device,)
+    random, where = random_functions(generator.device)
     with _TURN.lock:
         saved = random.get_rng_state(*where)
         random.set_rng_state(generator.get_state(), *where)
@@ -42,6 +41,14 @@ def global_generator(generator: torch.Generator) -> Iterator[None]:
             generator.set_state(random.get_rng_state(*where))
         finally:
             random.set_rng_state(saved, *where)
+
+
+def random_functions(device: torch.device) -> tuple[Any, tuple[torch.device, ...]]:
+    """Return the module with ``get_rng_state`` and ``set_rng_state`` of a device, and their argument that names it."""
+    if device.type == "cpu":
+        return torch.random, ()
+    # There is one device of Metal, whose functions take none.
+    return torch.get_device_module(device), () if device.type == "mps" else (device,)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
-from pytorchrl.agent.device import find_device
+from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
 from pytorchrl.agent.process_seeds import seeding_processes
@@ -79,6 +79,7 @@ class Scheme(Closing):
 
     Raises:
         CompositionError: the parts are incompatible.
+        DefaultDtypeError: torch's default dtype is not float32.
         DeviceError: the device is not available.
         ValueError: ``max_test_episode_steps`` is not positive.
         UnsupportedSpaceError: the algorithm cannot act in the environments.
@@ -110,6 +111,7 @@ class Scheme(Closing):
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         self._collection = collection
+        check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         seed = self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
         max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.device import DeviceError, find_device
+from pytorchrl.agent.device import DefaultDtypeError, DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.spaces import have_other_bounds, space_from_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
@@ -249,7 +249,7 @@ def as_checkpoint_error(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (CheckpointError, CompositionError, ImportError):
+    except (CheckpointError, CompositionError, DefaultDtypeError, ImportError):
         raise
     except _MISFITS as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)

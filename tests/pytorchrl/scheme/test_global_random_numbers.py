@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+import storages
 from pytorchrl.agent.process_seeds import seed_process, seeding_processes, seeds_of_processes
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.commands.sweeps.trials import train as train_trial
@@ -28,7 +29,7 @@ from tests.support.hogwild import a3c
 from tests.support.toys import Noise
 from tests.support.training import train
 
-SOURCES = Path(prl.__file__).parent
+SOURCES = [Path(package.__file__).parent for package in (prl, storages)]
 STARTS_PROCESSES = re.compile(r"\bProcess\(|\bPopen\(|\bray\.remote\(|\bos\.fork\(|\(AsyncVectorEnv\)|PoolExecutor\(")
 ENV = """
 import gymnasium
@@ -154,8 +155,9 @@ def test_groups_of_processes_have_seeds_of_their_own() -> None:
 
 def test_no_other_module_starts_processes_than_those_whose_processes_are_seeded() -> None:
     found = {
-        file.relative_to(SOURCES).as_posix()
-        for file in SOURCES.rglob("*.py")
+        file.relative_to(folder).as_posix()
+        for folder in SOURCES
+        for file in folder.rglob("*.py")
         if STARTS_PROCESSES.search(file.read_text().replace("ThreadPoolExecutor(", ""))
     }
     assert found == {

@@ -1,7 +1,10 @@
 """Runs in several threads of one process, as Optuna's ``n_jobs`` makes them."""
 
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
@@ -12,10 +15,16 @@ import torch.distributions as td
 from torch import Tensor, nn
 
 import pytorchrl as prl
+import storages
+from pytorchrl.agent.torch_random import random_functions
 from tests.support.comparison import assert_equal
 from tests.support.training import train
 
 ROUNDS = 3
+SETS_GENERATORS = re.compile(
+    r"set_rng_state|torch\.(random\.|cuda\.)?(manual_seed|seed|initial_seed)\(|fork_rng|default_generator"
+    r"|np\.random\.(seed|set_state)|\brandom\.(seed|setstate)\("
+)
 
 
 class Dropout(nn.Module):
@@ -111,3 +120,20 @@ def test_runs_in_threads_are_those_of_their_seeds_and_leave_the_users_generator_
             thread.join()
         assert_equal(found, alone)
     assert torch.equal(torch.get_rng_state(), of_user)
+
+
+def test_global_generators_are_set_under_one_lock_or_in_processes_that_were_started_for_a_run() -> None:
+    found = {
+        file.name
+        for package in (prl, storages)
+        for file in Path(package.__file__).parent.rglob("*.py")
+        if SETS_GENERATORS.search(file.read_text())
+    }
+    assert found == {"torch_random.py", "process_seeds.py"}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0", "mps", "xpu:0"])
+def test_the_functions_of_each_kind_of_device_are_called_with_arguments_that_they_take(device: str) -> None:
+    functions, where = random_functions(torch.device(device))
+    inspect.signature(functions.get_rng_state).bind(*where)
+    inspect.signature(functions.set_rng_state).bind(torch.empty(0), *where)
