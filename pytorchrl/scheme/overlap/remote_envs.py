@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pytorchrl.agent.envs.open_files import open_files_named
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.process_seeds import seeds_of_processes
 from pytorchrl.scheme.overlap.forked_process import end_processes
@@ -19,6 +18,7 @@ from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
 from storages.component.closing import close_all
 from storages.component.factory import Factory, make_factory
+from storages.component.open_files import open_files_named
 
 
 class RemoteEnvs:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from storages.component.open_files import remedy_of
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
@@ -336,7 +337,7 @@ class WriteAheadLog:
                 "What was committed there is lost, but still in memory"
                 if isinstance(error, FileNotFoundError)
                 else f"Steps before {self.written} are safe there, those from {self.written} to {record.steps} are in "
-                f"memory only; free disk space or grant write permission, and insert or flush() again"
+                f"memory only; {remedy_of(error)}, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("

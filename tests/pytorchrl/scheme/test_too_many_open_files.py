@@ -1,9 +1,7 @@
 """Processes of environments where this process may open too few files for them."""
 
 import multiprocessing
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,22 +11,9 @@ import pytest
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
 from tests.support.hogwild import a3c
+from tests.support.open_files import files_left
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1", 8)
-
-
-@contextmanager
-def files_left(number: int) -> Iterator[None]:
-    """A context in which the process may open a number of files more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Files are numbered by the lowest free numbers, and the limit is one of numbers.
-    opened = {int(file.name) for file in Path("/proc/self/fd").iterdir()}
-    free = [file for file in range(soft) if file not in opened][:number]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1] + 1, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 WAYS: dict[str, tuple[Callable[[], Any], str]] = {

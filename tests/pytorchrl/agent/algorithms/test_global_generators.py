@@ -1,4 +1,4 @@
-"""The global generators of torch, NumPy and Python, which belong to the user, while any algorithm is made and learns."""
+"""The user's generators of torch, NumPy and Python, while any algorithm is made and learns."""
 
 import random
 from typing import Any

@@ -127,9 +127,9 @@ def test_a_run_is_saved_however_many_workers_fail_and_resumes(
 ) -> None:
     def scheme() -> prl.RayScheme:
         return prl.RayScheme(
-            prl.PPO.create_factory(test_every=0),
+            prl.IMPALA.create_factory(test_every=0),
             prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
-            prl.GAEBuffer.create_factory(size=10),
+            prl.VTraceBuffer.create_factory(size=10),
             prl.VecEnv.create_factory(FailsAtStep, env_kwargs={"marks": str(tmp_path), "failing": failing}),
             **workers,
         )

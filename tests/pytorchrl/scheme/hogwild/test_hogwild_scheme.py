@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.scheme.hogwild import hogwild_scheme
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.scheme.hogwild import hogwild_scheme
 from pytorchrl.scheme.hogwild.worker import Order
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.schedule import FunctionSchedule
