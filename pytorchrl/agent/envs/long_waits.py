@@ -12,11 +12,12 @@ class LongWait:
 
     Args:
         waited: seconds of waiting before this object was made.
+        patience: seconds of waiting before the first warning; None for ``SECONDS_BEFORE_WARNING``.
     """
 
-    def __init__(self, waited: float = 0.0) -> None:
+    def __init__(self, waited: float = 0.0, patience: float | None = None) -> None:
         self._began = time.monotonic() - waited
-        self._next = SECONDS_BEFORE_WARNING
+        self._next = SECONDS_BEFORE_WARNING if patience is None else patience
 
     @property
     def seconds_left(self) -> float:

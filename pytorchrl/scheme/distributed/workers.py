@@ -12,6 +12,8 @@ from pytorchrl.scheme.distributed.errors import WorkerDiedError
 
 T = TypeVar("T")
 
+_SECONDS_BEFORE_WARNING = 600.0
+"""Time of waiting for workers before a first warning: a cluster may have to start machines for them."""
 _DEATHS_IN_A_ROW = 3
 """Deaths of one worker and its replacements, without a result in between, after which the run ends."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
@@ -93,7 +95,7 @@ class Workers:
             Exception: any exception raised in the worker, with its traceback.
             WorkerDiedError: a worker and its replacements died several times in a row.
         """
-        wait, done = LongWait(), list[Any]()
+        wait, done = LongWait(patience=_SECONDS_BEFORE_WARNING), list[Any]()
         while not done:
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=max(1.0, wait.seconds_left))
             if not done:

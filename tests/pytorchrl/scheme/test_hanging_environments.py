@@ -38,10 +38,10 @@ def hanging(num_envs: int) -> Any:
     return prl.VecEnv.create_factory(Hangs, num_envs, env_kwargs={"length": 9})
 
 
-# Warnings are errors in tests, so that the run does not wait on.
+# An error ends the waiting. On a busy machine, what does not hang is waited for as long, too.
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "error:.*has not made step 2:RuntimeWarning")
 def test_a_collector_process_that_makes_no_step_is_named_with_its_environments() -> None:
     scheme = dqn_scheme(
         envs=hanging(4), collection=prl.Overlapped(20, processes=2), algorithm={"test_every": 0, "start_steps": 8}
@@ -51,7 +51,7 @@ def test_a_collector_process_that_makes_no_step_is_named_with_its_environments()
         train(scheme, 40)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "error:.*has made no report:RuntimeWarning")
 def test_hogwild_processes_that_make_no_report_are_named() -> None:
     scheme = prl.HogwildScheme(**a3c(train_envs_factory=hanging(1)), processes=2)
     with scheme, pytest.raises(RuntimeWarning, match=r"Hogwild process 0 \(process \d+\).* has made no report"):
