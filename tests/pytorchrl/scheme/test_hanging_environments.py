@@ -41,6 +41,7 @@ def hanging(num_envs: int) -> Any:
 # An error ends the waiting. On a busy machine, what does not hang is waited for as long, too.
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "error:.*has not made step 2:RuntimeWarning")
 def test_a_collector_process_that_makes_no_step_is_named_with_its_environments() -> None:
     scheme = dqn_scheme(

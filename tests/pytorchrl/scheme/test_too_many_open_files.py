@@ -26,6 +26,7 @@ WAYS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("left", [1, 6, 13])
