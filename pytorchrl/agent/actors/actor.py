@@ -19,12 +19,12 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
-from pytorchrl.agent.device import find_device, make_generator
+from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
+from pytorchrl.agent.torch_random import global_generator
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, OBS2, RHS, Batch
@@ -88,6 +88,7 @@ class Actor(FieldComponent, nn.Module):
             an input. None allows all.
 
     Raises:
+        DefaultDtypeError: torch's default dtype is not float32.
         ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
             to normalise in them, ``late_action`` exceeds the number of hidden layers, or the action mask does not fit
             observations or actions.
@@ -122,6 +123,7 @@ class Actor(FieldComponent, nn.Module):
                 f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
                 f"{len(self.hidden_sizes)}, got {self.late_action}"
             )
+        check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
