@@ -5,7 +5,7 @@ replaced. The kinds are
 
 - "hyper-parameters" of components, "settings" of a frozen dataclass, "sections", one for each of several such;
 - "composition" of an algorithm, its "curve" on the pages of learning curves, and "learners" from a storage;
-- "index", which lists the pages of algorithms, "presets", and "algorithms", the table of the README;
+- "index", which lists all algorithms, "presets", and "algorithms", which lists their pages and learning curves;
 - "reference", the names of a page of the API.
 """
 
@@ -35,7 +35,6 @@ from storages.component.declared import hyper_parameters_of
 
 DOCS = Path(__file__).parent
 PAGES = DOCS / "algorithms"
-README = Path(__file__).parents[1] / "README.md"
 BLOCK = re.compile(
     r"^(<!-- generated: ([a-z-]+)(?: of ([\w., ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE
 )
@@ -72,7 +71,7 @@ Memory = Literal["none", "possible", "required"]
 
 def main() -> None:
     """Write all pages whose generated parts have changed."""
-    for page in (README, *sorted(DOCS.glob("**/*.md"))):
+    for page in sorted(DOCS.glob("**/*.md")):
         old = page.read_text(encoding="utf-8")
         if (new := rewritten(old)) != old:
             page.write_text(new, encoding="utf-8")
@@ -167,10 +166,10 @@ def _overview() -> Iterator[Sequence[str]]:
     for name, cls in _by_family():
         of_pages.setdefault(_page_of()[name], {})[name] = cls
     for page, classes in of_pages.items():
-        curves = (f"[{of.removesuffix('.md')}](docs/{of})" for of in algorithm_curves.pages_of(set(classes)))
+        curves = (f"[{of.removesuffix('.md')}](../{of})" for of in algorithm_curves.pages_of(set(classes)))
         columns = zip(*(_row(cls) for cls in classes.values()), strict=True)
         told = (", ".join(dict.fromkeys(word for text in column for word in text.split(", "))) for column in columns)
-        yield f"[{', '.join(classes)}](docs/algorithms/{page.name})", *told, ", ".join(curves)
+        yield f"[{', '.join(classes)}]({page.name})", *told, ", ".join(curves)
 
 
 def _row(cls: Class) -> tuple[str, str, str, str]:

@@ -22,7 +22,7 @@ from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.repeating import repeated_run
 from pytorchrl.experiments.resuming import resumed_run
 from pytorchrl.experiments.run_settings import parts_of, positive, settings
-from pytorchrl.experiments.runs import checkpoint, storage_paths
+from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continue, modules_of, resume_command
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -507,6 +507,7 @@ class Learner(Closing):
                 "callbacks": self._callbacks.state_dict(),
             },
         }
+        storage_owner.claim(self.scheme.config, self._folder.path)
         earlier = self._folder.earlier_checkpoint_files(self._keep_checkpoints)
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
         self._saved_at, self._saved_time = self.scheme.steps, time.monotonic()

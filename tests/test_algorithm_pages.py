@@ -9,7 +9,7 @@ import pytest
 import pytorchrl as prl
 from docs import algorithm_curves, generated_parts
 from docs.algorithm_parameters import descriptions
-from docs.generated_parts import DOCS, PAGES, README, documented, exported
+from docs.generated_parts import DOCS, PAGES, documented, exported
 from storages.component.declared import hyper_parameters_of
 
 NAMES = list(exported(prl.Algorithm))
@@ -22,7 +22,7 @@ def test_every_exported_algorithm_has_a_page_that_lists_its_hyper_parameters() -
     assert sorted(listed) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("page", [README, *sorted(DOCS.glob("**/*.md"))], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted(DOCS.glob("**/*.md")), ids=lambda page: page.stem)
 def test_the_generated_parts_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert generated_parts.rewritten(text) == text, "python docs/generated_parts.py writes them anew"

@@ -57,6 +57,7 @@ def repeated_run(
     if RunFolder(log_dir).config_file.exists():
         # Before its storage is opened.
         raise FileExistsError(f"Learner.repeat: {log_dir} holds a run already; choose another log_dir")
+    storage_paths.refuse_ancestors_of_others(config, run.path, begins_anew=True)
     composition = storage_paths.in_another_run(config, run.path, log_dir)
     composition |= {} if seed is None else {"seed": seed}
     composition |= {} if device is None else {"device": str(find_device(device))}

@@ -9,7 +9,7 @@ from typing import Any
 from pytorchrl.experiments.callbacks import Callbacks
 from pytorchrl.experiments.callbacks.from_config import callbacks_from_config
 from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
-from pytorchrl.experiments.runs import checkpoint, storage_paths
+from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, made_scheme
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -84,8 +84,11 @@ def resumed_run(
         if scheme is None:
             storage_paths.refuse_storages_that_are_gone(config, state["scheme"], file)
             storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
+            storage_paths.refuse_ancestors_of_others(config, folder.path)
         else:
             storage_paths.refuse_to_empty(scheme.config, state["scheme"], folder.path)
+        composition = config if scheme is None else scheme.config
+        storage_owner.refuse_another_run(composition, state["scheme"], folder.path)
         steps = int(state["scheme"]["collector"]["steps"])
     if target_steps is not None and target_steps != config["target_steps"]:
         _refuse_smaller_target(target_steps, steps, folder.path, "updates" if config["train_envs"] is None else "steps")

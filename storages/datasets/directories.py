@@ -96,6 +96,7 @@ class EpisodeDirectory(Dataset):
         wal = path / WAL_FOLDER
         ring, state, _ = (None, None, None) if RingManifest.read(wal) is None else read_ring(wal)
         self._archive = SegmentStore(path, found, read_only=True)
+        self._archive.warn_of_lost()
         self._live, following = self._archive.live, self._archive.end
         self._open: list[tuple[int, EpisodeBatch]] = []
         """Finished episodes in no segment, and the numbers of their first transitions."""

@@ -58,7 +58,8 @@ class PersistentEpisodicBuffer(PERBuffer):
         memory_bytes: bytes of memory for cached episodes. None for as many as ``size`` takes, or 1 GiB.
         read_only: only sample from a directory to which another process may be writing; see :meth:`refresh`.
         ancestor: directory of another such buffer, whose episodes precede its own. They are read in place and not
-            changed; episodes added there later are not seen here.
+            changed; episodes added there later are not seen here, and those dropped there are lost here, with a
+            warning. Its present place where it was moved; where both were moved together, it is found.
     """
 
     size: Count | None = parameter(kw_only=False)

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from pytorchrl.agent.actors.acting import output_while_acting
 from pytorchrl.agent.actors.action_mask import ActionMask, Restrictable
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.view import AnyBody, View
+from pytorchrl.agent.ops.dispatch import is_acting
 
 
 class Network(nn.Module):
@@ -48,6 +50,10 @@ class Network(nn.Module):
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
+        if self.joint is None and self.action_mask is None and is_acting():
+            output = output_while_acting(self.body, self.head, view)
+            if output is not None:
+                return output
         features, joint, head = self.inputs(view, action), self.joint, self.head
         if self.is_frozen and torch.compiler.is_dynamo_compiling():
             head, joint = _detached(head), None if joint is None else _detached(joint)

@@ -1,6 +1,6 @@
 """Conditions under which a kernel replaces operations of torch, and memory for its results."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,23 @@ def hooks_of(*networks: nn.Module) -> list[Mapping[int, Any]]:
 
 
 def is_recorded() -> bool:
-    """Whether torch is tracing or compiling, to run the operations later with other data and numbers of rows."""
+    """Whether torch is tracing, compiling, or transforming as ``torch.func`` does: it has to see its own operations."""
     is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-    return is_tracing or torch.compiler.is_compiling()
+    return is_tracing or torch.compiler.is_compiling() or _is_transformed()
+
+
+def is_acting() -> bool:
+    """Whether torch is in inference mode, in which networks act, and has to see no operations of its own."""
+    # The inference mode is asked about last: torch.compile does not compile that.
+    return not torch.is_grad_enabled() and not is_recorded() and torch.is_inference_mode_enabled()
+
+
+def _never() -> bool:
+    """Replace torch's function where it is missing."""
+    return False
+
+
+_is_transformed: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", _never)
 
 
 def plain_address(numbers: Tensor) -> int | None:

@@ -110,9 +110,9 @@ def slope_below_one_output(
 
 @arithmetic_kernel(nogil=False)
 def apply_layers_by_rows(
-    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int, activated: int
 ) -> None:
-    """Apply several layers, each followed by the activation, one row at a time.
+    """Apply several layers, the first of them each followed by the activation, one row at a time.
 
     Args:
         layers: (layers, 4): addresses of weight and bias, inputs and outputs of each.
@@ -120,6 +120,7 @@ def apply_layers_by_rows(
         outputs_at: address of (rows, outputs), which are written.
         rows: how many there are.
         activation: :data:`RELU` or :data:`TANGENT`.
+        activated: number of layers that it follows.
     """
     widest = layers[:, 3].max()
     inputs, outputs = layers[0, 2], layers[-1, 3]
@@ -137,14 +138,15 @@ def apply_layers_by_rows(
                 for position in range(width):
                     total += weight[output, position] * units[position]
                 above[output] = total
-            _activate(above, height, activation)
+            if layer < activated:
+                _activate(above, height, activation)
             units, below, above = above, above, below
         results[row] = units[:outputs]
 
 
 @arithmetic_kernel(nogil=False)
 def apply_layers_by_columns(
-    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int, activated: int
 ) -> None:
     """As :func:`apply_layers_by_rows`, but one unit at a time, for all rows."""
     widest = max(layers[:, 2].max(), layers[:, 3].max())
@@ -165,7 +167,8 @@ def apply_layers_by_columns(
         for output in range(height):
             above[output] = bias[output]
         _add_products(weight, below, above)
-        _activate(above.reshape(-1), height * padded, activation)
+        if layer < activated:
+            _activate(above.reshape(-1), height * padded, activation)
         below, above = above, below
     for row in range(rows):
         for output in range(outputs):

@@ -1,6 +1,6 @@
 """Fully connected layers of networks that act: all of them in one compiled call."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ KERNELS = {"relu": RELU, "tanh": TANGENT}
 """Activations that the kernels have."""
 
 
-def hidden_layers(features: Tensor, layers: Iterable[nn.Module], activation: str) -> Tensor | None:
+def hidden_layers(
+    features: Tensor, layers: Sequence[nn.Module], activation: str, activated: int | None = None
+) -> Tensor | None:
     """Apply linear layers, each followed by an activation, to a few rows without gradients.
 
     Layers and parameters are read at each call. With small matrices, torch's overhead takes longer than the products.
@@ -24,6 +26,7 @@ def hidden_layers(features: Tensor, layers: Iterable[nn.Module], activation: str
         features: (N, inputs).
         layers: of any kind.
         activation: its name.
+        activated: number of layers that it follows; None for all of them.
 
     Returns:
         (N, outputs); None where torch has to call the layers, as those with hooks, with a parametrisation or with a
@@ -61,7 +64,8 @@ def hidden_layers(features: Tensor, layers: Iterable[nn.Module], activation: str
     # Allocated by NumPy, in half of the time of `torch.empty`.
     outputs = torch.from_numpy(np.empty((rows, width), np.float32))
     kernel = apply_layers_by_rows if by_rows else apply_layers_by_columns
-    kernel(np.array(table), features_at, outputs.data_ptr(), rows, KERNELS[activation])
+    activated = len(table) if activated is None else activated
+    kernel(np.array(table), features_at, outputs.data_ptr(), rows, KERNELS[activation], activated)
     return outputs
 
 

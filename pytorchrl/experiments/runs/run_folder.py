@@ -4,7 +4,8 @@
 is saved) and the learner's settings, ``versions.json`` the provenance, ``git_diff.patch`` the uncommitted changes of
 the code, ``metrics.jsonl`` the metrics, ``checkpoint.pt`` the newest checkpoint, ``checkpoint-1.pt`` and so on the
 earlier ones, if more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png``
-the learning curve, ``error.txt`` the traceback of the exception that ended the run.
+the learning curve, ``error.txt`` the traceback of the exception that ended the run, ``run_id`` identifies a run whose
+storage lies outside (:mod:`pytorchrl.experiments.runs.storage_owner`).
 """
 
 import json
@@ -231,9 +232,10 @@ def _check(config: Any) -> None:
         raise ValueError("its sources are not a mapping of names to storages")
     for name, source in sources.items():
         _check_part(f"source {name!r}", source)
-    for directory in storage_paths.directories_of(config).values():
-        if not (isinstance(directory, str) or storage_paths.is_relative(directory)):
-            raise ValueError(f"the directory of a storage must be a path, got {directory!r}")
+    for paths in (storage_paths.directories_of(config), storage_paths.ancestors_of(config)):
+        for directory in paths.values():
+            if not (isinstance(directory, str) or storage_paths.is_relative(directory)):
+                raise ValueError(f"the directory of a storage must be a path, got {directory!r}")
     for name, most in (("target_steps", sys.maxsize), ("log_every", sys.maxsize), ("keep_checkpoints", _MOST_KEPT)):
         number = config.get(name, 1 if name == "keep_checkpoints" else None)
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:

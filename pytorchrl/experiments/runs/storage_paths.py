@@ -1,8 +1,9 @@
-"""Directories of a run's storages, saved so that the run folder can be moved together with them.
+"""Directories of a run's storages and of their ancestors, saved so that the run folder can be moved together with them.
 
 A directory inside the run folder is saved as a relative path, ``{"in_run_folder": "replay"}``, in ``config.json`` and
 in checkpoints; any other is saved as it was given. As a run folder may be from an untrusted source, a directory outside
-it is accepted only if it contains the commit that the checkpoint refers to.
+it is accepted only if it contains the commit that the checkpoint refers to; an ancestor outside, only if the storage
+exists, which records what it has from its ancestors by checksums.
 """
 
 import os
@@ -13,9 +14,11 @@ from typing import Any
 
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from storages.persistent.commits import has_commit, has_commits
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.sharded.replay_shard import directory_of_shard
 
 _INSIDE = "in_run_folder"
+_ANCESTOR = "ancestor"
 
 
 def relativized(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -27,7 +30,7 @@ def relativized(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         way = Path(os.path.relpath(directory, folder))
         return directory if way.parts[:1] == ("..",) else {_INSIDE: way.as_posix()}
 
-    return _with_directories(config, kept)
+    return _with_directories(config, kept, kept)
 
 
 def resolved(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -36,14 +39,14 @@ def resolved(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     def found(directory: Any) -> Any:
         return str(folder / directory[_INSIDE]) if isinstance(directory, Mapping) else directory
 
-    return _with_directories(config, found)
+    return _with_directories(config, found, found)
 
 
 def in_another_run(config: Mapping[str, Any], folder: Path, other: Path) -> dict[str, Any]:
     """Return the composition of a run with directories of their own for another run's storages.
 
     Those inside the run folder keep their place in the other's; any other gets one of its name there, if need be with a
-    number.
+    number. Ancestors, which are only read, keep their place.
 
     Args:
         config: the composition, as :func:`resolved` returns it.
@@ -61,7 +64,7 @@ def in_another_run(config: Mapping[str, Any], folder: Path, other: Path) -> dict
 
 def without_directories(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a composition without the directories of its storages."""
-    return _with_directories(config, lambda directory: None)
+    return _with_directories(config, lambda directory: None, lambda ancestor: "anywhere")
 
 
 def without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,6 +94,12 @@ def directories_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: directory for name, directory in directories.items() if directory is not None}
 
 
+def ancestors_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the directories that a composition's storages on disk continue, by the names of sources."""
+    ancestors = {name: s["hyper_parameters"].get(_ANCESTOR) for name, s in storages_of(config).items()}
+    return {name: ancestor for name, ancestor in ancestors.items() if ancestor is not None}
+
+
 def data_sets_of(config: Mapping[str, Any]) -> list[str]:
     """Return the paths of the data sets that fill a composition's storages, each once."""
     return list(dict.fromkeys(s["dataset"] for s in storages_of(config).values() if "dataset" in s))
@@ -107,8 +116,8 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
     Raises:
         CheckpointError: a storage lacks the commit.
     """
-    for name, directory, position in _kept(config, scheme):
-        if _is_inside(directory, folder) or has_commit(directory, position or {}):
+    for name, directory, position in kept(config, scheme):
+        if is_inside(directory, folder) or has_commit(directory, position or {}):
             continue
         raise CheckpointError(
             f"{folder / 'config.json'} places the {_named(name)} in {directory}, outside the run folder, which lacks "
@@ -118,14 +127,37 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
         )
 
 
+def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, begins_anew: bool = False) -> None:
+    """Refuse an ancestor outside the run folder that a file names, if a new storage would be made from its content.
+
+    Args:
+        config: the composition, as :func:`resolved` returns it.
+        folder: the run folder.
+        begins_anew: whether storages are made in new directories.
+
+    Raises:
+        CheckpointError: one would.
+    """
+    directories = directories_of(config)
+    for name, ancestor in ancestors_of(config).items():
+        exists = name in directories and (Path(directories[name]) / EpisodeManifest.name).is_file() and not begins_anew
+        if exists or is_inside(ancestor, folder):
+            continue
+        raise CheckpointError(
+            f"{folder / 'config.json'} names {ancestor}, outside the run folder, as the ancestor of the "
+            f"{_named(name)}, whose episodes it would read; nothing was read. If it is meant, make the scheme in a "
+            f"script, with ancestor={ancestor!r}, and pass it to Learner or Learner.resume"
+        )
+
+
 def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
     """Refuse a checkpoint from before the first commit if a storage outside the run folder has commits.
 
     Raises:
         CheckpointError: resuming from it would delete them.
     """
-    for _, directory, position in _kept(config, scheme):
-        if position is None or _is_inside(directory, folder):
+    for _, directory, position in kept(config, scheme):
+        if position is None or is_inside(directory, folder):
             continue
         if not position["commit"] and has_commits(directory):
             raise CheckpointError(
@@ -141,7 +173,7 @@ def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str
     Raises:
         CheckpointError: the directory of a storage does not exist.
     """
-    for name, directory, position in _kept(config, scheme):
+    for name, directory, position in kept(config, scheme):
         if position is not None and position["commit"] and not Path(directory).is_dir():
             raise CheckpointError(
                 f"{file} refers to files of its {_named(name)} in {directory}, which does not exist; restore it, or "
@@ -150,7 +182,7 @@ def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str
             )
 
 
-def _kept(config: Mapping[str, Any], scheme: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def kept(config: Mapping[str, Any], scheme: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Iterate over sources, directories of their storages or shards, and the commits that a checkpoint refers to."""
     states = storages_of(scheme)
     for name, directory in directories_of(config).items():
@@ -166,17 +198,22 @@ def _named(source: str) -> str:
     return "storage" if source == "main" else f"source {source!r}"
 
 
-def _is_inside(directory: str, folder: Path) -> bool:
+def is_inside(directory: str, folder: Path) -> bool:
     """Whether a directory is inside a folder, after resolving symbolic links."""
     return Path(directory).resolve().is_relative_to(folder.resolve())
 
 
-def _with_directories(config: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+def _with_directories(
+    config: Mapping[str, Any], change: Callable[[Any], Any], change_ancestor: Callable[[Any], Any] = lambda same: same
+) -> dict[str, Any]:
     def changed(storage: Mapping[str, Any]) -> Mapping[str, Any]:
         hyper_parameters = storage["hyper_parameters"]
-        if hyper_parameters.get("directory") is None:
-            return storage
-        return {**storage, "hyper_parameters": {**hyper_parameters, "directory": change(hyper_parameters["directory"])}}
+        paths = {
+            name: changes(hyper_parameters[name])
+            for name, changes in (("directory", change), (_ANCESTOR, change_ancestor))
+            if hyper_parameters.get(name) is not None
+        }
+        return {**storage, "hyper_parameters": {**hyper_parameters, **paths}} if paths else storage
 
     sources = {name: changed(source) for name, source in config.get("sources", {}).items()}
     return {**config, "storage": changed(config["storage"]), "sources": sources}

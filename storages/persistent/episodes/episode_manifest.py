@@ -1,13 +1,15 @@
 """Manifest of a directory of episodes: ``episodes.json``, with the layout of all segments."""
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.persistent.log.chunks import Chunks, metadata, with_rows
+from storages.persistent.log.commit_log import is_number
 from storages.persistent.log.files import make_directory
 from storages.persistent.log.json_file import write_json
 from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
@@ -23,6 +25,22 @@ class Ancestor(NamedTuple):
     directory: str
     commit: int
     checksum: int
+    relative: str = ""
+    """Relative path to it from the directory that it precedes, for directories that are moved together; empty in a
+    manifest of an earlier version."""
+
+    @classmethod
+    def of(cls, facts: list[Any]) -> Self:
+        """Parse what a manifest says.
+
+        Raises:
+            ValueError: it says something else.
+        """
+        ancestor = cls(*facts)
+        numbers, paths = (ancestor.commit, ancestor.checksum), (ancestor.directory, ancestor.relative)
+        if not all(map(is_number, numbers)) or not all(type(path) is str and "\0" not in path for path in paths):
+            raise ValueError(f"{facts!r} as an ancestor")
+        return ancestor
 
 
 @dataclass(frozen=True)
@@ -33,7 +51,7 @@ class EpisodeManifest(Manifest):
         layout: shapes and dtypes of a transition's leaves.
         stacked: number of stacked frames of each leaf that is a frame stack.
         segment_rows: rows of a segment; each begins at a multiple of this.
-        ancestor: the directory whose segments precede its own, if any.
+        ancestors: the directories whose segments precede its own: that which it continues, the one before that, ...
         zarr: zarr metadata, by file name.
     """
 
@@ -42,27 +60,43 @@ class EpisodeManifest(Manifest):
     made_before = frozenset({WAL_FOLDER, GROUP})
 
     segment_rows: int
-    ancestor: Ancestor | None
+    ancestors: tuple[Ancestor, ...]
     zarr: dict[str, dict[str, Any]]
 
     @classmethod
     def made(
-        cls, layout: Layout, stacked: Mapping[FieldKey, int], segment_rows: int, ancestor: Ancestor | None = None
+        cls,
+        layout: Layout,
+        stacked: Mapping[FieldKey, int],
+        segment_rows: int,
+        ancestors: tuple[Ancestor, ...] = (),
     ) -> Self:
         """Make the manifest of a new directory."""
-        return cls(layout, dict(stacked), segment_rows, ancestor, metadata(columns_of(layout, stacked, segment_rows)))
+        return cls(layout, dict(stacked), segment_rows, ancestors, metadata(columns_of(layout, stacked, segment_rows)))
+
+    def with_ancestor_in(self, place: Path, directory: Path) -> Self:
+        """Return the manifest of ``directory`` with another place of the directory that it continues."""
+        relative = os.path.relpath(place, directory) if self.has_records_of_ancestors else ""
+        moved = self.ancestors[0]._replace(directory=str(place), relative=relative)
+        return replace(self, ancestors=(moved, *self.ancestors[1:]))
 
     @property
     def columns(self) -> list[Chunks]:
         """The columns on disk, one for each stored leaf."""
         return columns_of(self.layout, self.stacked, self.segment_rows)
 
+    @property
+    def has_records_of_ancestors(self) -> bool:
+        """Whether the log of segments records those of the ancestors, too; in earlier versions, theirs does."""
+        return any(ancestor.relative for ancestor in self.ancestors)
+
     def _other_facts(self) -> dict[str, Any]:
         return {
             "segment_rows": self.segment_rows,
-            "ancestor": self.ancestor and list(self.ancestor),
+            # Only this one was written by earlier versions.
+            "ancestor": list(self.ancestors[0][:3]) if self.ancestors else None,
             "zarr": self.zarr,
-        }
+        } | ({"ancestors": [list(each) for each in self.ancestors]} if self.ancestors else {})
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
@@ -70,8 +104,9 @@ class EpisodeManifest(Manifest):
         zarr = {name: dict(said) for name, said in facts["zarr"].items()}
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in zarr):
             raise ValueError(f"{sorted(zarr)} lie outside")
-        ancestor = Ancestor(*facts["ancestor"]) if facts["ancestor"] else None
-        return cls(layout_of(facts), stacks_of(facts), count_of(facts, "segment_rows"), ancestor, zarr)
+        nearest = [facts["ancestor"]] if facts["ancestor"] else []
+        ancestors = tuple(map(Ancestor.of, facts.get("ancestors", nearest)))
+        return cls(layout_of(facts), stacks_of(facts), count_of(facts, "segment_rows"), ancestors, zarr)
 
     # Metadata of zarr
 

@@ -93,6 +93,7 @@ class EpisodeStore:
         if not self.read_only:
             # Before the ring is changed, so that the call can be repeated after a failed write.
             self.written(archive.tidy)
+        archive.warn_of_lost()
         queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
         self.cache.begin(queue, plan)
         self.budget.refuse_larger(max((segment.rows for segment in archive.segments), default=0), manifest, self.folder)
@@ -112,8 +113,10 @@ class EpisodeStore:
         archive = queue.archive
         # Not the live range of the write-ahead log: it may exclude episodes whose replacements a crash has lost.
         live = archive.live
-        live_range.begin(live, max(archive.end, state["unwritten"], live))
-        for segment in archive.segments:
+        following = max(archive.end, state["unwritten"], live)
+        # Segments may have been lost, and what is stored begins with what the write-ahead log holds then.
+        live_range.begin(live if archive.held else following, following)
+        for segment in archive.held:
             live_range.count(segment.first, segment.lengths.tolist())
         if self.memtable is not None:
             self.memtable.newest = max(self.memtable.newest, _number_of_newest(state))
@@ -128,13 +131,37 @@ class EpisodeStore:
             live_range.keep(self.budget.size)
         queue.forget(live_range.live)
         self.cache.cold.keep(live_range.live, live_range.next)
+        self._fill_cache(state["memory"], generator)
+
+    def _fill_cache(self, memory: Mapping[str, Any] | None, generator: np.random.Generator) -> None:
+        lost = self.queue.archive.lost
+        if (
+            lost
+            and memory is not None
+            and not all(self.queue.holds(first, steps) for _, first, steps in memory["spans"])
+        ):
+            # They were lost with an ancestor.
+            memory = None
         try:
-            self.cache.hold(live_range, state["memory"], generator)
+            self.cache.hold(self.live_range, memory, generator)
         except DroppedError:
-            if not self.read_only or state["memory"] is not None:
+            if self._forget_lost():
+                self._fill_cache(memory, generator)
+                return
+            if not self.read_only or memory is not None:
                 raise
             self._follow_writer()
             self.hold(self.state(), generator)
+
+    def _forget_lost(self) -> bool:
+        """Forget the episodes that were lost with an ancestor; return whether there are any."""
+        lost = [segment for first, segment in self.queue.archive.lost.items() if first in self.queue.segments]
+        for segment in lost:
+            del self.queue.segments[segment.first]
+            self.live_range.forget(segment.first, segment.end)
+        if lost:
+            self.queue.archive.warn_of_lost()
+        return bool(lost)
 
     def state(self) -> dict[str, Any]:
         """Return the state that is committed with the steps, for :meth:`hold`."""
@@ -321,7 +348,8 @@ class EpisodeStore:
                 if not self.cache.load_next(self.live_range.live, generator):
                     return
             except DroppedError:
-                self.refresh(generator)
+                if not self._forget_lost():
+                    self.refresh(generator)
 
     def refresh(self, generator: np.random.Generator) -> None:
         """Add the segments that another process has written since, and drop those that it has dropped.
@@ -336,6 +364,7 @@ class EpisodeStore:
                     if segment.end > self.live_range.live:
                         self.cache.add_segment(segment, self.live_range.live)
             except DroppedError:
+                self._forget_lost()
                 continue
             return
         self.hold(self.state(), generator)
@@ -347,6 +376,7 @@ class EpisodeStore:
             raise PersistenceError(f"{self._owner}: {self.folder} was closed and is no longer read; make it again")
         known = dict(queue.segments)
         archive = SegmentStore.beside_a_writer(self.folder, queue.archive.manifest)
+        archive.lost |= queue.archive.lost
         queue.begin_anew(archive)
         now = queue.segments
         same = {first for first, segment in known.items() if first in now and now[first].is_same_as(segment)}

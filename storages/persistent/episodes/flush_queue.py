@@ -62,7 +62,7 @@ class FlushQueue:
         self._live_before = archive.live
         """Number of the oldest live transition when the newest open episode was added."""
         self._next_row = archive.next_row
-        self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.segments}
+        self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.held}
         """All sealed segments, on disk or not, by the numbers of their first transitions."""
         self.go_on_from(archive.watermarks)
 
@@ -225,6 +225,13 @@ class FlushQueue:
             place += 1
         return segments[place][0] if place else None
 
+    def holds(self, first: int, count: int) -> bool:
+        """Return whether one segment has all of the transitions [first, first + count)."""
+        firsts = self.firsts()
+        place = bisect.bisect_right(firsts, first) - 1
+        found = self.segment(firsts[place]) if place >= 0 else None
+        return found is not None and first + count <= found[0].end
+
     def batch_of(self, first: int, count: int) -> EpisodeBatch:
         """Return the episodes of one segment with the transitions [first, first + count)."""
         firsts = self.firsts()
@@ -317,6 +324,11 @@ class LiveRange:
         if gone:
             self.live = self._episodes[0][0] if self._episodes else self.next
         return gone
+
+    def forget(self, first: int, end: int) -> None:
+        """Remove the episodes with the transitions [first, end), which were lost."""
+        self.stored -= sum(length for begin, length in self._episodes if first <= begin < end)
+        self._episodes = deque(episode for episode in self._episodes if not first <= episode[0] < end)
 
     def drop_before(self, live: int) -> int:
         """Drop all episodes before a transition; return how many were dropped."""

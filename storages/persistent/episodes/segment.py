@@ -34,6 +34,7 @@ class Segment:
         checksums: (chunks,) uint32, by leaf.
         facts: facts of the episodes that have any, by position in the segment.
         directory: the zarr group.
+        ancestor: which of the directory's ancestors has it: 1 for that which it continues; 0 for its own segments.
     """
 
     first: int
@@ -45,6 +46,7 @@ class Segment:
     checksums: dict[tuple[str, ...], NDArray[np.uint32]]
     facts: Mapping[str, Mapping[str, Any]]
     directory: Path
+    ancestor: int = 0
 
     @property
     def steps(self) -> int:
@@ -63,8 +65,14 @@ class Segment:
 
     def is_same_as(self, other: "Segment") -> bool:
         """Return whether another segment has the same place and checksums."""
-        return (self.first, self.row, self.directory) == (other.first, other.row, other.directory) and all(
-            np.array_equal(sums, other.checksums[leaf]) for leaf, sums in self.checksums.items()
+        return self.directory == other.directory and self.has_content_of(other)
+
+    def has_content_of(self, other: "Segment") -> bool:
+        """Return whether another segment has the same rows and checksums, in any directory."""
+        return (
+            (self.first, self.row) == (other.first, other.row)
+            and self.checksums.keys() == other.checksums.keys()
+            and all(np.array_equal(sums, other.checksums[leaf]) for leaf, sums in self.checksums.items())
         )
 
     def described(self) -> str:
@@ -80,6 +88,8 @@ def flaw_of_record(record: Record, manifest: EpisodeManifest) -> str | None:
         return "no watermarks, or no row at which the next segment begins"
     try:
         segment = segment_of(record, Path())
+        if segment is not None and segment.ancestor not in range(len(manifest.ancestors) + 1):
+            return f"a segment of ancestor {segment.ancestor!r}, of {len(manifest.ancestors)}"
         return None if segment is None else _flaw_of_segment(segment, manifest)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return f"a malformed segment: {error!r}"
@@ -139,6 +149,7 @@ def record_of(number: int, segment: Segment | None, facts: dict[str, Any], end: 
     arrays |= {ArrayKey(_PADDING, leaf): (padding,) for leaf, padding in segment.paddings.items()}
     arrays |= {ArrayKey(_CHECKSUMS, leaf): (sums,) for leaf, sums in segment.checksums.items()}  # type: ignore[misc]
     facts = facts | {"row": segment.row, "bytes": segment.nbytes, "facts": segment.facts}
+    facts |= {"ancestor": segment.ancestor} if segment.ancestor else {}
     return Record(number, segment.first, segment.end, facts, arrays)  # type: ignore[arg-type]
 
 
@@ -162,4 +173,5 @@ def segment_of(entry: Record, directory: Path) -> Segment | None:
         of_leaves(_CHECKSUMS),
         facts["facts"],
         directory,
+        facts.get("ancestor", 0),
     )

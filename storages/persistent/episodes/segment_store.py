@@ -7,6 +7,7 @@ are not read, and are overwritten by the next segment.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.errors import DamageError, DroppedError, PersistenceError
+from storages.persistent.episodes.ancestors import (
+    ancestors_from,
+    holds_episodes,
+    is_ancestor,
+    is_lost,
+    missing,
+    place_of_nearest,
+    places_of,
+    split,
+)
 from storages.persistent.episodes.episode_batch import EpisodeBatch
-from storages.persistent.episodes.episode_manifest import GROUP, Ancestor, EpisodeManifest
+from storages.persistent.episodes.episode_manifest import GROUP, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.log.commit_log import CommitLog, Position
+from storages.persistent.episodes.segment_log import segments_log, write_log_anew
+from storages.persistent.log.commit_log import Position
 from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage, name_repair
+from storages.persistent.log.notes import NAME as NOTE
 from storages.persistent.log.notes import refuse_missing, remove_note
 from storages.persistent.log.system_calls import open_file, sync_data, sync_directory, write_all
 
-SUFFIX = "segments"
 LOG_FILE_BYTES = 4 << 20
 """Size of a log file beyond which the next commit begins a new one."""
 
@@ -50,7 +62,9 @@ class SegmentStore:
         self.log = segments_log(directory, durable)
         """The log of segments."""
         self.segments: list[Segment] = []
-        """Segments with transitions that are live, or were at a pinned commit; including those of the ancestor."""
+        """Segments with transitions that are live, or were at a pinned commit; including those of the ancestors."""
+        self.lost: dict[int, Segment] = {}
+        """Such segments that ancestors have not any more, by their first transitions."""
         self.live = 0
         """Number of the oldest live transition."""
         self.end = 0
@@ -71,18 +85,31 @@ class SegmentStore:
     # Recovery
 
     def _read_log(self, until: int | None = None) -> None:
-        older = self._ancestor()
         with name_repair(self.directory), name_damage(self.directory):
-            self._replay(older, until)
+            if not self._read_only and until is None:
+                self._record_ancestors()
+            self._replay(until)
 
-    def _replay(self, older: "SegmentStore | None", until: int | None) -> None:
+    def _record_ancestors(self) -> None:
+        """Record the segments of the ancestors in the log of a new directory."""
+        there, manifest = self.log.files.numbers() or (self.directory / NOTE).exists(), self.manifest
+        if there or not manifest.has_records_of_ancestors:
+            return
+        older = self._older()
+        segments = [*older.segments, *older.lost.values()]
+        write_log_anew(self.directory, manifest, 1, segments, older.live, older.end, durable=self._durable)
+
+    def _replay(self, until: int | None) -> None:
         log = segments_log(self.directory, self._durable)
-        segments, self.live, self.end = ([], 0, 0) if older is None else (older.segments, older.live, older.end)
-        self.next_row, self.watermarks = 0, []
+        segments: list[Segment] = []
+        self.live, self.end, self.next_row, self.watermarks = 0, 0, 0, []
+        is_complete, missing_before = not self.manifest.ancestors, False
         for record in log.replay(lambda record: flaw_of_record(record, self.manifest), until):
             facts = record.facts
             if facts["begins"]:
                 segments = []
+            # Earlier versions did not record the segments of ancestors.
+            is_complete |= facts["begins"] or self.manifest.has_records_of_ancestors
             if (segment := segment_of(record, self.directory / GROUP)) is not None:
                 segments.append(segment)
             self.end, self.live = record.steps, facts["needed"]
@@ -93,12 +120,41 @@ class SegmentStore:
             if until is None:
                 refuse_missing(self.directory, log)
             log.cut()
+        if not is_complete:
+            older = self._older()
+            missing_before = older.record["commit"] != self.manifest.ancestors[0].commit
+            if not log.position["commit"]:
+                self.live, self.end = older.live, older.end
+            segments = [*older.segments, *older.lost.values(), *segments]
         self._deleted = self._needed
         self.segments = [segment for segment in segments if segment.end > self._deleted]
-        first = self.segments[0].first if self.segments else self.end
-        if first > self.live:
+        first = min((segment.first for segment in self.segments), default=self.end)
+        if first > self.live and not missing_before:
             oldest = log.files.path(min(log.files.numbers(), default=0))
             raise DamageError(f"{oldest} does not go back to transition {self.live}: the log up to {first} is missing")
+        self._find_ancestors()
+
+    def _find_ancestors(self) -> None:
+        """Set the present directories of the segments of ancestors, and set aside those that are lost."""
+        inherited = [segment for segment in self.segments if segment.ancestor]
+        if not inherited:
+            return
+        # Those that the log of an ancestor records have its place already.
+        own = self.directory / GROUP
+        places = places_of(self.directory, self.manifest, [one for one in inherited if one.directory == own])
+        inherited = [
+            replace(one, directory=places[one.ancestor] / GROUP) if one.directory == own else one for one in inherited
+        ]
+        there, lost = split(inherited, self._columns)
+        self.lost |= {segment.first: segment for segment in lost}
+        there = [segment for segment in there if segment.first not in self.lost]
+        of_this = (segment for segment in self.segments if not segment.ancestor)
+        self.segments = sorted([*there, *of_this], key=lambda segment: segment.first)
+
+    @property
+    def held(self) -> list[Segment]:
+        """Those of :attr:`segments` that are not lost."""
+        return [segment for segment in self.segments if not (segment.ancestor and segment.first in self.lost)]
 
     @property
     def _needed(self) -> int:
@@ -110,22 +166,45 @@ class SegmentStore:
         """Position of the last commit."""
         return self.log.position.copy()
 
-    def _ancestor(self) -> "SegmentStore | None":
-        ancestor = self.manifest.ancestor
-        if ancestor is None:
-            return None
-        directory = Path(ancestor.directory)
-        manifest = EpisodeManifest.read(directory)
+    def _older(self) -> "SegmentStore":
+        """Return the directory that this one continues, at the commit from which it does.
+
+        Raises:
+            PersistenceError: it is missing, or was changed.
+        """
+        ancestor = self.manifest.ancestors[0]
+        place = place_of_nearest(self.directory, self.manifest)
+        manifest = EpisodeManifest.read(place)
         if manifest is None:
-            raise PersistenceError(f"{directory}, the ancestor of {self.directory}, is missing; restore it")
-        older = SegmentStore.beside_a_writer(directory, manifest)
+            raise missing(self.directory, place)
+        older = SegmentStore.beside_a_writer(place, manifest)
+        numbers = older.log.files.numbers()
         older._read_log(ancestor.commit)
-        if older.record != {"commit": ancestor.commit, "checksum": ancestor.checksum}:
+        known = older.record
+        if (
+            known != {"commit": ancestor.commit, "checksum": ancestor.checksum}
+            and min(numbers, default=0) <= ancestor.commit
+        ):
             raise PersistenceError(
-                f"{directory}, the ancestor of {self.directory}, was changed: it has commit "
-                f"{older.record['commit']}, and commit {ancestor.commit} of that time is needed; restore its content"
+                f"{place}, the ancestor of {self.directory}, was changed: it has commit {known['commit']}, and commit "
+                f"{ancestor.commit} of that time is needed; restore its content, or name its present place with "
+                f"ancestor=. If it is lost, storages.persistent.repair({str(self.directory)!r}) drops its episodes, "
+                f"and keeps the rest"
             )
+        older.segments = [replace(segment, ancestor=segment.ancestor + 1) for segment in older.segments]
+        older.lost = {first: replace(one, ancestor=one.ancestor + 1) for first, one in older.lost.items()}
         return older
+
+    def warn_of_lost(self) -> None:
+        """Warn of the segments that were lost with ancestors."""
+        if self.lost:
+            transitions = sum(segment.steps for segment in self.lost.values())
+            places = ", ".join(sorted({str(segment.directory.parent) for segment in self.lost.values()}))
+            warnings.warn(
+                f"{self.directory}: {transitions} transitions of its ancestors are not there any more, because "
+                f"{places} dropped or lost their files; the rest is used",
+                stacklevel=2,
+            )
 
     # Writing
 
@@ -229,11 +308,17 @@ class SegmentStore:
         try:
             return read_segment(segment, self._columns)
         except DamageError as damage:
-            if self._read_only:
+            if segment.ancestor and is_lost(segment, self._columns):
+                self.lost[segment.first] = segment
+                raise DroppedError(
+                    f"{segment.directory.parent}, an ancestor of {self.directory}, does not hold "
+                    f"{segment.described()} any more"
+                ) from None
+            if self._read_only and not segment.ancestor:
                 now = SegmentStore.beside_a_writer(self.directory, self.manifest)
                 if not any(segment.is_same_as(other) for other in now.segments):
                     raise DroppedError(f"{self.directory} does not hold {segment.described()} any more") from None
-            with name_repair(segment.directory.parent, "drops these episodes and keeps the rest"):
+            with name_repair(self.directory, "drops these episodes and keeps the rest"):
                 raise damage
 
     # Rollback and deletion
@@ -275,10 +360,10 @@ class SegmentStore:
         if needed <= self._deleted:
             return
         for segment in self.segments:
-            if segment.end <= needed and segment.directory == self.directory / GROUP:
+            if segment.end <= needed and not segment.ancestor:
                 self._delete(segment)
         self.segments, self._deleted = [segment for segment in self.segments if segment.end > needed], needed
-        if self.manifest.ancestor is None:
+        if self.manifest.has_records_of_ancestors or not self.manifest.ancestors:
             self.log.drop_unneeded(self.live)
 
     def _delete(self, segment: Segment) -> None:
@@ -293,11 +378,6 @@ class SegmentStore:
     def close(self) -> None:
         """Close the log."""
         self.log.files.close()
-
-
-def segments_log(directory: Path, durable: bool) -> CommitLog:
-    """Return the log of the segments of a directory, not replayed yet."""
-    return CommitLog(directory, SUFFIX, durable, rows="transitions", contiguous=False)
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:
@@ -338,17 +418,40 @@ def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> 
     if ancestor is None:
         return manifest
     if manifest is not None:
-        if manifest.ancestor is None or manifest.ancestor.directory != str(ancestor):
-            there = manifest.ancestor and manifest.ancestor.directory
-            raise PersistenceError(
-                f"the ancestor of {directory} is {there or 'none'}, not {ancestor}; name that one, or a new directory"
-            )
-        return manifest
+        return _with_ancestor(directory, manifest, ancestor, durable)
     older = EpisodeManifest.read(ancestor)
     if older is None:
         raise PersistenceError(f"the ancestor {ancestor} holds no episodes")
     record = SegmentStore(ancestor, older, read_only=True).record
-    inherited = Ancestor(str(ancestor), record["commit"], record["checksum"])
-    manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, inherited)
+    ancestors = tuple(ancestors_from(directory, ancestor, older, record["commit"], record["checksum"]))
+    manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, ancestors)
     manifest.write(directory, durable)
     return manifest
+
+
+def _with_ancestor(directory: Path, manifest: EpisodeManifest, ancestor: Path, durable: bool) -> EpisodeManifest:
+    """Return the manifest of a directory, with another place of its ancestor if that is named.
+
+    Raises:
+        PersistenceError: another directory is named.
+    """
+    nearest = manifest.ancestors[0] if manifest.ancestors else None
+    if nearest is not None and nearest.directory == str(ancestor):
+        return manifest
+    if nearest is None or not is_ancestor(ancestor, nearest, _recorded(directory, manifest)):
+        there = "none" if nearest is None else f"{nearest.directory}, or where that was moved"
+        why = "" if holds_episodes(ancestor) else ", which holds no episodes"
+        raise PersistenceError(
+            f"the ancestor of {directory} is {there}, not {ancestor}{why}; name that one, or a new directory"
+        )
+    manifest = manifest.with_ancestor_in(ancestor, directory)
+    manifest.write(directory, durable)
+    return manifest
+
+
+def _recorded(directory: Path, manifest: EpisodeManifest) -> list[Segment]:
+    """Return the segments of the nearest ancestor that the log of a directory records."""
+    walked = segments_log(directory, durable=False).walk(lambda record: flaw_of_record(record, manifest))
+    records = (one[0].record for one in walked if not isinstance(one, str))
+    segments = (segment_of(record, directory / GROUP) for record in records)
+    return [segment for segment in segments if segment is not None and segment.ancestor == 1]

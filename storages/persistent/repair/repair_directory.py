@@ -5,7 +5,7 @@ from pathlib import Path
 
 from storages.errors import PersistenceError
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
-from storages.persistent.episodes.segment_store import segments_log
+from storages.persistent.episodes.segment_log import segments_log
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
@@ -44,7 +44,8 @@ def repair(directory: str | Path) -> Repair:
     commits, to which checkpoints refer, are lost if anything but the end of the newest log file had to be dropped.
 
     In a directory of episodes, damaged segments are dropped, and of the write-ahead log, a folder in it, what follows
-    the first damage.
+    the first damage. Segments that it has from its ancestors are dropped where they are lost or damaged there; the
+    ancestors are not changed.
 
     An interrupted repair can be repeated.
 
@@ -92,7 +93,7 @@ def _repaired(folder: Path, left: IntactRows | IntactEpisodes) -> list[str]:
     if dropped:
         left.drop_beside()
         remove_note(folder, durable=True)
-        left.write(bool(lost), missing is not None, 0 if closed is None else closed.commit)
+        left.write(bool(lost), missing is not None, closed)
     return dropped
 
 

@@ -1,18 +1,19 @@
 """Repair of a directory of episodes."""
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from storages.errors import DamageError, PersistenceError
+from storages.persistent.episodes.ancestors import intact, recorded_by_ancestors
 from storages.persistent.episodes.cold_priorities import NAME as ERRORS_NAME
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import GROUP, WAL_FOLDER, EpisodeManifest
-from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.episodes.segment_store import SUFFIX, SegmentStore
-from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.notes import MARKER_NAME, read_marker, remove_marker
+from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, segment_of
+from storages.persistent.episodes.segment_log import SUFFIX, write_log_anew
+from storages.persistent.episodes.segment_store import SegmentStore
+from storages.persistent.log.commit_log import CommitLog, is_number
+from storages.persistent.log.notes import MARKER_NAME, ClosingNote, read_marker, remove_marker
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.repair.repair_running import IntactBeginning
@@ -20,7 +21,6 @@ from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import flaw_of_state
 
-_REPAIRED = "repaired"
 _DROPPED = "wal.dropped"
 
 
@@ -38,6 +38,9 @@ class IntactEpisodes:
         self.newest: StoredRecord | None = None
         self._commits: list[Record] = []
         self._segments: list[Segment] = []
+        self._following = 0
+        """Number of the next transition according to the write-ahead log."""
+        self._is_of_earlier_version = bool(manifest.ancestors) and not manifest.has_records_of_ancestors
         self._wal_damage: list[str] = []
         self._beginning: IntactBeginning | None = None
         """What of the damaged write-ahead log stays."""
@@ -68,19 +71,44 @@ class IntactEpisodes:
             record = self.newest.record
             self._commits = [record] if record.facts["begins"] else [*self._commits, record]
         dropped += [] if dropped else self._missing_at_the_beginning()
-        for record in self._commits:
-            segment = segment_of(record, self._folder / GROUP)
-            if segment is None or segment.end <= self._live:
-                continue
+        recorded = [segment_of(record, self._folder / GROUP) for record in self._commits]
+        segments = [segment for segment in recorded if segment is not None and segment.end > self._live]
+        inherited, flaws = self._inherited([segment for segment in segments if segment.ancestor], bool(dropped))
+        self._segments = [*inherited, *self._intact([one for one in segments if not one.ancestor], dropped)]
+        return [*dropped, *flaws]
+
+    def _intact(self, segments: list[Segment], dropped: list[str]) -> list[Segment]:
+        """Return those of the directory's own segments that are intact, and add descriptions of the others."""
+        whole = []
+        for segment in segments:
             try:
                 read_segment(segment, self.manifest.columns)
-                self._segments.append(segment)
+                whole.append(segment)
             except DamageError as damage:
                 dropped.append(str(damage).partition(". storages.persistent.repair")[0])
-        return dropped
+        return whole
+
+    def _inherited(self, recorded: list[Segment], is_damaged: bool) -> tuple[list[Segment], list[str]]:
+        """Return the intact segments of ancestors, and descriptions of the others.
+
+        Args:
+            recorded: those that the log records.
+            is_damaged: whether the log is damaged, so that it may have recorded others.
+        """
+        if not self.manifest.ancestors:
+            return [], []
+        flaws: list[str] = []
+        begins = any(record.facts["begins"] for record in self._commits)
+        if is_damaged or (self._is_of_earlier_version and not begins):
+            theirs, ancestors, flaws = recorded_by_ancestors(self._folder, self.manifest)
+            self.manifest = replace(self.manifest, ancestors=ancestors)
+            known = {segment.first for segment in recorded}
+            recorded = [*recorded, *(one for one in theirs if one.first not in known and one.end > self._live)]
+        whole, lost = intact(self._folder, self.manifest, recorded)
+        return whole, flaws + lost
 
     def _missing_at_the_beginning(self) -> list[str]:
-        if not self._commits or self.manifest.ancestor is not None:
+        if not self._commits or self._is_of_earlier_version:
             return []
         begin = (record.first for record in self._commits if segment_of(record, self._folder) is not None)
         first = next(begin, self._commits[-1].steps)
@@ -103,6 +131,8 @@ class IntactEpisodes:
                 _, state, position = read_ring(self._folder / WAL_FOLDER)
                 if state is not None and (flaw := flaw_of_state(state)):
                     raise DamageError(f"{self._folder / WAL_FOLDER}: commit {position['commit']} has {flaw}")
+                following = 0 if state is None else state.get("unwritten")
+                self._following = following if is_number(following) else 0
         except PersistenceError as damage:
             self._beginning = IntactBeginning.of(self._folder / WAL_FOLDER)
             since = "" if self._beginning is None else f"from step {self._beginning.steps} on, "
@@ -127,16 +157,16 @@ class IntactEpisodes:
             (self._folder / ERRORS_NAME).unlink(missing_ok=True)
             sync_directory(self._folder)
 
-    def write(self, lost: bool, missing: bool, last_number: int) -> None:
+    def write(self, lost: bool, missing: bool, closed: ClosingNote | None) -> None:
         """Rewrite the log with the intact segments, and delete everything else.
 
         Args:
             lost: whether commits or segments are damaged.
             missing: whether commits of the closing note are missing.
-            last_number: number of the last commit in the closing note.
+            closed: the closing note, if there is an intact one.
         """
         if lost or missing or self._wal_damage:
-            self._write_log(last_number)
+            self._write_log(closed)
         if self._beginning is not None:
             self._beginning.drop_the_rest()
         elif self._wal_damage:
@@ -149,30 +179,24 @@ class IntactEpisodes:
         archive.tidy()
         archive.close()
 
-    def _write_log(self, last_number: int) -> None:
-        commits, files = self._commits, self.log.files
+    def _write_log(self, closed: ClosingNote | None) -> None:
+        commits = self._commits
         # Log files may have been swapped.
         segments = sorted(self._segments, key=lambda segment: segment.first)
-        number = max([last_number, *(record.commit for record in commits), *files.numbers()]) + 1
-        end = commits[-1].steps if commits else 0
+        last = 0 if closed is None else closed.commit
+        number = max([last, *(record.commit for record in commits), *self.log.files.numbers()]) + 1
+        # New transitions are numbered after all that there were, also where the commits that counted them are lost.
+        ends = [self._following, *(segment.end for segment in segments), *(record.steps for record in commits[-1:])]
+        end = max(*ends, 0 if closed is None else closed.steps)
         live = max(self._live, segments[0].first if segments else end)
-        facts = {
-            "watermarks": self._watermarks(),
-            "next_row": self._row_after_all(),
-        }
-        anew = CommitLog(self._folder, _REPAIRED, durable=True)
-        anew.files.delete_before(number + 1)
-        anew.position = {"commit": number - 1, "checksum": 0}
-        recorded: Sequence[Segment | None] = segments or [None]
-        for place, segment in enumerate(recorded):
-            as_commit = anew.next_facts(live, [], begins=place == 0)
-            as_commit |= {} if place else {"manifest": self.manifest.facts()}
-            record = record_of(number + place, segment, as_commit | facts, end)
-            steps = end if place == len(recorded) - 1 else record.steps
-            anew.append(replace(record, steps=steps))
-        anew.files.close()
-        anew.files.path(number).replace(files.path(number))
-        files.delete_before(number)
+        if self._is_of_earlier_version:
+            # Without relative paths, so that the log is still read as one of an earlier version until it is replaced.
+            ancestors = tuple(one._replace(relative="") for one in self.manifest.ancestors)
+            replace(self.manifest, ancestors=ancestors).write(self._folder, durable=True)
+        write_log_anew(
+            self._folder, self.manifest, number, segments, live, end, self._watermarks(), self._row_after_all()
+        )
+        self.manifest.write(self._folder, durable=True)
 
     def _watermarks(self) -> list[int]:
         """Return the newest watermarks, none of them beyond the steps of the write-ahead log."""

@@ -12,6 +12,7 @@ from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, HAS_FINAL, ArrayKey, RowSpan
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import LogOffset
+from storages.persistent.log.notes import ClosingNote
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.replay.recovery import ErrorRows, changed_in
 from storages.persistent.replay.ring_manifest import RingManifest
@@ -156,19 +157,19 @@ class IntactRows:
         now[now < self.ring.start] = -1
         return now
 
-    def write(self, lost: bool, missing: bool, last_number: int) -> None:
+    def write(self, lost: bool, missing: bool, closed: ClosingNote | None) -> None:
         """Truncate the log, or replace it by one commit of the intact rows.
 
         Args:
             lost: whether records are damaged.
             missing: whether commits of the closing note are missing.
-            last_number: number of the last commit in the closing note.
+            closed: the closing note, if there is an intact one.
         """
         if lost and not missing and self._before_flaws is not None:
             self.log.files.cut(self._before_flaws)
         elif lost or missing:
             last = 0 if self.newest is None else self.newest.record.commit
-            self._write_anew(max(last_number, last, *self.log.files.numbers()) + 1)
+            self._write_anew(max(0 if closed is None else closed.commit, last, *self.log.files.numbers()) + 1)
         self.log.files.close()
 
     def _write_anew(self, number: int) -> None:

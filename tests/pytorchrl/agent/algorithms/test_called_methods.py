@@ -97,7 +97,7 @@ def uncalled_methods(cls: type[prl.Algorithm]) -> set[str]:
     return set(public_methods(cls)) - called
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @pytest.mark.parametrize("cls", cases_of_classes())
 def test_each_public_method_is_called_or_its_override_is_refused(cls: Any) -> None:
     unused = getattr(cls, "unused", {})

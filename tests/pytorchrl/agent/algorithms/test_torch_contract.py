@@ -59,7 +59,7 @@ def test_the_cases_are_of_every_exported_algorithm() -> None:
 # Frozen parameters
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @each_case
 def test_frozen_parameters_stay_to_the_bit_while_others_learn(case: Case) -> None:
     with make_scheme(case) as scheme:
@@ -74,7 +74,7 @@ def test_frozen_parameters_stay_to_the_bit_while_others_learn(case: Case) -> Non
         assert moved
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.4)
 @each_case
 def test_other_groups_learn_while_one_is_frozen(case: Case) -> None:
     groups = with_losses(case).twin().training.groups
@@ -95,7 +95,7 @@ def test_other_groups_learn_while_one_is_frozen(case: Case) -> None:
 # Hooks
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @each_case
 def test_a_hook_on_each_parameter_is_called_and_can_stop_it(case: Case) -> None:
     with make_scheme(case) as scheme:
@@ -162,7 +162,7 @@ def full_backward_hook(module: nn.Module, note: Callable[[], None]) -> None:
     module.register_full_backward_hook(hook)
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.4)
 @each_case
 @pytest.mark.parametrize("hook", [forward_hook, forward_pre_hook, full_backward_hook])
 def test_hooks_on_modules_run_in_learning_and_change_its_gradients(case: Case, hook: Hook) -> None:
@@ -278,7 +278,7 @@ def with_scaled_layers(cls: type[prl.Actor]) -> type[prl.Actor]:
     return Scaled
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.4)
 @each_case
 @pytest.mark.parametrize(
     ("change", "kind"),
@@ -316,7 +316,7 @@ def loss_values(given: Lesson, algorithm: prl.Algorithm) -> dict[str, float]:
     }
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.4)
 @each_case
 @pytest.mark.parametrize(
     "normalise",
@@ -394,7 +394,7 @@ def decorated(cls: type[prl.Algorithm]) -> type[prl.Algorithm]:
     return type("Scaled", (cls,), {name: decorate(getattr(cls, name)) for name in called})
 
 
-@pytest.mark.quick_share(0.1)
+@pytest.mark.quick_share(0.1, long=0.4)
 @each_case
 @pytest.mark.parametrize("change", [overridden, decorated])
 def test_losses_scaled_by_ten_have_gradients_scaled_by_ten(
@@ -407,7 +407,7 @@ def test_losses_scaled_by_ten_have_gradients_scaled_by_ten(
         torch.testing.assert_close(ten[name], 10 * gradient, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @each_case
 def test_an_overridden_update_can_add_a_penalty_to_the_losses(case: Case) -> None:
     given = with_losses(case)
@@ -436,7 +436,7 @@ def test_an_overridden_update_can_add_a_penalty_to_the_losses(case: Case) -> Non
         torch.testing.assert_close(gradient, both, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @each_case
 def test_losses_of_two_batches_can_be_combined(case: Case) -> None:
     given, algorithm = with_losses(case), with_losses(case).twin()
@@ -469,7 +469,7 @@ def zero(algorithm: prl.Algorithm) -> None:
         group.stepper.zero_grad()
 
 
-@pytest.mark.quick_share(0.2)
+@pytest.mark.quick_share(0.2, long=0.5)
 @each_case
 def test_torch_differentiates_each_loss_as_learning_does(case: Case) -> None:
     given = with_losses(case)

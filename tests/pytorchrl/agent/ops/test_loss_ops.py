@@ -170,6 +170,16 @@ def test_torch_func_differentiates_and_batches(op: Op) -> None:
 
 
 @ops
+def test_torch_func_transforms_a_function_that_also_uses_other_tensors(op: Op) -> None:
+    given = made(op)
+    for each in given[: op.learnt]:
+        each.requires_grad_()
+    factor = torch.tensor(2.0)
+    found = torch.func.grad(lambda factor: factor * op.op(*given))(factor)
+    assert_equal([found.detach()], [op.composition(*given).detach()])
+
+
+@ops
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*jit.trace.*:DeprecationWarning")
 def test_a_trace_computes_other_tensors(op: Op) -> None:
     traced = torch.jit.trace(op.op, made(op), check_trace=False)  # type: ignore[no-untyped-call]
