@@ -249,6 +249,8 @@ class Learner(Closing):
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
             self._set_checkpoint_interval(checkpoint_every)
         self._stop_reason, self._was_interrupted = None, False
+        if message := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
+            print(message)
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()
@@ -446,6 +448,8 @@ class Learner(Closing):
         """Print the run's progress and latest returns in one line."""
         metrics = self._measurements.latest
         shown = [f"{self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"]
+        if (start := notices.first_update(self.scheme)) is not None:
+            shown.append(f"first update after {start:,}")
         for name, label in (("train/return", "train return"), ("test/return", "test return")):
             if name in metrics:
                 shown.append(f"{label} {metrics[name]:.1f}")

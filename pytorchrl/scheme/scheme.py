@@ -158,6 +158,8 @@ class Scheme(Closing):
             self._spaces = spaces
             self.algorithm = self.make_algorithm()
             self.actor = self.algorithm.actor
+            if test_envs_factory is not None and train_envs_factory is not None:
+                self._check_test_envs(one_copy(test_envs_factory), one_copy(train_envs_factory))
             with seeding_processes(processes):
                 self.storages: dict[str, Storage] = {
                     name: self.make_storage(name, factory, self._envs_of(name, spaces))
@@ -499,6 +501,12 @@ class Scheme(Closing):
             "Scheme: without environments the spaces of observations and actions are not known; give it "
             "test_envs_factory, or a storage that is filled by from_dataset"
         )
+
+    def _check_test_envs(self, tested: Factory[VecEnv], trained: Factory[VecEnv]) -> None:
+        """Check the spaces of test environments by a copy, as they are made for the first evaluation only."""
+        if tested != trained:
+            with tested() as copy:
+                check_test_spaces(self.actor, copy)
 
     def _made_test_envs(self) -> VecEnv:
         if self._test_envs is None:
