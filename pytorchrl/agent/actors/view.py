@@ -73,7 +73,7 @@ class ActingView:
         if features is None:
             assert isinstance(body, RecurrentBody)
             where = body.stored_at
-            before = body.initial_state(len(self._done)) if where is None else self._rhs[:, where]
+            before = body.initial_state(self._done.shape[0]) if where is None else self._rhs[:, where]
             features, state = body(self._obs, before, self._done)
             self._features[body] = features
             if where is not None:

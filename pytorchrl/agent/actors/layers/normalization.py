@@ -143,6 +143,11 @@ class ObservationNormalization(nn.Module):
             part.add(observation[key] if self._is_dict else observation)
 
     @property
+    def names(self) -> list[str]:
+        """Names of the parts that are normalised; "" for an observation that is no dict."""
+        return list(self._keys)
+
+    @property
     def moments(self) -> list[Moments]:
         """Copies of the running statistics of each part, on the CPU."""
         return [part.moments for _, part in self._parts()]
