@@ -11,6 +11,21 @@ class DeviceError(ValueError):
     """Raised for a device that this machine or its build of torch does not have."""
 
 
+def check_default_dtype() -> None:
+    """Refuse another default dtype of torch than float32, in which networks, storages and compiled code compute.
+
+    Raises:
+        RuntimeError: it is another one.
+    """
+    dtype = torch.get_default_dtype()
+    if dtype is not torch.float32:
+        raise RuntimeError(
+            f"torch's default dtype is {dtype}, and networks of this toolkit compute in torch.float32; call "
+            f"torch.set_default_dtype(torch.float32) before, and give your own tensors their dtype. Observations of "
+            f"float64 need no other default: normalize_observations=True subtracts their mean in float64"
+        )
+
+
 def find_device(device: torch.device | str) -> torch.device:
     """Return the device of a name; "auto" is the GPU if there is one, else the CPU.
 

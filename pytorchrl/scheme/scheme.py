@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
-from pytorchrl.agent.device import find_device
+from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
@@ -96,6 +96,7 @@ class Scheme(Closing):
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,
     ) -> None:
+        check_default_dtype()
         if sources and "main" in sources:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
         sources = {"main": storage_factory} | dict(sources or {})

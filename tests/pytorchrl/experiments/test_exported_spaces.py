@@ -121,7 +121,9 @@ def test_a_policy_of_any_kind_of_observations_acts_in_a_file_as_in_the_toolkit(
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 @pytest.mark.parametrize("memory", [None, "lstm"])
-@pytest.mark.parametrize("actions", [*(ACTIONS[kind] for kind in ACTIONS if kind != "hybrid"), *MORE_ACTIONS.values()], ids=str)
+@pytest.mark.parametrize(
+    "actions", [*(ACTIONS[kind] for kind in ACTIONS if kind != "hybrid"), *MORE_ACTIONS.values()], ids=str
+)
 def test_a_policy_of_any_kind_of_actions_acts_in_a_file_as_in_the_toolkit(
     actions: Any, memory: Any, suffix: str, tmp_path: Path
 ) -> None:
