@@ -1,9 +1,10 @@
 """Whole networks of observation vectors, for few rows, as in acting: all layers in one compiled call.
 
-With two layers of 64 units and a policy of two actions, that is 5 to 20% of a training loop of PPO and A2C on CartPole-v1.
+With two layers of 64 units and a policy of two actions, it spares 9% of a training loop of PPO on CartPole-v1, and
+8% of one of A2C.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -14,20 +15,15 @@ from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputL
 from pytorchrl.agent.actors.view import Observations, View
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers
 
-if TYPE_CHECKING:
-    from pytorchrl.agent.actors.network import Network
 
-
-def output_while_acting(network: "Network", view: View) -> Any | None:
-    """Return a network's output for a few rows, in inference mode; None where its modules have to compute it.
+def output_while_acting(body: nn.Module, head: Any, view: View) -> Any | None:
+    """Return the output of a body and a head for a few rows, in inference mode; None where modules have to compute it.
 
     The modules are those of now, and none of them may have a hook or a ``forward`` that is not its class's own.
     """
-    # From the dicts of modules: attributes take several calls each.
-    modules: Any = network._modules
-    body, head = modules["body"], modules["head"]
-    if type(view) is not Observations or type(body) is not Body or network.joint or network.action_mask:
+    if type(view) is not Observations or type(body) is not Body:
         return None
+    # From the dicts of modules: attributes take several calls each.
     parts: Any = body._modules
     features, hidden, layer = parts["features"], parts["hidden"], _layer_of(head)
     # An action mask removes itself from the observations.

@@ -16,7 +16,7 @@ from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.view import AnyBody, View
-from pytorchrl.agent.ops.dispatch import is_recorded
+from pytorchrl.agent.ops.dispatch import is_acting
 
 
 class Network(nn.Module):
@@ -50,8 +50,8 @@ class Network(nn.Module):
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """Return the output for each row of a view, with actions (N, *action) or vectors (N, size) if it takes any."""
-        if not torch.is_grad_enabled() and not is_recorded() and torch.is_inference_mode_enabled():
-            output = output_while_acting(self, view)
+        if self.joint is None and self.action_mask is None and is_acting():
+            output = output_while_acting(self.body, self.head, view)
             if output is not None:
                 return output
         features, joint, head = self.inputs(view, action), self.joint, self.head

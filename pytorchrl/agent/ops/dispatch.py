@@ -24,6 +24,12 @@ def is_recorded() -> bool:
     return is_tracing or torch.compiler.is_compiling() or _is_transformed()
 
 
+def is_acting() -> bool:
+    """Whether torch is in inference mode, in which networks act, and has to see no operations of its own."""
+    # The inference mode is asked about last: torch.compile does not compile that.
+    return not torch.is_grad_enabled() and not is_recorded() and torch.is_inference_mode_enabled()
+
+
 def _never() -> bool:
     """Replace torch's function where it is missing."""
     return False

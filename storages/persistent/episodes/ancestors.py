@@ -26,7 +26,7 @@ def ancestors_from(
     # Manifests of earlier versions lack the relative paths.
     before, place = [], ancestor
     for one in older.ancestors:
-        before.append(one if one.way else one._replace(way=os.path.relpath(one.directory, place)))
+        before.append(one if one.relative else one._replace(relative=os.path.relpath(one.directory, place)))
         place = Path(one.directory)
     return [nearest, *before]
 
@@ -75,7 +75,7 @@ def _places(
 
 
 def _candidates(child: Path, ancestor: Ancestor) -> Iterator[Path]:
-    beside = [Path(os.path.normpath(child / ancestor.way))] if ancestor.way else []
+    beside = [Path(os.path.normpath(child / ancestor.relative))] if ancestor.relative else []
     for place in dict.fromkeys([*beside, Path(ancestor.directory)]):
         if place != child and holds_episodes(place):
             yield place
@@ -208,7 +208,7 @@ def recorded_by_ancestors(
     """
     nearest = manifest.ancestors[0]
     known = (
-        nearest._replace(way=nearest.way or os.path.relpath(nearest.directory, directory)),
+        nearest._replace(relative=nearest.relative or os.path.relpath(nearest.directory, directory)),
         *manifest.ancestors[1:],
     )
     try:

@@ -25,7 +25,7 @@ class Ancestor(NamedTuple):
     directory: str
     commit: int
     checksum: int
-    way: str = ""
+    relative: str = ""
     """Relative path to it from the directory that it precedes, for directories that are moved together; empty in a
     manifest of an earlier version."""
 
@@ -37,7 +37,7 @@ class Ancestor(NamedTuple):
             ValueError: it says something else.
         """
         ancestor = cls(*facts)
-        numbers, paths = (ancestor.commit, ancestor.checksum), (ancestor.directory, ancestor.way)
+        numbers, paths = (ancestor.commit, ancestor.checksum), (ancestor.directory, ancestor.relative)
         if not all(map(is_number, numbers)) or not all(type(path) is str and "\0" not in path for path in paths):
             raise ValueError(f"{facts!r} as an ancestor")
         return ancestor
@@ -76,8 +76,8 @@ class EpisodeManifest(Manifest):
 
     def with_ancestor_in(self, place: Path, directory: Path) -> Self:
         """Return the manifest of ``directory`` with another place of the directory that it continues."""
-        way = os.path.relpath(place, directory) if self.has_records_of_ancestors else ""
-        moved = self.ancestors[0]._replace(directory=str(place), way=way)
+        relative = os.path.relpath(place, directory) if self.has_records_of_ancestors else ""
+        moved = self.ancestors[0]._replace(directory=str(place), relative=relative)
         return replace(self, ancestors=(moved, *self.ancestors[1:]))
 
     @property
@@ -88,7 +88,7 @@ class EpisodeManifest(Manifest):
     @property
     def has_records_of_ancestors(self) -> bool:
         """Whether the log of segments records those of the ancestors, too; in earlier versions, theirs does."""
-        return any(ancestor.way for ancestor in self.ancestors)
+        return any(ancestor.relative for ancestor in self.ancestors)
 
     def _other_facts(self) -> dict[str, Any]:
         return {

@@ -68,7 +68,7 @@ class Segment:
         return self.directory == other.directory and self.has_content_of(other)
 
     def has_content_of(self, other: "Segment") -> bool:
-        """Return whether another segment has the same rows and checksums, in whatever directory."""
+        """Return whether another segment has the same rows and checksums, in any directory."""
         return (
             (self.first, self.row) == (other.first, other.row)
             and self.checksums.keys() == other.checksums.keys()

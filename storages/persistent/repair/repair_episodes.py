@@ -191,7 +191,7 @@ class IntactEpisodes:
         live = max(self._live, segments[0].first if segments else end)
         if self._is_of_earlier_version:
             # Without relative paths, so that the log is still read as one of an earlier version until it is replaced.
-            ancestors = tuple(one._replace(way="") for one in self.manifest.ancestors)
+            ancestors = tuple(one._replace(relative="") for one in self.manifest.ancestors)
             replace(self.manifest, ancestors=ancestors).write(self._folder, durable=True)
         write_log_anew(
             self._folder, self.manifest, number, segments, live, end, self._watermarks(), self._row_after_all()

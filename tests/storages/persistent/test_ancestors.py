@@ -1,4 +1,4 @@
-"""Chains of buffers of episodes: whatever happens to one of them, the others are read with what is left."""
+"""Chains of buffers of episodes: if one is changed, moved, damaged or lost, the others are read with what is left."""
 
 import re
 import shutil

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
-from pytorchrl.agent.ops.dispatch import is_recorded
+from pytorchrl.agent.ops.dispatch import is_acting
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers
 from pytorchrl.agent.ops.tanh import tanh_
 
@@ -218,9 +218,7 @@ class MLP(nn.Module):
         lists: Any = self._modules
         layers, norms = [*lists["layers"]._modules.values()], [*lists["norms"]._modules.values()]
         renorms, dropout = [*lists["renorms"]._modules.values()], self.dropout
-        # The inference mode is asked about last: torch.compile does not compile that.
-        may_be_inference = not (torch.is_grad_enabled() or norms or renorms or dropout)
-        if may_be_inference and not is_recorded() and torch.is_inference_mode_enabled():
+        if not (norms or renorms or dropout) and is_acting():
             outputs = hidden_layers(features, layers, self.activation)
             if outputs is not None:
                 return outputs

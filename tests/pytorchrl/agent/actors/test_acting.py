@@ -115,7 +115,7 @@ def test_weights_that_are_replaced_are_those_that_act() -> None:
     assert not torch.allclose(while_acting(network, observations), first)
 
 
-def test_heads_whose_forward_computes_more_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_whose_forward_computes_more_are_called() -> None:
     class Scaled(OutputLayer):
         def forward(self, features: Tensor) -> Any:
             return super().forward(2 * features)
@@ -127,7 +127,7 @@ def test_heads_whose_forward_computes_more_are_called(monkeypatch: pytest.Monkey
     network.head = Scaled(layer)
     torch.testing.assert_close(while_acting(network, observations), by_modules(network, observations))
     assert not torch.allclose(while_acting(network, observations), before)
-    assert acting.output_while_acting(network, Observations(observations)) is None
+    assert acting.output_while_acting(network.body, network.head, Observations(observations)) is None
 
 
 @pytest.mark.parametrize("settings", [{"layer_norm": True}, {"normalize_observations": True}, {"memory": "gru"}])
@@ -135,4 +135,4 @@ def test_other_networks_are_left_to_their_modules(settings: dict[str, Any]) -> N
     network = network_of(prl.PPO, "pi", **settings)
     view = Observations(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
     with torch.inference_mode():
-        assert acting.output_while_acting(network, view) is None
+        assert acting.output_while_acting(network.body, network.head, view) is None
