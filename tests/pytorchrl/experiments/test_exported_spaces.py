@@ -1,6 +1,5 @@
-"""Policies of all kinds of observations and actions act in an exported file as they do in the toolkit, or are refused."""
+"""Policies of all kinds of observations and actions act in an exported file as they do in the toolkit."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ from torch import Tensor
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.encoders import some_observations
-from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import perturb
-from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY
-from tests.support.toys import Counter
+from tests.support.every_algorithm import ACTIONS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning", "ignore::RuntimeWarning"
@@ -106,7 +103,7 @@ def acts_alike(policy: TrainedPolicy, path: Path) -> None:
             states = torch.from_numpy(np.array(outputs[1]))
 
 
-@pytest.mark.long
+@pytest.mark.quick_share(0, long=0.3)
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("kind", OBSERVATIONS)
@@ -118,7 +115,7 @@ def test_a_policy_of_any_kind_of_observations_acts_in_a_file_as_in_the_toolkit(
     acts_alike(policy, tmp_path / f"policy{suffix}")
 
 
-@pytest.mark.long
+@pytest.mark.quick_share(0, long=0.3)
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 @pytest.mark.parametrize("memory", [None, "lstm"])
 @pytest.mark.parametrize(
