@@ -49,16 +49,14 @@ class CountingRows(prl.DQN):
         return action * torch.ones((len(action), 1), dtype=action.dtype), fields
 
 
-class Alternating(prl.DQN):
-    """Keeps how often it has acted."""
-
-    calls = 0
+class Starting(prl.DQN):
+    """Reads where episodes begin, which an exported network is not told."""
 
     def act(self, view: Any, exploration: prl.Exploration) -> Acted:
-        """Take action 0 and 1 in turn."""
+        """Take action 0 where an episode begins."""
         action, fields = super().act(view, exploration)
-        self.calls += 1
-        return torch.full_like(action, self.calls % 2), fields
+        chosen = torch.ones_like(action)
+        return chosen if exploration.starts is None else chosen * (exploration.starts == 0), fields
 
 
 class Remembering(prl.DQN):
@@ -117,7 +115,7 @@ def test_an_overridden_act_acts_in_the_file_too(suffix: str, tmp_path: Path) -> 
     [
         (Branching, RuntimeError, "Its act must compute actions by torch alone, for all rows at once"),
         (CountingRows, RuntimeError, r"Its act must .* without len\(tensor\), which is tensor.shape\[0\]"),
-        (Alternating, ValueError, "acts otherwise than the policy in .* of 32 observations .* numbers that they keep"),
+        (Starting, ValueError, "acts otherwise than the policy in 32 of 32 observations .* numbers that they keep"),
         (Remembering, ValueError, "keeps what its actions depend on from one step to the next in Exploration.state"),
         (Stepping, ValueError, "Stepping overrides acting_step, which an exported network does not call"),
     ],
