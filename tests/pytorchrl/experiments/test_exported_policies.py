@@ -110,6 +110,7 @@ def test_an_overridden_act_acts_in_the_file_too(suffix: str, tmp_path: Path) -> 
     assert (found == 0).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "error", "reason"),
     [
@@ -166,7 +167,9 @@ def described(folder: Path, suffix: str, *, memory: Any) -> tuple[Any, Any, Path
     )("cpu", Envs())
     policy = TrainedPolicy(prl.PPO.create_factory()("cpu", actor, Envs()))
     assert policy.algorithm.actor.normalization is not None
-    policy.algorithm.actor.normalization.use_scaling([(torch.tensor([1.7e9 + 0.5, 2.0]), torch.tensor([0.5, 3.0]))])
+    policy.algorithm.actor.normalization.use_scaling(
+        [(torch.tensor([1.7e9 + 0.5, 2.0], dtype=torch.float64), torch.tensor([0.5, 3.0]))]
+    )
     path = policy.export(folder / f"policy{suffix}")
     if suffix == ".onnx":
         onnx = pytest.importorskip("onnx")
