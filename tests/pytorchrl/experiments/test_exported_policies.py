@@ -131,6 +131,7 @@ def test_a_policy_that_no_file_can_be_is_refused_with_the_reason(
     assert policy.algorithm.actor.training
 
 
+@pytest.mark.long
 def test_a_policy_that_cannot_be_exported_is_refused_before_it_is_trained(tmp_path: Path) -> None:
     learner = prl.Learner(scheme(Branching), 40, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.pt2")])
     with learner, pytest.raises(RuntimeError, match="Its act must compute actions by torch alone"):
