@@ -58,9 +58,11 @@ class Observations:
 
     def _computed(self, body: AnyBody) -> Tensor:
         # Most bodies share one normalisation, with their target networks, too.
-        normalization = body.normalization if type(body) is Body else None
-        if normalization is None:
-            return body(self.observations)
+        if type(body) is not Body or body.normalization is None:
+            features: Tensor = body(self.observations)
+            return features
+        assert isinstance(body, Body)
+        normalization = body.normalization
         normalised = self._normalised.get(normalization)
         if normalised is None:
             normalised = self._normalised[normalization] = normalization(self._exact)
