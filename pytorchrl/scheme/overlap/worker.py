@@ -121,6 +121,8 @@ class _Worker:
         self._writer = _StepWriter(arguments, rows, self._agree_on)
         self._arguments, self._algorithm = arguments, algorithm
         self._collector = Collector(envs, algorithm, cast("Storage", self._writer))
+        # The learner normalises rewards before it rounds them.
+        self._collector.rounds_rewards = False
         self._collector.explore_among(arguments.num_envs, arguments.position)
         self._collector.seed(arguments.explorer_seed)
         self._collector.reset(arguments.env_seed)
