@@ -40,10 +40,6 @@ class Arguments:
     """Steps of each copy between updates."""
     max_kl: float = 0.01
     """Largest KL divergence of the policy in an update."""
-    lr_discriminator: float = 1e-3
-    """Learning rate of the discriminator."""
-    discriminator_epochs: int = 20
-    """Steps of the discriminator between rollouts."""
     test_every: int = 10_000
     """Environment steps between evaluations."""
     device: str = "cpu"
@@ -69,8 +65,6 @@ def compose(arguments: Arguments) -> prl.Scheme:
     algorithm = prl.GAIL.create_factory(
         gamma=arguments.gamma,
         max_kl=arguments.max_kl,
-        lr_discriminator=arguments.lr_discriminator,
-        discriminator_epochs=arguments.discriminator_epochs,
         test_every=arguments.test_every,
     )
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)

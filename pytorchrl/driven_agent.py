@@ -149,18 +149,12 @@ class Agent(Closing):
         """
         if not self._collector.has_chosen:
             raise RuntimeError("Agent.observe: no action was asked for; call act() with the observation first")
-        envs = self._envs.num_envs
-        infos = [info] if isinstance(info, Mapping) and self._is_one else ([{}] * envs if not info else list(info))
-        if len(infos) != envs:
-            raise ValueError(
-                f"Agent.observe: info must have one dict for each of {envs} environments, got {len(infos)}"
-            )
         self._envs.tell(
             self._batch(observation),
             self._column("reward", reward, np.float64),
             self._column("terminated", terminated, np.bool_),
-            self._column("truncated", np.full(envs, False) if truncated is False else truncated, np.bool_),
-            infos,
+            self._column("truncated", truncated, np.bool_),
+            self._infos(info),
         )
         learner, before = self.learner, self.learner.scheme.steps
         if self.done:
@@ -211,11 +205,23 @@ class Agent(Closing):
         return {key: np.array(part) for key, part in batch.items()} if isinstance(batch, Mapping) else np.array(batch)
 
     def _column(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
+        """Return values (E,)."""
+        if values is False:
+            return np.zeros(self._envs.num_envs, dtype)
         array = np.asarray(values, dtype)
         wanted: tuple[int, ...] = () if self._is_one else (self._envs.num_envs,)
-        if array.shape != wanted and not (self._is_one and array.shape == (1,)):
+        if array.shape != wanted:
             raise ValueError(f"Agent.observe: {name} must have the shape {wanted}, got {array.shape}")
         return array.reshape(self._envs.num_envs)
+
+    def _infos(self, info: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        envs = self._envs.num_envs
+        if not info:
+            return [{}] * envs
+        infos = [info] if isinstance(info, Mapping) else list(info)
+        if len(infos) != envs:
+            raise ValueError(f"Agent.observe: info must have a dict for each of {envs} environments, got {len(infos)}")
+        return infos
 
 
 class _DrivenScheme(Scheme):
@@ -237,6 +243,8 @@ class _DrivenScheme(Scheme):
 def _same_rows(given: Any, expected: Any, rows: int) -> NDArray[np.bool_]:
     """Return (E,): whether observations are the same, NaN included."""
     if isinstance(given, Mapping):
-        return np.logical_and.reduce([_same_rows(given[name], expected[name], rows) for name in given])
-    same = (given == expected) | ((given != given) & (expected != expected))
-    return same.reshape(rows, -1).all(1)
+        parts = [_same_rows(given[name], expected[name], rows) for name in given]
+        return np.array([all(of_row) for of_row in zip(*parts, strict=True)])
+    return np.array(
+        [np.array_equal(*pair, equal_nan=given.dtype.kind == "f") for pair in zip(given, expected, strict=True)]
+    )

@@ -34,10 +34,13 @@ from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.component.closing import Closing, close_all
+from storages.component.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
 from storages.core.ring.sharing import sharing_memory
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""
+_SPARE_FILES = 8
+"""Number of files that are kept for saving a run in which no others can be opened."""
 
 
 class Learner(Closing):
@@ -246,6 +249,8 @@ class Learner(Closing):
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
             self._set_checkpoint_interval(checkpoint_every)
         self._stop_reason, self._was_interrupted = None, False
+        if message := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
+            print(message)
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()
@@ -255,7 +260,8 @@ class Learner(Closing):
                 self._callbacks.call("on_run_end", self)
             except Exception as error:
                 # Any exception, since it is raised again: the training progress must not be lost.
-                self._save_despite(error)
+                with self._spare_files.released():
+                    self._save_despite(error)
                 raise
             self.save_checkpoint()
             self._draw_curve()
@@ -443,6 +449,8 @@ class Learner(Closing):
         """Print the run's progress and latest returns in one line."""
         metrics = self._measurements.latest
         shown = [f"{self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"]
+        if (start := notices.first_update(self.scheme)) is not None:
+            shown.append(f"first update after {start:,}")
         for name, label in (("train/return", "train return"), ("test/return", "test return")):
             if name in metrics:
                 shown.append(f"{label} {metrics[name]:.1f}")
@@ -522,7 +530,7 @@ class Learner(Closing):
     def close(self) -> None:
         """Close the environments and loggers, and release the lock of the run folder."""
         try:
-            close_all([self.scheme, self._measurements])
+            close_all([self.scheme, self._measurements, self._spare_files])
         finally:
             self._lock.release()
 
@@ -543,6 +551,8 @@ class Learner(Closing):
         self.log_every: int = config["log_every"]
         self._folder = folder
         self._lock = lock
+        with open_files_named("Learner", "close some"):
+            self._spare_files = SpareFiles(_SPARE_FILES)
         self._measurements = Measurements(MetricsFile(folder.metrics_file, goes_on_at), writers)
         self._interruption = Interruption()
         self._callbacks = callbacks
@@ -617,6 +627,8 @@ class Learner(Closing):
             except Exception as obstacle:
                 # Any exception: it must not replace the error that ended the run.
                 error.add_note(f"The run could not be saved: {obstacle}")
+        if isinstance(error, OSError) and is_of_open_files(error):
+            error.add_note(f"Too many files are open, {limit_of_open_files(error)}.")
         kept = self._keep_traceback(error)
         if self._saved_at is None:
             error.add_note(

@@ -113,6 +113,7 @@ _SWINGING: Mapping[str, Any] = {
     "distribution": prl.heads.BetaPolicy(),
     "test_every": 0,
 }
+_DISCRIMINATOR: Mapping[str, Any] = {"discriminator_epochs": 5}
 _ON_PENDULUM = 160_000
 
 
@@ -234,8 +235,13 @@ _TASKS: Mapping[str, StagedTask] = {
             "policy have been, and a policy may settle elsewhere."
         ),
         stages=(
-            Stage("GAIL on PPO", _ON_PENDULUM, _pendulum(GAILOnPPO), "10 episodes of 200"),
-            Stage(_REWARDING, _ON_PENDULUM, _pendulum(AIRLOnPPO), "10 episodes of 200"),
+            Stage("GAIL on PPO", _ON_PENDULUM, _pendulum(GAILOnPPO, **_DISCRIMINATOR), "10 episodes of 200"),
+            Stage(
+                _REWARDING,
+                _ON_PENDULUM,
+                _pendulum(AIRLOnPPO, reward_of="state", **_DISCRIMINATOR),
+                "10 episodes of 200",
+            ),
             Stage("SAC on AIRL's reward", 8_000, _SAC_ANEW, "none"),
             Stage("PPO on AIRL's reward", _ON_PENDULUM, _PPO_ANEW, "none"),
         ),
@@ -250,7 +256,14 @@ _TASKS: Mapping[str, StagedTask] = {
             "Does `AMP` come to 80% of the expert by the style reward alone, of successive observations? It has the "
             "demonstrations and settings of `GAIL on PPO` above, and does not use the demonstrations' actions."
         ),
-        stages=(Stage("AMP", _ON_PENDULUM, _pendulum(prl.AMP, task_coef=0.0, style_coef=1.0), "10 episodes of 200"),),
+        stages=(
+            Stage(
+                "AMP",
+                _ON_PENDULUM,
+                _pendulum(prl.AMP, task_coef=0.0, style_coef=1.0, **_DISCRIMINATOR),
+                "10 episodes of 200",
+            ),
+        ),
         random_return=_RANDOM,
         expert_return=_CONTROLLED,
         episodes=50,
@@ -264,11 +277,11 @@ _TASKS: Mapping[str, StagedTask] = {
         ),
         stages=(
             Stage("expert", 150_000, _hopper_expert, "none"),
-            Stage("GAIL", 2_000_000, _hopper(prl.GAIL, lr_discriminator=3e-4), "4 episodes"),
+            Stage("GAIL", 2_000_000, _hopper(prl.GAIL, lr_discriminator=3e-4, **_DISCRIMINATOR), "4 episodes"),
             Stage(
                 "GAIL on PPO",
                 2_000_000,
-                _hopper(GAILOnPPO, num_epochs=10, num_mini_batch=32, lr_discriminator=3e-4),
+                _hopper(GAILOnPPO, num_epochs=10, num_mini_batch=32, lr_discriminator=3e-4, **_DISCRIMINATOR),
                 "4 episodes",
             ),
         ),

@@ -11,6 +11,10 @@ class DeviceError(ValueError):
     """Raised for a device that this machine or its build of torch does not have."""
 
 
+class DefaultDtypeError(ValueError):
+    """Raised where torch's default dtype is not that of networks."""
+
+
 def find_device(device: torch.device | str) -> torch.device:
     """Return the device of a name; "auto" is the GPU if there is one, else the CPU.
 
@@ -30,6 +34,23 @@ def find_device(device: torch.device | str) -> torch.device:
             f'device "{device}" is not available: {reason}; take device="cpu", or "auto" for the best available'
         )
     return found
+
+
+def check_default_dtype(owner: str) -> None:
+    """Check that tensors are made in the dtype in which networks compute.
+
+    Args:
+        owner: who makes networks, for the message.
+
+    Raises:
+        DefaultDtypeError: torch's default dtype is not float32.
+    """
+    dtype = torch.get_default_dtype()
+    if dtype != torch.float32:
+        raise DefaultDtypeError(
+            f"{owner}: networks compute in float32, but torch's default dtype is {dtype}; call "
+            f"torch.set_default_dtype(torch.float32) before, and give tensors of your own dtype={dtype}"
+        )
 
 
 def make_generator(device: torch.device) -> torch.Generator:

@@ -13,6 +13,7 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.process_seeds import seed_process
 from pytorchrl.commands.composition.composing import (
     Composed,
     checked,
@@ -50,6 +51,7 @@ from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.seeds import OF_COMMAND, PROCESSES, seed_of
 from pytorchrl.terminal import tell
 from storages import Storage
 
@@ -345,6 +347,8 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     references = None if described.data is None else described.data.references
     if references is not None:
         callbacks.append(NormalizedScore(*references))
+    # This process is the run's own, and those of a sweep's trials begin with the same state of torch's generator.
+    seed_process(seed_of(seed, PROCESSES, OF_COMMAND))
     scheme = described.scheme(seed)
     try:
         if RunFolder(folder).checkpoint_file.exists():

@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme.scheme import Scheme
+
+_SILENT_RECORDS = 5
+"""Log records without any loss that need no explanation."""
 
 
 def of_stored_transitions(scheme: Scheme) -> str | None:
@@ -16,6 +20,30 @@ def of_stored_transitions(scheme: Scheme) -> str | None:
     return (
         f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, too; "
         f"another directory begins an empty storage."
+    )
+
+
+def first_update(scheme: Scheme) -> int | None:
+    """Return the environment transitions before the first update, where these are still to be made."""
+    plan = scheme.algorithm.plan
+    if scheme.envs is None or getattr(scheme.storage, "rate_limiter", None) or not isinstance(plan, EveryTransitions):
+        return None
+    return plan.start if scheme.steps < plan.start else None
+
+
+def of_first_update(scheme: Scheme, target_steps: int, log_every: int) -> str | None:
+    """Return that a run makes no update, or begins with many steps in which it learns nothing; None otherwise."""
+    start, name = first_update(scheme), scheme.config["algorithm"]["name"]
+    if start is None or (start < target_steps and start <= _SILENT_RECORDS * log_every):
+        return None
+    if start >= target_steps:
+        return (
+            f"{name}: no update will be made in this run of {target_steps:,} steps, as start_steps={start:,} come "
+            f"before the first; choose fewer, or a larger target_steps."
+        )
+    return (
+        f"{name}: the first update is made after start_steps={start:,} of {target_steps:,} steps; until then, only the "
+        f"storage is filled."
     )
 
 

@@ -103,6 +103,8 @@ class Collector:
         names = algorithm.reward_components
         self._components = RewardComponents(names, algorithm.component_weights) if names else None
         self._rewards = rewards
+        self.rounds_rewards = True
+        """Whether rewards that are not normalised here are stored as float32, else as the environments' float64."""
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
         """None where the storage gets the environments' own rewards."""
         self._exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed=0)
@@ -200,11 +202,14 @@ class Collector:
         self._is_stepping = True
         step = self.envs.step(choice.env_action)
         self._envs_are_ahead = True
-        reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
+        reward: NDArray[np.floating] = step.reward
+        ended = step.terminated | step.truncated
         if self._rewards is not None:
             # Callbacks may change it.
             self._rewards.gamma = self.algorithm.gamma
             reward = self._rewards(reward, ended, step.made)
+        elif self.rounds_rewards:
+            reward = reward.astype(np.float32)
         sample = {
             OBS: self._observation,
             DONE: self._done,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.normalization import Moments, add_to_moments
+from pytorchrl.agent.actors.layers.normalization import Moments, combined_moments
 from storages.component.annotations import conform_named
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 
@@ -40,12 +40,12 @@ class RewardNormalization:
         self._returns = np.zeros((num_envs, 1))
 
     def __call__(
-        self, reward: NDArray[np.float32], ended: NDArray[np.bool_], made: NDArray[np.bool_] | None = None
+        self, reward: NDArray[np.floating], ended: NDArray[np.bool_], made: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
         """Return the rewards of a step, (E, 1) float32, normalised by all steps up to this one.
 
         Args:
-            reward: (E, 1), from the environments; not modified.
+            reward: (E, 1), from the environments, in the precision in which they differ; not modified.
             ended: (E, 1), whether the episode was terminated or truncated with this step.
             made: (E, 1), which environments made a transition; None where all did.
 
@@ -64,9 +64,9 @@ class RewardNormalization:
             values += self._returns * self.gamma
             self._returns = np.where(ended, 0.0, values)
         if made is None:
-            self._moments = add_to_moments(self._moments, values)
+            self._add(values)
         elif made.any():
-            self._moments = add_to_moments(self._moments, values[made[:, 0]])
+            self._add(values[made[:, 0]])
         normalised: NDArray[np.float64] = reward / self._standard_deviation()
         return normalised.clip(-self.clip, self.clip).astype(np.float32)
 
@@ -74,9 +74,15 @@ class RewardNormalization:
         """Reset the discounted returns of some environments, (E, 1), whose running episodes were lost."""
         self._returns = np.where(where, 0.0, self._returns)
 
+    def _add(self, values: NDArray[np.float64]) -> None:
+        # Relative to the first, so that no squares come from rounding where all values are equal.
+        first = values[0]
+        mean = first + (values - first).mean(0)
+        self._moments = combined_moments(self._moments, (len(values), mean, ((values - mean) ** 2).sum(0)))
+
     def _standard_deviation(self) -> Any:
         count, _, squares = self._moments
-        # Zero exactly if all rewards are equal: float32 rewards are summed in float64 without rounding.
+        # Zero exactly if all rewards are equal.
         return np.sqrt(squares / count) if squares else 1.0
 
     def state_dict(self) -> dict[str, Any]:

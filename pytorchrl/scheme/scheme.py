@@ -1,7 +1,6 @@
 """The scheme that collects experience, computes gradients and updates in a single process."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -11,9 +10,11 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
-from pytorchrl.agent.device import find_device
+from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
+from pytorchrl.agent.process_seeds import seeding_processes
+from pytorchrl.agent.torch_random import seeded
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.compatibility import (
     CompositionError,
@@ -30,6 +31,9 @@ from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
     ALGORITHM,
+    OF_EVALUATION,
+    OF_TRAINING,
+    PROCESSES,
     RANDOM_ACTIONS,
     STORAGE,
     TEST_ENVS,
@@ -75,6 +79,7 @@ class Scheme(Closing):
 
     Raises:
         CompositionError: the parts are incompatible.
+        DefaultDtypeError: torch's default dtype is not float32.
         DeviceError: the device is not available.
         ValueError: ``max_test_episode_steps`` is not positive.
         UnsupportedSpaceError: the algorithm cannot act in the environments.
@@ -106,6 +111,7 @@ class Scheme(Closing):
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         self._collection = collection
+        check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         seed = self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
         max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")
@@ -142,7 +148,9 @@ class Scheme(Closing):
         """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
-        self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
+        processes = self._seed_of(PROCESSES, OF_TRAINING)
+        with seeding_processes(processes):
+            self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
         """The training environments; None where it collects nothing."""
         try:
             spaces = self.envs or self._spaces_of_data(storage_factory)
@@ -150,9 +158,13 @@ class Scheme(Closing):
             self._spaces = spaces
             self.algorithm = self.make_algorithm()
             self.actor = self.algorithm.actor
-            self.storages: dict[str, Storage] = {
-                name: self.make_storage(name, factory, self._envs_of(name, spaces)) for name, factory in sources.items()
-            }
+            if test_envs_factory is not None and train_envs_factory is not None:
+                self._check_test_envs(one_copy(test_envs_factory), one_copy(train_envs_factory))
+            with seeding_processes(processes):
+                self.storages: dict[str, Storage] = {
+                    name: self.make_storage(name, factory, self._envs_of(name, spaces))
+                    for name, factory in sources.items()
+                }
             """All storages, by the names of sources."""
             check_batches(self.algorithm, self.storages["main"])
             self._mixed = mixed
@@ -182,7 +194,8 @@ class Scheme(Closing):
         """The collector, where collection and updates overlap."""
         if self.envs is not None:
             try:
-                self._collector = self.make_collector(self.envs, normalize_rewards)
+                with seeding_processes(processes):
+                    self._collector = self.make_collector(self.envs, normalize_rewards)
             except BaseException:
                 self.close()
                 raise
@@ -201,7 +214,7 @@ class Scheme(Closing):
             moment: numbers that tell draws apart; none draws the weights with which the run began.
         """
         algo_factory, actor_factory, *_ = self.factories
-        with _seeded(self._seed_of(WEIGHTS, *moment)):
+        with seeded(self._seed_of(WEIGHTS, *moment), self.device):
             return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
@@ -503,6 +516,12 @@ class Scheme(Closing):
             "test_envs_factory, or a storage that is filled by from_dataset"
         )
 
+    def _check_test_envs(self, tested: Factory[VecEnv], trained: Factory[VecEnv]) -> None:
+        """Check the spaces of test environments by a copy, as they are made for the first evaluation only."""
+        if tested != trained:
+            with tested() as copy:
+                check_test_spaces(self.actor, copy)
+
     def _made_test_envs(self) -> VecEnv:
         if self._test_envs is None:
             if self.test_envs_factory is None:
@@ -510,7 +529,8 @@ class Scheme(Closing):
                     "Scheme: there are no environments to evaluate in; give it test_envs_factory, or the algorithm "
                     "test_every=0"
                 )
-            envs = self.test_envs_factory()
+            with seeding_processes(self._seed_of(PROCESSES, OF_EVALUATION)):
+                envs = self.test_envs_factory()
             if hasattr(self, "actor"):
                 check_test_spaces(self.actor, envs)
             self._test_envs = envs
@@ -536,14 +556,6 @@ class Scheme(Closing):
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
-
-
-@contextmanager
-def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
-    """Seed torch's global generator, which draws initial weights, and restore it afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
-        yield
 
 
 def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-WEIGHTS, ALGORITHM, STORAGE, RANDOM_ACTIONS, TRAIN_ENVS, TEST_ENVS, WORKERS = range(7)
+WEIGHTS, ALGORITHM, STORAGE, RANDOM_ACTIONS, TRAIN_ENVS, TEST_ENVS, WORKERS, PROCESSES = range(8)
 """Purposes: the first spawn key of a seed."""
+OF_TRAINING, OF_EVALUATION, OF_WORKERS, OF_COMMAND = range(4)
+"""Kinds of processes: the spawn key after PROCESSES."""
 
 
 def seed_of(run_seed: int, *purpose: int) -> np.random.SeedSequence:

@@ -1,6 +1,7 @@
 """Directories of storages as data sets: committed episodes, read without making the storage."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -11,14 +12,16 @@ from storages.core.ring.ring import Ring
 from storages.datasets.dataset import About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
-from storages.errors import DatasetError
+from storages.errors import DamageError, DatasetError
 from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.memtable import finished_since, late_of, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
-from storages.persistent.log.files import refuse_links_in
+from storages.persistent.log.files import read_beside_a_writer, refuse_links_in
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
+
+_READ_AT_ONCE_BYTES = 16 << 20
 
 
 class RingDataset(Dataset):
@@ -74,7 +77,8 @@ class EpisodeDirectory(Dataset):
 
     Finished episodes that are in no segment yet come from the write-ahead log; unfinished ones are left out. An
     episode that the buffer holds in several pieces is several episodes here. The buffer may be in use: its last commit
-    before this object was made is read.
+    before this object was made is read. Up to 16 MiB of episodes are read at once, so that a buffer of that size may
+    drop them meanwhile.
 
     Args:
         path: the directory.
@@ -91,12 +95,16 @@ class EpisodeDirectory(Dataset):
         if found is None:
             raise DatasetError(f"{path} holds no episodes: it has no {EpisodeManifest.name}")
         refuse_links_in(path)
-        self._layout = found.layout
+        self._manifest = found
+        read_beside_a_writer(path, self._read_commit)
+        self._archive.warn_of_lost()
+
+    def _read_commit(self) -> None:
+        path = self.path
         # The write-ahead log first: episodes that are flushed to a segment meanwhile are read twice, and not missed.
         wal = path / WAL_FOLDER
         ring, state, _ = (None, None, None) if RingManifest.read(wal) is None else read_ring(wal)
-        self._archive = SegmentStore(path, found, read_only=True)
-        self._archive.warn_of_lost()
+        self._archive = SegmentStore(path, self._manifest, read_only=True)
         self._live, following = self._archive.live, self._archive.end
         self._open: list[tuple[int, EpisodeBatch]] = []
         """Finished episodes in no segment, and the numbers of their first transitions."""
@@ -107,6 +115,21 @@ class EpisodeDirectory(Dataset):
                 batch = EpisodeBatch.of(ring, one.env, one.first, one.end)
                 self._open.append((following, batch))
                 following += batch.steps
+        self._in_memory = self._small_segments()
+        """Episodes of segments, by the numbers of their first transitions."""
+
+    def _small_segments(self) -> dict[int, EpisodeBatch]:
+        """Read the segments that the buffer may drop, if they are small."""
+        row = sum(column.layout.count * column.layout.dtype.itemsize for column in self._manifest.columns)
+        own = [one for one in self._archive.segments if not one.ancestor and one.end > self._live]
+        if sum(segment.rows for segment in own) * row > _READ_AT_ONCE_BYTES:
+            return {}
+        read = {}
+        for segment in own:
+            # Damage is left to whoever reads these episodes.
+            with suppress(DamageError):
+                read[segment.first] = self._archive.read(segment)
+        return read
 
     @cached_property
     def _lengths(self) -> list[int]:
@@ -119,6 +142,9 @@ class EpisodeDirectory(Dataset):
     def _episodes(self) -> Iterator[Episode]:
         for segment in self._archive.segments:
             if segment.end > self._live:
-                yield from episodes_since(self._live, segment.first, self._archive.read(segment), self._layout)
+                batch = self._in_memory.get(segment.first)
+                if batch is None:
+                    batch = self._archive.read(segment)
+                yield from episodes_since(self._live, segment.first, batch, self._manifest.layout)
         for first, batch in self._open:
-            yield from episodes_since(self._live, first, batch, self._layout)
+            yield from episodes_since(self._live, first, batch, self._manifest.layout)

@@ -14,7 +14,7 @@ from storages.checks import refuse_counts, refuse_incomplete
 from storages.core.device.transfer import Fetched, Transfer
 from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
-from storages.core.sampling.update_errors import errors_of_sequences, tensor_of_errors
+from storages.core.sampling.update_errors import errors_of_sequences, refuse_not_finite, tensor_of_errors
 from storages.protocols import Discounting
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
@@ -157,7 +157,8 @@ class ShardedReplay:
         """Queue a priority update with the errors in ``info``; return ``info`` with metrics of all shards.
 
         Raises:
-            ValueError: shards have priorities, but ``info`` does not have one error for each row of the batch.
+            ValueError: shards have priorities, but ``info`` does not have one finite error for each row of the batch,
+                or the batch is of another storage. Values on a GPU are checked by a later draw.
         """
         known = self._known
         metrics = {
@@ -167,6 +168,9 @@ class ShardedReplay:
         if known.eta is not None:
             steps = tuple(batch[key] for key in (EPISODE, MASK) if key in batch)[:1]
             errors = tensor_of_errors(info, tuple((steps or (batch[INDICES],))[0].shape), _OWNER)
+            if errors.device.type == "cpu":
+                refuse_not_finite(errors, steps[0] if steps else None, _OWNER)
+                known.shard_of(int(batch[INDICES][0, 0]))
             self._updates.append(self._transfer.fetch(batch[INDICES], errors, *steps))
             metrics["storage/mean_priority"] = known.total / max(1, known.rows)
             weights = batch[WEIGHTS]
@@ -330,6 +334,8 @@ class ShardedReplay:
             if steps:
                 errors = errors_of_sequences(errors, steps[0], len(indices), known.eta or 0.0)
             if not all_finite(errors.reshape(-1)):
+                # Only this update is dropped: the others wait for the next draw.
+                self._updates = [each for each in updates if each is not fetched]
                 raise ValueError(f"{_OWNER}: an error of an update is not finite; the update has diverged")
             found = known.shard_of(int(indices[0, 0]))
             if found is not None:

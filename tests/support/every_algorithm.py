@@ -154,7 +154,7 @@ ON_POLICY: dict[str, Any] = {
     "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, PLAIN),
     "AMP": (prl.AMP, {"num_mini_batch": 2, "discriminator_epochs": 2}, PLAIN),
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, PLAIN),
-    "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, PLAIN),
+    "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state"}, PLAIN),
 }
 
 

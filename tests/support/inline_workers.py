@@ -33,6 +33,12 @@ class InlineWorkers:
             raise failure
         return results
 
+    def states(self) -> list[Any]:
+        return [worker.state_dict() for worker in self.workers]
+
+    def load(self, states: Sequence[Any], _: int) -> list[Any]:
+        return [worker.load_state_dict(state) for worker, state in zip(self.workers, states, strict=True)]
+
     def ask(self, worker: int, question: Callable[[Any], Any]) -> Any:
         return question(self.workers[worker])
 

@@ -105,16 +105,26 @@ class ActionMask:
         flags = torch.cat([block | ~block.any(1, keepdim=True) for block in blocks], dim=1)
         return AllowedActions(flags, self._choices, self._shape)
 
-    def allowing_last(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return observations (N, ...) that allow only :attr:`last`, to try whether an algorithm obeys the mask."""
+    def trials(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return an observation (1, ...) twice: with only the first choices allowed, then with only the last ones.
+
+        A policy that does not take the :attr:`only_allowed` actions ignores the mask.
+        """
         mask = observation[self.name]
-        flags = torch.cat([torch.arange(count) == count - 1 for count in self._choices])
-        return {**observation, self.name: flags.to(mask).expand(len(mask), -1).reshape(mask.shape)}
+        flags = torch.stack(
+            [
+                torch.cat([torch.arange(count) == chosen for count, chosen in zip(self._choices, row, strict=True)])
+                for row in self.only_allowed.flatten(1)
+            ]
+        )
+        repeated = {name: part.expand(2, *part.shape[1:]).clone() for name, part in observation.items()}
+        return {**repeated, self.name: flags.to(mask).reshape(2, *mask.shape[1:])}
 
     @property
-    def last(self) -> Tensor:
-        """The last choice of each component, (*action) int64; on the CPU."""
-        return (torch.tensor(self._choices) - 1).view(self._shape)
+    def only_allowed(self) -> Tensor:
+        """The first choices and the last ones, (2, *action) int64; on the CPU."""
+        last = torch.tensor(self._choices) - 1
+        return torch.stack([torch.zeros_like(last), last]).view(2, *self._shape)
 
     def without(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """Return an observation without the mask."""

@@ -1,6 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -12,22 +12,23 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.encoders import ExtractorKind, described
+from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
+from pytorchrl.agent.actors.float32_conversion import Float32Conversion
 from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
-from pytorchrl.agent.device import find_device, make_generator
+from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
+from pytorchrl.agent.torch_random import global_generator
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
-from storages.transition import ACT, DONE, OBS, OBS2, RHS, Batch
+from storages.transition import ACT, DONE, OBS, RHS, Batch
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
@@ -88,6 +89,7 @@ class Actor(FieldComponent, nn.Module):
             an input. None allows all.
 
     Raises:
+        DefaultDtypeError: torch's default dtype is not float32.
         ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
             to normalise in them, ``late_action`` exceeds the number of hidden layers, or the action mask does not fit
             observations or actions.
@@ -122,6 +124,7 @@ class Actor(FieldComponent, nn.Module):
                 f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
                 f"{len(self.hidden_sizes)}, got {self.late_action}"
             )
+        check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
@@ -132,6 +135,9 @@ class Actor(FieldComponent, nn.Module):
         """Observation space of one environment without the action mask, as networks take it."""
         self.normalization = ObservationNormalization(self.encoded_space) if self.normalize_observations else None
         """Observation normalisation; None where networks take observations as they are."""
+        normalised = () if self.normalization is None else self.normalization.names
+        takes_own = not isinstance(named(self.feature_extractor), str)
+        self._conversion = Float32Conversion(self.encoded_space, normalised, converts=not takes_own)
         self.networks = nn.ModuleDict()
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
@@ -355,26 +361,20 @@ class Actor(FieldComponent, nn.Module):
 
     def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> Observations | ActingView:
         """Return a view of one step: observations (B, *obs), and with a memory states (B, hidden) and DONE (B, 1)."""
-        if self._takes_float32:
-            obs = _with_float32(obs)
+        converted = self._conversion(obs)
         if self.memory is None:
-            return Observations(obs)
+            return Observations(converted, obs)
         assert rhs is not None
         assert done is not None
-        return ActingView(obs, rhs, done, self._stored)
+        return ActingView(converted, rhs, done, self._stored)
 
     def with_float32_observations(self, batch: Batch) -> Batch:
         """Return a batch whose float64 observations are float32, converted once for all networks.
 
-        They stay as they are where they are normalised first, or where a user's encoder takes them.
+        They stay as they are where they are normalised first, or where a user's encoder takes them. It warns where
+        rounding loses more than the spread of a number.
         """
-        if getattr(batch[OBS], "dtype", None) is torch.float32 or not self._takes_float32:
-            return batch
-        return batch | {key: _with_float32(batch[key]) for key in (OBS, OBS2) if key in batch}
-
-    @property
-    def _takes_float32(self) -> bool:
-        return self.normalization is None and isinstance(self.feature_extractor, str)
+        return self._conversion.of_batch(batch)
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
         """Return the initial recurrent states of the networks that act, zeros (E, hidden); None without a memory."""
@@ -421,13 +421,6 @@ class Actor(FieldComponent, nn.Module):
     def extra_repr(self) -> str:
         """Return what torch shows of the actor in addition to its networks."""
         return f"observations: {self.reads}"
-
-
-def _with_float32(obs: Any) -> Any:
-    """Return an observation, or a dict of such, with float32 numbers in place of float64."""
-    if isinstance(obs, Mapping):
-        return {name: _with_float32(part) for name, part in obs.items()}
-    return obs.float() if obs.dtype is torch.float64 else obs
 
 
 @contextmanager

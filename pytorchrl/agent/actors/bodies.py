@@ -58,9 +58,13 @@ class Body(nn.Module):
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""
+        normalization = self.normalization
+        return self.of_normalised(observation if normalization is None else normalization(observation), beside)
+
+    def of_normalised(self, observation: Any, beside: Tensor | None = None) -> Tensor:
+        """Compute :meth:`forward` of observations that its ``normalization``, if it has one, has normalised already."""
         if self._action_mask is not None:
             observation = self._action_mask.without(observation)
-        normalization = self.normalization
-        features = self.features(observation if normalization is None else normalization(observation))
+        features = self.features(observation)
         out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out

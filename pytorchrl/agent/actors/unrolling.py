@@ -32,10 +32,12 @@ class Unrolling:
 
     Args:
         batch: of sequences (T, B, ...), or of packed episodes (N, ...).
+        exact: the same before observations were rounded to float32, for bodies that normalise; None where none were.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, exact: Batch | None = None) -> None:
         self.batch = batch
+        self._exact = batch if exact is None else exact
         self.is_packed = BATCH_SIZES in batch
         self._unrolled: dict[RecurrentBody, tuple[Tensor, Tensor]] = {}
         self._memoryless: dict[tuple[Body, str, bool], Tensor] = {}
@@ -53,7 +55,9 @@ class Unrolling:
         """Return the features (N, size) of OBS or OBS2 by a feed-forward body."""
         where = body, key, torch.is_grad_enabled()
         if where not in self._memoryless:
-            self._memoryless[where] = body(self.rows(key))
+            # Bodies that normalise subtract the mean before they round to float32.
+            observed = (self.batch if body.normalization is None else self._exact)[key]
+            self._memoryless[where] = body(observed if self.is_packed else flat(observed))
         return self._memoryless[where]
 
     def of(self, body: RecurrentBody) -> tuple[Tensor, Tensor]:

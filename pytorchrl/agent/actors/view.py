@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.memory import RecurrentBody
@@ -29,19 +29,44 @@ class View(Protocol):
 
 
 class Observations:
-    """Observations (N, *obs), or a dict of such, for feed-forward bodies."""
+    """Observations (N, *obs), or a dict of such, for feed-forward bodies.
 
-    def __init__(self, obs: Any) -> None:
+    Args:
+        obs: as bodies take them that do not normalise.
+        exact: the same before numbers were rounded to float32, for bodies that normalise; None where none were.
+    """
+
+    def __init__(self, obs: Any, exact: Any = None) -> None:
         self.observations = obs
+        self._exact = obs if exact is None else exact
         self._features: dict[tuple[AnyBody, bool], Tensor] = {}
+        self._normalised: dict[nn.Module, Any] = {}
 
     def features(self, body: AnyBody) -> Tensor:
         """Return features (N, size), cached for each body, separately with and without gradients."""
         key = body, torch.is_grad_enabled()
         features = self._features.get(key)
         if features is None:
-            features = self._features[key] = body(self.observations)
+            features = self._features[key] = self._computed(body)
         return features
+
+    def without_features(self) -> "Observations":
+        """Return a view of the same observations for use after a change of weights, which are not normalised again."""
+        fresh = Observations(self.observations, self._exact)
+        fresh._normalised = self._normalised
+        return fresh
+
+    def _computed(self, body: AnyBody) -> Tensor:
+        # Most bodies share one normalisation, with their target networks, too.
+        if type(body) is not Body or body.normalization is None:
+            features: Tensor = body(self.observations)
+            return features
+        assert isinstance(body, Body)
+        normalization = body.normalization
+        normalised = self._normalised.get(normalization)
+        if normalised is None:
+            normalised = self._normalised[normalization] = normalization(self._exact)
+        return body.of_normalised(normalised)
 
     def part(self, name: str) -> Tensor:
         """Return a part (N, ...) of dict observations."""
@@ -73,7 +98,7 @@ class ActingView:
         if features is None:
             assert isinstance(body, RecurrentBody)
             where = body.stored_at
-            before = body.initial_state(len(self._done)) if where is None else self._rhs[:, where]
+            before = body.initial_state(self._done.shape[0]) if where is None else self._rhs[:, where]
             features, state = body(self._obs, before, self._done)
             self._features[body] = features
             if where is not None:

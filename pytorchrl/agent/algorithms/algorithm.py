@@ -227,7 +227,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows."""
-        return Rows(self.actor.with_float32_observations(batch), self.codec)
+        return Rows(batch, self.codec, self.actor.with_float32_observations(batch))
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Run one update phase; yields the metrics of each update."""

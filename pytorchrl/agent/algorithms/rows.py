@@ -35,10 +35,13 @@ class Rows:
     Args:
         batch: of a storage; not modified.
         codec: of the actions.
+        seen: OBS and OBS2 of the batch as networks take them, if these are not the batch's own; fields that are read by
+            name are the batch's.
     """
 
-    def __init__(self, batch: Batch, codec: ActionCodec) -> None:
+    def __init__(self, batch: Batch, codec: ActionCodec, seen: Batch | None = None) -> None:
         self.batch = batch
+        self._seen = batch if seen is None else seen
         self._codec = codec
         self._is_packed = BATCH_SIZES in batch
         is_padded = batch[REW].ndim == 3
@@ -47,21 +50,39 @@ class Rows:
         self._make_views()
 
     def _make_views(self) -> None:
-        self._unrolling = Unrolling(self.batch) if self._is_sequential else None
-        self.now: View = Observations(self.batch[OBS]) if self._unrolling is None else Steps(self._unrolling)
+        self._unrolling = Unrolling(self._seen, self.batch) if self._is_sequential else None
+        self.now: View = self._observations(OBS) if self._unrolling is None else Steps(self._unrolling)
         """OBS."""
+
+    def _observations(self, key: str) -> Observations:
+        return Observations(self._seen[key], self.batch[key])
 
     def without_features(self) -> Self:
         """Return the same rows without the features that they cache, for use after a change of weights."""
         fresh = copy.copy(self)
-        vars(fresh).pop("next", None)
+        following = vars(fresh).pop("next", None)
         fresh._make_views()
+        if isinstance(self.now, Observations):
+            fresh.now = self.now.without_features()
+        if isinstance(following, Observations):
+            vars(fresh)["next"] = following.without_features()
         return fresh
 
     @cached_property
     def next(self) -> View:
         """OBS2."""
-        return Observations(self.batch[OBS2]) if self._unrolling is None else NextSteps(self._unrolling)
+        return self._observations(OBS2) if self._unrolling is None else NextSteps(self._unrolling)
+
+    @property
+    def change(self) -> Tensor:
+        """OBS2 - OBS (N, numbers) float32, flattened, of observations that are one array of numbers.
+
+        They are subtracted before they are rounded to float32, which may have no digits for the difference.
+        """
+        obs, following = self[OBS], self[OBS2]
+        if obs.element_size() < 4:
+            obs, following = obs.float(), following.float()
+        return (following - obs).flatten(1).float()
 
     @cached_property
     def action(self) -> Tensor:

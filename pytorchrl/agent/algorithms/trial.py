@@ -26,7 +26,7 @@ def sample_output(algorithm: "Algorithm") -> Any:
     mask = algorithm.actor.mask
     with algorithm.actor.acting(noisy=False):
         output = algorithm.policy(_sample_view(algorithm), _exploration(algorithm, deterministic=False))
-        if mask is not None and (best_action(output).cpu() != mask.last).any():
+        if mask is not None and (best_action(output).cpu() != mask.only_allowed).any():
             raise ValueError(
                 f"{type(algorithm).__name__}: its policy ignores action_mask={mask.name!r} of the actor; remove the "
                 f"mask, or take an algorithm whose policy is a network of Actor.make, such as DQN or PPO"
@@ -83,9 +83,10 @@ def check_greedy_action(algorithm: "Algorithm", output: Any) -> None:
 
 def _sample_view(algorithm: "Algorithm") -> "View":
     actor = algorithm.actor
-    obs = some_observations(actor.observation_space, _ROWS, algorithm.device)
-    if actor.mask is not None:
-        obs = actor.mask.allowing_last(obs)
+    if actor.mask is None:
+        obs = some_observations(actor.observation_space, _ROWS, algorithm.device)
+    else:
+        obs = actor.mask.trials(some_observations(actor.observation_space, 1, algorithm.device))
     return actor.view(obs, actor.initial_memory(_ROWS), torch.ones((_ROWS, 1), device=algorithm.device))
 
 

@@ -85,9 +85,15 @@ class DrivenEnvs(VecEnv):
             infos: of each environment.
         """
         ended = terminated | truncated
-        last = [(int(env), infos[env]) for env in np.flatnonzero(ended)]
-        columns = tuple(part[:, None] for part in (reward, terminated, truncated))
-        self._told.step_told = VecStep(observation, observation, *columns, Infos(infos, last))
+        last = [(env, info) for env, info in enumerate(infos) if ended[env]]
+        self._told.step_told = VecStep(
+            observation,
+            observation,
+            reward[:, None],
+            terminated[:, None],
+            truncated[:, None],
+            Infos(infos, last),
+        )
 
     def forget_step(self) -> None:
         """Forget the step that was told."""

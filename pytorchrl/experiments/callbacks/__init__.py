@@ -4,6 +4,7 @@ from pytorchrl.experiments.callbacks.after_steps import AfterSteps
 from pytorchrl.experiments.callbacks.callback import Callback
 from pytorchrl.experiments.callbacks.callback_list import Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
+from pytorchrl.experiments.callbacks.exporting import ExportPolicy
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
 from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError
 from pytorchrl.experiments.callbacks.resetting import ResetNetworks
@@ -15,6 +16,7 @@ __all__ = [
     "Callback",
     "Callbacks",
     "EvaluateIn",
+    "ExportPolicy",
     "FittedQEvaluation",
     "InitialValue",
     "LogWeights",

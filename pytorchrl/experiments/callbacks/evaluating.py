@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.process_seeds import seeding_processes
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
 from pytorchrl.experiments.recordings.filming import film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
@@ -92,12 +93,13 @@ class EvaluateIn(Callback):
     def _evaluation(self, learner: "Learner") -> Evaluation:
         scheme = learner.scheme
         key = (_EVALUATION, zlib.crc32(self.name.encode()), scheme.steps)
-        with self.envs() as envs:
+        seed = np.random.SeedSequence(scheme.run_seed, spawn_key=key)
+        with seeding_processes(np.random.SeedSequence(scheme.run_seed, spawn_key=(*key, 0))), self.envs() as envs:
             return evaluate(
                 scheme.algorithm,
                 envs,
                 self.episodes,
-                np.random.SeedSequence(scheme.run_seed, spawn_key=key),
+                seed,
                 self.max_episode_steps,
                 learner.is_interrupted,
                 steps=self.steps,

@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.targets import Target
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.agent.torch_random import seeded
 from storages.component.factory import Factory
 from storages.transition import OBS2, Batch
 
@@ -56,8 +57,7 @@ class FittedQ:
             )
         self._algorithm, self._polyak = algorithm, polyak
         self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)
-        with torch.random.fork_rng():
-            torch.manual_seed(int(seed.generate_state(1)[0]))
+        with seeded(seed, algorithm.device):
             actor = actor_factory(algorithm.device, envs)
             self._q = actor.make("q", ActionValue(huber_threshold=None), codec=algorithm.codec)
         if actor.normalization is not None and algorithm.actor.normalization is not None:

@@ -17,6 +17,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.agent.torch_random import seeded
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
@@ -259,7 +260,9 @@ def _built(
 ) -> Algorithm:
     observation, action = (space_from_data(config["spaces"][name]) for name in ("observation", "action"))
     envs = SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)
-    return algo_factory(device, actor_factory(device, envs), envs)
+    # The initial weights, which the trained ones replace, are not drawn from the user's random numbers.
+    with seeded(np.random.SeedSequence(0), torch.device(device)):
+        return algo_factory(device, actor_factory(device, envs), envs)
 
 
 def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tensor]) -> None:

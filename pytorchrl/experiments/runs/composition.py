@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+import torch
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.device import DeviceError, find_device
+from pytorchrl.agent.device import DefaultDtypeError, DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.spaces import have_other_bounds, space_from_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
+from pytorchrl.agent.torch_random import seeded
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -168,7 +171,9 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     try:
         with as_checkpoint_error(folder.checkpoint_file):
             check_action_bounds(config, envs.action_space, folder.path)
-            algorithm: Algorithm = algo_factory("cpu", actor_factory("cpu", envs), envs)
+            # The initial weights, which the saved ones replace, are not drawn from the user's random numbers.
+            with seeded(np.random.SeedSequence(0), torch.device("cpu")):
+                algorithm: Algorithm = algo_factory("cpu", actor_factory("cpu", envs), envs)
             algorithm.load_state_dict(state["scheme"]["algorithm"])
             algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
     except BaseException:
@@ -244,7 +249,7 @@ def as_checkpoint_error(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (CheckpointError, CompositionError, ImportError):
+    except (CheckpointError, CompositionError, DefaultDtypeError, ImportError):
         raise
     except _MISFITS as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)

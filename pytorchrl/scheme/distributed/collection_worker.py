@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pytorchrl.agent.process_seeds import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import Blueprint
 from pytorchrl.scheme.distributed.initial_errors import initial_errors
 from pytorchrl.scheme.distributed.slices import Slice, arrays_of
 from pytorchrl.scheme.reward_normalization import RewardNormalization
-from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
+from pytorchrl.scheme.seeds import ALGORITHM, OF_WORKERS, PROCESSES, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
 from storages.transition import ERRORS
 
 
@@ -40,6 +41,7 @@ class CollectionWorker:
     """
 
     def __init__(self, blueprint: Blueprint, worker: int, generation: int = 0) -> None:
+        seed_process(seed_of(blueprint.run_seed, PROCESSES, OF_WORKERS, worker, generation))
         self._worker = worker
         self._slice_steps = blueprint.slice_steps
         envs = blueprint.envs_factory()

@@ -99,7 +99,7 @@ class RemoteCollectors:
         return {
             "steps": self.steps,
             "episodes": self.episodes,
-            "workers": self.workers.all_of("state_dict", [()] * len(self.workers)),
+            "workers": self.workers.states(),
             "ready": [one.state_dict() for one in self._ready],
             "shaped_returns": list(self._shaped_returns),
         }
@@ -113,9 +113,10 @@ class RemoteCollectors:
         saved = state["workers"]
         if len(saved) != len(self.workers):
             raise ValueError(f"the state is of {len(saved)} collectors, there are {len(self.workers)}")
-        cut = self.workers.all_of("load_state_dict", [(one,) for one in saved])
+        cut = self.workers.load(saved, self.steps)
         num_envs = self._storage.num_envs // self._slices_at_once
-        return [worker * num_envs + env for worker, envs in enumerate(cut) for env in envs]
+        every = range(num_envs)
+        return [worker * num_envs + env for worker, envs in enumerate(cut) for env in (every if envs is None else envs)]
 
     def _insert(self, slices: list[Slice]) -> list[Episode]:
         data = side_by_side([one.data for one in slices])

@@ -14,11 +14,12 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Explorer
+from pytorchrl.agent.process_seeds import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import with_explorer
 from pytorchrl.scheme.distributed.collection_worker import RunState
 from pytorchrl.scheme.scheme import Scheme
-from pytorchrl.scheme.seeds import seed_of_worker
+from pytorchrl.scheme.seeds import OF_WORKERS, PROCESSES, seed_of, seed_of_worker
 from storages.component.factory import Factory
 from storages.storage import Storage
 from storages.transition import ERRORS, Batch
@@ -91,6 +92,7 @@ class GradientWorker:
     """
 
     def __init__(self, blueprint: GradientBlueprint, worker: int, generation: int = 0) -> None:
+        seed_process(seed_of(blueprint.run_seed, PROCESSES, OF_WORKERS, worker, generation))
         self._worker = worker
         self._scheme = Scheme(
             with_explorer(blueprint.algo_factory, blueprint.explorers, worker),

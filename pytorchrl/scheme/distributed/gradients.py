@@ -111,11 +111,16 @@ class RemoteGradients:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that determines the next gradients, including gradients not applied yet."""
-        self._ready.extend(self.workers.finish())
+        for result in self.workers.finish():
+            if not self._is_synchronous:
+                self._ready.append(result)
+            elif isinstance(result, Experience):
+                # Where another worker failed: its transitions stay in its storage, for the next update.
+                self._add(result)
         return {
             "steps": self.steps,
             "episodes": self.episodes,
-            "workers": self.workers.all_of("state_dict", [()] * len(self.workers)),
+            "workers": self.workers.states(),
             "ready": [_saved(one) for one in self._ready],
             "shaped_returns": list(self._shaped_returns),
         }
@@ -129,8 +134,8 @@ class RemoteGradients:
         saved = state["workers"]
         if len(saved) != len(self.workers):
             raise ValueError(f"the state is of {len(saved)} gradient workers, there are {len(self.workers)}")
-        cut = self.workers.all_of("load_state_dict", [(one,) for one in saved])
-        return [env for envs in cut for env in envs]
+        every = range(self._storages["main"].num_envs)
+        return [env for envs in self.workers.load(saved, self.steps) for env in (every if envs is None else envs)]
 
     @property
     def _version(self) -> int:

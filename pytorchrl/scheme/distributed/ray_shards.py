@@ -1,13 +1,15 @@
 """Replay shards as Ray actors, on this machine or on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, OutOfMemoryError, RayActorError
 
+from pytorchrl.agent.process_seeds import seed_process, seeds_of_processes
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
@@ -30,15 +32,19 @@ class StorageMaker:
         gamma: discount factor of one step.
         num_envs: number of environments in its slices; None takes that of the first slice.
         stacked_frames: see :class:`VecEnv`.
+        seed: of the global random generators of the shard's process; None leaves them as they are.
     """
 
     factory: Factory[Any]
     gamma: float
     num_envs: int | None = None
     stacked_frames: Any = 0
+    seed: np.random.SeedSequence | None = None
 
     def __call__(self) -> ReplayBuffer:
         """Make the storage; with a directory, open the one that is stored there."""
+        if self.seed is not None:
+            seed_process(self.seed)
         envs = SimpleNamespace(num_envs=self.num_envs, stacked_frames=self.stacked_frames)
         storage: ReplayBuffer = self.factory("cpu", None, SimpleNamespace(gamma=self.gamma), envs)
         return storage
@@ -63,10 +69,8 @@ class RayShards(ShardGroup):
 
     def __init__(self, maker: StorageMaker, number: int, resources: Mapping[str, float] | None = None) -> None:
         makers = [
-            StorageMaker(
-                factory_of_shard(maker.factory, position, number), maker.gamma, maker.num_envs, maker.stacked_frames
-            )
-            for position in range(number)
+            replace(maker, factory=factory_of_shard(maker.factory, position, number), seed=seed)
+            for position, seed in enumerate(seeds_of_processes(number))
         ]
         given = {"num_cpus": 1.0} | dict(resources or {})
         options = {name: amount for name, amount in given.items() if name in _OPTIONS}

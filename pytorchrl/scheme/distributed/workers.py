@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, TypeVar
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
+from pytorchrl.agent.envs.long_waits import LongWait
 from pytorchrl.scheme.distributed.errors import WorkerDiedError
 from pytorchrl.terminal import tell
 
 T = TypeVar("T")
 
+_SECONDS_BEFORE_WARNING = 600.0
+"""Time of waiting for workers before a first warning: a cluster may have to start machines for them."""
 _DEATHS_IN_A_ROW = 3
 """Deaths of one worker and its replacements, without a result in between, after which the run ends."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
@@ -58,6 +61,8 @@ class Workers:
         self._deaths_in_a_row = [0] * number
         self._handles = [self._make(worker) for worker in range(number)]
         self._running: dict[Any, int] = {}
+        self._failure: Exception | None = None
+        """Exception of a call, found by :meth:`finish` and not raised yet."""
         self.replaced = 0
         """Number of workers that died and were replaced."""
 
@@ -71,7 +76,17 @@ class Workers:
         return [worker for worker in range(len(self)) if worker not in busy]
 
     def start(self, worker: int, method: str, *arguments: Any) -> None:
-        """Start a method call in an idle worker."""
+        """Start a method call in an idle worker.
+
+        Raises:
+            Exception: that of a call that :meth:`finish` has waited for.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        self._call(worker, method, *arguments)
+
+    def _call(self, worker: int, method: str, *arguments: Any) -> None:
         self._running[getattr(self._handles[worker], method).remote(*arguments)] = worker
 
     def next_done(self) -> Done:
@@ -81,7 +96,12 @@ class Workers:
             Exception: any exception raised in the worker, with its traceback.
             WorkerDiedError: a worker and its replacements died several times in a row.
         """
-        (reference, *_), _ = ray.wait(list(self._running), num_returns=1)
+        wait, done = LongWait(patience=_SECONDS_BEFORE_WARNING), list[Any]()
+        while not done:
+            done, _ = ray.wait(list(self._running), num_returns=1, timeout=max(1.0, wait.seconds_left))
+            if not done:
+                wait.look(f"{self._title} {', '.join(map(str, sorted(self._running.values())))} has not answered")
+        (reference,) = done
         worker = self._running.pop(reference)
         try:
             value = ray.get(reference)
@@ -92,11 +112,63 @@ class Workers:
         return Done(worker, value, died=False)
 
     def finish(self) -> Iterator[Any]:
-        """Wait for all running calls; yields the results of those whose worker has not died."""
+        """Wait for all running calls; yields the results of those that succeeded, and whose worker has not died.
+
+        The exception of another one is raised by the next :meth:`start`, since a run is saved after an exception, and
+        several workers may fail at the same time.
+        """
         while self._running:
-            done = self.next_done()
+            try:
+                done = self.next_done()
+            except Exception as error:
+                self._failure = error
+                continue
             if not done.died:
                 yield done.value
+
+    def states(self) -> list[Any]:
+        """Return the ``state_dict()`` of each worker, which must be idle; None for one that cannot be replaced.
+
+        Raises:
+            Exception: the first exception of a worker, after all have answered.
+        """
+        for worker in range(len(self)):
+            self._call(worker, "state_dict")
+        found: dict[int, Any] = {}
+        failures: list[Exception] = []
+        while self._running:
+            try:
+                done = self.next_done()
+            except WorkerDiedError:
+                continue
+            except Exception as error:
+                failures.append(error)
+                continue
+            if done.died:
+                self._call(done.worker, "state_dict")
+            else:
+                found[done.worker] = done.value
+        if failures:
+            raise failures[0]
+        return [found.get(worker) for worker in range(len(self))]
+
+    def load(self, states: Sequence[Any], steps: int) -> list[list[int] | None]:
+        """Restore what :meth:`states` returned; those without a state are made anew.
+
+        Args:
+            states: of each worker.
+            steps: environment transitions of the run, from which the seeds of workers that are made anew follow.
+
+        Returns:
+            For each worker the environments whose running episodes are lost; None where all are.
+        """
+        restored = [worker for worker, state in enumerate(states) if state is not None]
+        for worker in set(range(len(self))) - set(restored):
+            ray.kill(self._handles[worker])
+            self._generations[worker] = max(1, steps)
+            self._handles[worker] = self._make(worker)
+        cut = self.all_of("load_state_dict", [(states[worker],) for worker in restored], workers=restored)
+        return [cut[restored.index(worker)] if worker in restored else None for worker in range(len(self))]
 
     def all_of(
         self,
@@ -104,6 +176,7 @@ class Workers:
         arguments: Sequence[tuple[Any, ...]],
         enough: int | None = None,
         call_off: tuple[Any, ...] = (),
+        workers: Sequence[int] | None = None,
     ) -> list[Any]:
         """Call a method of all workers, which must be idle; returns the results, by worker.
 
@@ -112,22 +185,24 @@ class Workers:
         Args:
             method: name of the method.
             arguments: of each worker's call.
+            workers: which ones are called; None for all.
             enough: number of results after which the other calls are stopped early; None for never.
             call_off: name and arguments of the method that stops a call; workers need a second thread for it.
         """
-        for worker, given in enumerate(arguments):
-            self.start(worker, method, *given)
+        given = dict(zip(range(len(self)) if workers is None else workers, arguments, strict=True))
+        for worker, its_own in given.items():
+            self.start(worker, method, *its_own)
         values: dict[int, Any] = {}
         while self._running:
             done = self.next_done()
             if done.died:
-                self.start(done.worker, method, *arguments[done.worker])
+                self.start(done.worker, method, *given[done.worker])
             else:
                 values[done.worker] = done.value
             if len(values) == enough and len(values) < len(self):
                 for worker in self._running.values():
                     getattr(self._handles[worker], call_off[0]).remote(*call_off[1:])
-        return [values[worker] for worker in range(len(self))]
+        return [values[worker] for worker in given]
 
     def ask(self, worker: int, question: Callable[[Any], T]) -> T:
         """Call a function with a worker object in the worker's process, for tests and measurements."""

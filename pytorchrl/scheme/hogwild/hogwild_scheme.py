@@ -19,6 +19,7 @@ from pytorchrl.scheme.distributed.collectors import CollectorEnvs
 from pytorchrl.scheme.distributed.ray_scheme import SchemeSettings
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.hogwild.processes import HogwildProcesses
+from pytorchrl.scheme.hogwild.shared_training import check_sharing
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.annotations import conform_named
@@ -99,20 +100,21 @@ class HogwildScheme(Scheme):
         }
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
-        """Fork the processes, which make environments; make one copy here for its spaces."""
-        self._processes = HogwildProcesses(self._num_processes, self._scheme_of)
+        """Make one copy for its spaces; the processes make their own environments."""
         one = one_copy(factory)()
         return cast("VecEnv", CollectorEnvs(one, int(factory.hyper_parameters.get("num_envs", one.num_envs))))
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
-        """Let the processes share the algorithm's training state."""
-        assert self._processes is not None
+        """Fork the processes, and let them share the algorithm's training state."""
         name = type(self.algorithm).__name__
         if not isinstance(self.algorithm.plan, EveryRollout):
             raise CompositionError(
                 f"HogwildScheme: {name} updates by {self.algorithm.plan}, but the processes update after each full "
                 f"rollout, as A2C and NStepQLearning do; take one of these, or gradient workers of RayScheme"
             )
+        # Before any process is started, which would make its parts in vain.
+        check_sharing(self.algorithm)
+        self._processes = HogwildProcesses(self._num_processes, self._scheme_of)
         rollout = (self.storage.size or 1) * envs.num_envs
         self._processes.begin(self.algorithm, self.storage, rollout * self._rollouts_at_once)
         return self._processes

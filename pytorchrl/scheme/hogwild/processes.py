@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import wait
 from typing import Any
 
+import numpy as np
+
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
+from pytorchrl.agent.envs.long_waits import LongWait
+from pytorchrl.agent.process_seeds import seeds_of_processes
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
 from pytorchrl.scheme.hogwild.worker import HogwildParts, Order, Report, serve
@@ -23,6 +27,7 @@ from pytorchrl.scheme.overlap.forked_process import (
 from pytorchrl.scheme.overlap.link import Failed, PipeToLearner, send
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
+from storages.component.open_files import open_files_named
 from storages.storage import Storage
 
 
@@ -31,12 +36,13 @@ class HogwildProcess(ForkedProcess):
 
     Args:
         parts: what the process is made from.
+        seed: of its global random generators.
     """
 
     loss = "Its updates up to then are kept; a resumed run begins new episodes in its environments"
 
-    def __init__(self, parts: HogwildParts) -> None:
-        super().__init__(f"Hogwild process {parts.number}")
+    def __init__(self, parts: HogwildParts, seed: np.random.SeedSequence) -> None:
+        super().__init__(f"Hogwild process {parts.number}", seed)
         self.number = parts.number
         self.transitions = 0
         """Environment transitions that it was asked for and has not reported; 0 while it is idle."""
@@ -84,6 +90,9 @@ class HogwildProcesses:
     Args:
         number: number of processes.
         scheme_of: returns what makes the scheme of a process, given its index.
+
+    Raises:
+        OSError: too many files are open.
     """
 
     _algorithm: Algorithm
@@ -113,8 +122,9 @@ class HogwildProcesses:
         # At exit, multiprocessing joins its processes, and these wait for this one; they must have ended before that.
         atexit.register(self._end)
         try:
-            for each in range(number):
-                self.all.append(HogwildProcess(HogwildParts(each, number, scheme_of(each), self._memory)))
+            with open_files_named(f"HogwildScheme: {number} processes", "take fewer of them"):
+                for each, seed in enumerate(seeds_of_processes(number)):
+                    self.all.append(HogwildProcess(HogwildParts(each, number, scheme_of(each), self._memory), seed))
         except BaseException:
             self.close()
             raise
@@ -152,9 +162,11 @@ class HogwildProcesses:
         self._raise_failure()
         if not self._reports:
             self._let_work()
+        wait = LongWait()
         while not self._reports:
             self._raise_failure()
             self._receive(SECONDS_BETWEEN_LOOKS)
+            self._look_at_the_working(wait)
         report = self._reports.popleft()
         if self._waiting:
             self._waiting.popleft()
@@ -182,8 +194,10 @@ class HogwildProcesses:
 
     def settle(self) -> None:
         """Wait until no process works, so that the shared parameters rest; their failures are raised later."""
+        wait = LongWait()
         while any(process.transitions for process in self.all):
             self._receive(SECONDS_BETWEEN_LOOKS)
+            self._look_at_the_working(wait)
         self._algorithm.training.counters = self._shared.counters()
 
     def state_dict(self) -> dict[str, Any]:
@@ -272,6 +286,11 @@ class HogwildProcesses:
                 process.reported += report.steps
                 self._reports.append(report)
                 self._waiting.append(process)
+
+    def _look_at_the_working(self, wait: LongWait) -> None:
+        working = ", ".join(process.named for process in self.all if process.transitions)
+        if working:
+            wait.look(f"{working} has made no report of its steps")
 
     def _lose(self, process: HogwildProcess, error: CollectorError) -> None:
         process.transitions = 0

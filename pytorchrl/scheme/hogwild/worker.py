@@ -1,6 +1,5 @@
 """The main function of a process that collects, and updates the shared parameters."""
 
-import gc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.envs.worker_signals import WorkerSignals
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
 from pytorchrl.scheme.overlap.link import LearnerGoneError, Made, PipeToLearner, Reply
@@ -56,13 +54,8 @@ class Report(NamedTuple):
     """Of each update."""
 
 
-def serve(link: PipeToLearner, parts: HogwildParts, signals: WorkerSignals) -> None:
+def serve(link: PipeToLearner, parts: HogwildParts) -> None:
     """Make a scheme, and follow the learner's commands until it stops the process or has ended."""
-    signals.heed()
-    # Inherited objects belong to the learner: their finalisers must not run here.
-    gc.freeze()
-    # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.
-    torch.set_num_threads(1)
     with suppress(LearnerGoneError):
         try:
             scheme = parts.make_scheme()

@@ -203,6 +203,8 @@ class OverlappedCollector:
             # Callbacks may change it.
             self._rewards.gamma = self.algorithm.gamma
             sample[REW] = self._rewards(sample[REW], ended, made)
+        else:
+            sample[REW] = sample[REW].astype(np.float32)
         if made is None or self.storage.on_policy:
             self.storage.insert_transition(sample)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.long_waits import LongWait
 from pytorchrl.scheme.overlap.forked_process import SECONDS_BETWEEN_LOOKS, ForkedProcess
 from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, send
 from pytorchrl.scheme.overlap.step_slots import StepLayout
@@ -19,16 +20,25 @@ class CollectorProcess(ForkedProcess):
 
     Args:
         number: index of the process among the collector processes.
+        rows: indices of its environments among all.
+        seed: of its global random generators.
         parts: the factories and shared memory that it uses.
         commands: (workers,) int64 in shared memory, number of commands sent to each process.
         written: (workers,) int64 in shared memory, number of steps made by each process.
     """
 
     def __init__(
-        self, number: int, parts: WorkerParts, commands: NDArray[np.int64], written: NDArray[np.int64]
+        self,
+        number: int,
+        rows: slice,
+        seed: np.random.SeedSequence,
+        parts: WorkerParts,
+        commands: NDArray[np.int64],
+        written: NDArray[np.int64],
     ) -> None:
-        super().__init__(f"collector process {number}")
+        super().__init__(f"collector process {number}", seed)
         self.number = number
+        self._rows = rows
         self._commands, self._written = commands, written
         self._may_step, self._has_stepped = self._context.Semaphore(0), self._context.Semaphore(0)
         self._finished: deque[Finished] = deque()
@@ -77,9 +87,14 @@ class CollectorProcess(ForkedProcess):
             CollectorError: the process has ended.
             Exception: any exception raised by the step.
         """
+        wait = LongWait()
         while not self._has_stepped.acquire(timeout=SECONDS_BETWEEN_LOOKS):
             if not self.is_alive and not self._has_stepped.acquire(block=False):
                 raise self._ended()
+            wait.look(
+                f"{self.named}, which steps the environments {self._rows.start} to {self._rows.stop - 1}, has not made "
+                f"step {position}"
+            )
         if self.position <= position:
             if self._failure is not None:
                 raise self._failure

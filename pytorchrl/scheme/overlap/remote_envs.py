@@ -11,12 +11,14 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
+from pytorchrl.agent.process_seeds import seeds_of_processes
 from pytorchrl.scheme.overlap.forked_process import end_processes
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
 from storages.component.closing import close_all
 from storages.component.factory import Factory, make_factory
+from storages.component.open_files import open_files_named
 
 
 class RemoteEnvs:
@@ -29,6 +31,11 @@ class RemoteEnvs:
         actor_factory: of the actor.
         envs_factory: of all environments.
         processes: number of collector processes, among which the environments are divided evenly.
+
+    Raises:
+        CollectorError: a process has ended.
+        Exception: any exception raised by making the environments.
+        OSError: too many files are open.
     """
 
     def __init__(
@@ -37,8 +44,6 @@ class RemoteEnvs:
         self._factory = envs_factory
         self._one: VecEnv | None = None
         self.num_envs: int = envs_factory.hyper_parameters.get("num_envs", 1)
-        self.weights_memory, self.steps_memory = SharedArrays(), SharedArrays()
-        counts = SharedArrays().make([ArrayKind("int64", (processes,))] * 2)
         edges = np.linspace(0, self.num_envs, processes + 1).astype(int)
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(edges)]
         """Indices of the environments of each process."""
@@ -46,15 +51,14 @@ class RemoteEnvs:
         self._end_processes = weakref.finalize(self, end_processes, self.processes, os.getpid())
         # At exit, multiprocessing joins its processes, and these wait for this one; they must have ended before that.
         atexit.register(self._end_processes)
-        try:
-            for number, rows in enumerate(self.rows):
-                share = _with_num_envs(envs_factory, rows.stop - rows.start)
-                parts = WorkerParts(algo_factory, actor_factory, share, self.weights_memory, self.steps_memory)
-                self.processes.append(CollectorProcess(number, parts, *counts))
-            described, *_ = [process.description() for process in self.processes]
-        except BaseException:
-            self.close()
-            raise
+        with open_files_named(f"Overlapped: {processes} collector processes", "take fewer of them"):
+            self.weights_memory, self.steps_memory = SharedArrays(), SharedArrays()
+            try:
+                self._fork(algo_factory, actor_factory)
+                described, *_ = [process.description() for process in self.processes]
+            except BaseException:
+                self.close()
+                raise
         self.observation_space: gym.Space[Any] = described["observation_space"]
         """Of one environment."""
         self.action_space: gym.Space[Any] = described["action_space"]
@@ -69,6 +73,14 @@ class RemoteEnvs:
         """One environment with its wrappers, for messages."""
         self.env_spec: str | None = described["env_spec"]
         """JSON of gymnasium's ``EnvSpec`` of one environment; None where it cannot be serialised."""
+
+    def _fork(self, algo_factory: Factory[Any], actor_factory: Factory[Any]) -> None:
+        number = len(self.rows)
+        counts = SharedArrays().make([ArrayKind("int64", (number,))] * 2)
+        for process, (rows, seed) in enumerate(zip(self.rows, seeds_of_processes(number), strict=True)):
+            share = _with_num_envs(self._factory, rows.stop - rows.start)
+            parts = WorkerParts(algo_factory, actor_factory, share, self.weights_memory, self.steps_memory)
+            self.processes.append(CollectorProcess(process, rows, seed, parts, *counts))
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:

@@ -31,8 +31,10 @@ class SharedArrays:
     processes end, and it is not limited by the size of ``/dev/shm``.
     """
 
+    _file: int | None = None
+
     def __init__(self) -> None:
-        self._file: int | None = _nameless_file()
+        self._file = _nameless_file()
 
     def make(self, kinds: Sequence[ArrayKind]) -> list[NDArray[Any]]:
         """Allocate arrays of these kinds, filled with zeros."""

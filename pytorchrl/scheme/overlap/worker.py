@@ -1,19 +1,16 @@
 """The main function of a collector process."""
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.agent.envs.worker_signals import WorkerSignals
 from pytorchrl.scheme.collector import Collector
 from pytorchrl.scheme.overlap.changes import ChangeHistory, ChangesAfter
 from pytorchrl.scheme.overlap.link import Finished, Laid, LearnerGoneError, Link, Made, Reply
@@ -61,13 +58,8 @@ class CollectionArguments(NamedTuple):
     noise_seed: np.random.SeedSequence
 
 
-def serve(link: Link, parts: WorkerParts, signals: WorkerSignals) -> None:
+def serve(link: Link, parts: WorkerParts) -> None:
     """Make environments, and collect in them until the learner stops the process or has ended."""
-    signals.heed()
-    # Inherited objects belong to the learner: their finalisers must not run here.
-    gc.freeze()
-    # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.
-    torch.set_num_threads(1)
     try:
         try:
             envs = parts.envs_factory()
@@ -129,6 +121,8 @@ class _Worker:
         self._writer = _StepWriter(arguments, rows, self._agree_on)
         self._arguments, self._algorithm = arguments, algorithm
         self._collector = Collector(envs, algorithm, cast("Storage", self._writer))
+        # The learner normalises rewards before it rounds them.
+        self._collector.rounds_rewards = False
         self._collector.explore_among(arguments.num_envs, arguments.position)
         self._collector.seed(arguments.explorer_seed)
         self._collector.reset(arguments.env_seed)

@@ -14,6 +14,7 @@ from storages.core.kernels.step_windows import sequence_errors
 from storages.transition import ERRORS
 
 _AS_STORED = (torch.float32, torch.float64)
+_LARGEST = np.finfo(np.float32).max
 
 
 def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
@@ -34,6 +35,27 @@ def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
             return as_stored[..., 0]
     array: NDArray[np.floating] = tensor_of_errors(info, expected, owner).numpy(force=True)[..., 0]
     return array
+
+
+def refuse_not_finite(errors: torch.Tensor, steps: torch.Tensor | None, owner: str) -> None:
+    """Raise ValueError if an error, (B, 1) or of sequences (T, B, 1), is not finite as float32.
+
+    Args:
+        errors: on the CPU.
+        steps: mask (T, B, 1) of sequences, whose padding is not looked at; None, or the index of each step's episode,
+            where there is none.
+        owner: the storage's name.
+    """
+    array = errors.numpy(force=True)
+    if steps is not None and steps.ndim == 3:
+        array = array[steps.numpy(force=True) > 0]
+    # In the affirmative, as NaN makes every comparison false.
+    if array.size and not np.abs(array).max() <= _LARGEST:
+        flat = array.reshape(-1)
+        worst = int(np.argmax(~(np.abs(flat) <= _LARGEST)))
+        raise ValueError(
+            f"{owner}: error {worst} of the update is {flat[worst]}; no priority was changed. The update has diverged"
+        )
 
 
 def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, eta: float) -> NDArray[np.floating]:

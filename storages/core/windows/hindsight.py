@@ -95,14 +95,16 @@ class Hindsight(Relabeler):
     def choose(
         self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64], segments: Segments | None
     ) -> "Goals | None":
-        """Draw the steps to relabel, and their goals; all steps of a sequence have the same goal."""
+        """Draw the steps to relabel, and their goals; all steps of an episode in a sequence have the same goal."""
+        if segments is not None:
+            segments = self._within_episodes(transitions, segments)
         first = transitions if segments is None else segments.first
         given = np.flatnonzero(generator.random(len(first)) < self.ratio)
         if not len(given):
             return None
         if segments is None:
             return Goals(given, self._goals(generator, ring, transitions[given]))
-        # The goal of a sequence is drawn as for a random one of its steps.
+        # The goal of these steps is drawn as for a random one of them.
         envs = ring.envs
         lengths = (segments.last - segments.first)[given] // envs + 1
         goal_of = np.full(len(first), -1)
@@ -110,6 +112,16 @@ class Hindsight(Relabeler):
         reached = goal_of[segments.of_each(len(transitions))]
         rows = np.flatnonzero(reached >= 0)
         return Goals(rows, reached[rows])
+
+    def _within_episodes(self, transitions: NDArray[np.int64], segments: Segments) -> Segments:
+        """Return segments that are cut where their steps (N,) go on in another episode."""
+        episodes = self._tracker.index
+        if (episodes.last_of(segments.first) >= segments.last).all():
+            return segments
+        of = segments.of_each(len(transitions))
+        begin = np.maximum(episodes.first_of(transitions), segments.first[of])
+        (whole, first), of = np.unique([of, begin], axis=1, return_inverse=True)
+        return Segments(first, np.minimum(episodes.last_of(first), segments.last[whole]), of.reshape(-1))
 
     def relabel(
         self,

@@ -335,8 +335,7 @@ class EpisodeStore:
         Raises:
             PersistenceError: the write failed.
         """
-        safe = ". What was committed there is safe; free disk space or grant write permission, and flush() again"
-        with name_owner(self._owner, self.folder, safe):
+        with name_owner(self._owner, self.folder, ". What was committed there is safe; {remedy}, and flush() again"):
             write()
 
     # Reading

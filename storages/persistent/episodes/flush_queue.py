@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storages.component.open_files import remedy_of
 from storages.errors import PersistenceError
 from storages.persistent.episodes.episode_batch import EpisodeBatch, joined
 from storages.persistent.episodes.memtable import EpisodeSpan
 from storages.persistent.episodes.segment import Segment
 from storages.persistent.episodes.segment_store import SegmentStore
-from storages.persistent.log.system_calls import way_out_of
 
 
 @dataclass
@@ -185,8 +185,8 @@ class FlushQueue:
             self._failed = False
             raise PersistenceError(
                 f"{self._owner}: {self.archive.directory} cannot be written: {error}. Nothing is lost: transitions "
-                f"from {waiting.segment.first} on are in memory and in the write-ahead log; "
-                f"{way_out_of(error)}, and insert or flush() again"
+                f"from {waiting.segment.first} on are in memory and in the write-ahead log; {remedy_of(error)}, and "
+                f"insert or flush() again"
             ) from error
         self.segments[segment.first] = segment
         self.watermarks_on_disk = waiting.watermarks

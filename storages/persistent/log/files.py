@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from storages.errors import DamageError, PersistenceError
+from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.log.system_calls import open_file, sync_directory, write_all
 
 _LONGEST_TEXT_BYTES = 64 << 20
@@ -131,15 +131,15 @@ def read_beside_a_writer(folder: Path, read: Callable[[], _Content]) -> _Content
     """Read a folder to which another process may be writing; retry while its files change.
 
     Raises:
-        PersistenceError: the folder cannot be read, or a file was deleted during each attempt.
+        PersistenceError: the folder cannot be read, or something was deleted there during each attempt.
         DamageError: a file is damaged.
     """
     for tries_left in reversed(range(_TRIES)):
         before = _listed(folder)
         try:
             return read()
-        except (DamageError, FileNotFoundError) as error:
-            # A file that seems damaged or missing may have been deleted or written by the other process meanwhile.
+        except (DamageError, DroppedError, FileNotFoundError) as error:
+            # What seems damaged or missing may have been deleted or written by the other process meanwhile.
             if tries_left and _listed(folder) != before:
                 continue
             if isinstance(error, FileNotFoundError):

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from storages.component.open_files import is_of_open_files, remedy_of
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.files import read_text, write_atomically
 from storages.persistent.log.records import FORMAT, checksum_of
-from storages.persistent.log.system_calls import is_of_open_files, way_out_of
 
 _WRONG = (
     ArithmeticError,
@@ -43,7 +43,13 @@ def name_damage(place: Path) -> Iterator[None]:
 
 @contextmanager
 def name_owner(owner: str, folder: Path, way_out: str = "", does: str = "written") -> Iterator[None]:
-    """Add to errors the storage's name, the folder that cannot be written or read, and a remedy.
+    """Add to errors the storage's name, the folder that cannot be written or read, and a way out.
+
+    Args:
+        owner: name of the storage.
+        folder: that cannot be written or read.
+        way_out: in which "{remedy}" stands for what to do about the error.
+        does: what cannot be done with the folder.
 
     Raises:
         PersistenceError: in place of an OSError.
@@ -54,8 +60,10 @@ def name_owner(owner: str, folder: Path, way_out: str = "", does: str = "written
         error.args = (f"{owner}: {str(error).removeprefix(f'{owner}: ')}",)
         raise
     except OSError as error:
-        open_files = f"; {way_out_of(error)}" if is_of_open_files(error) else ""
-        raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{open_files or way_out}") from error
+        if is_of_open_files(error) and "{remedy}" not in way_out:
+            way_out = "; {remedy}"
+        way_out = way_out.replace("{remedy}", remedy_of(error))
+        raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{way_out}") from error
 
 
 @contextmanager

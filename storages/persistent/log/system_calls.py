@@ -6,7 +6,7 @@ Storages in memory need none of them. A storage with a directory needs file lock
 import os
 import stat
 from collections.abc import Callable
-from errno import EINVAL, EIO, EMFILE, ENFILE
+from errno import EINVAL, EIO
 from pathlib import Path
 
 from storages.errors import PersistenceError
@@ -20,18 +20,6 @@ _NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 class NoLocksError(PersistenceError):
     """Raised where the operating system or the file system has no file locks."""
-
-
-def way_out_of(error: OSError) -> str:
-    """Return what a user does where a file cannot be written, for messages."""
-    return (
-        "allow more open files (ulimit -n)" if is_of_open_files(error) else "free disk space or grant write permission"
-    )
-
-
-def is_of_open_files(error: OSError) -> bool:
-    """Return whether a process or the system has as many open files as it may."""
-    return error.errno in (EMFILE, ENFILE)
 
 
 def open_file(path: Path, flags: int, mode: int = 0o644) -> int:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from storages.component.open_files import remedy_of
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
@@ -23,7 +24,6 @@ from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.json_file import name_damage, name_owner, name_repair
 from storages.persistent.log.notes import refuse_missing, remove_note, write_note
 from storages.persistent.log.records import Record
-from storages.persistent.log.system_calls import way_out_of
 from storages.persistent.replay.recovery import SUFFIX, recover
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS
@@ -358,7 +358,7 @@ class WriteAheadLog:
                 "What was committed there is lost, but still in memory"
                 if isinstance(error, FileNotFoundError)
                 else f"Steps before {self.written} are safe there, those from {self.written} to {record.steps} are in "
-                f"memory only; {way_out_of(error)}, and insert or flush() again"
+                f"memory only; {remedy_of(error)}, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("

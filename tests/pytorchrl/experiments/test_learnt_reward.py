@@ -50,8 +50,8 @@ def imitation_run(
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize(
     ("cls", "settings"),
-    [(prl.AIRL, {}), (prl.AIRL, {"reward_of": "state-action"}), (prl.GAIL, {}), (PPOWithAIRLReward, {})],
-    ids=["AIRL", "AIRL of actions", "GAIL", "AIRL on PPO"],
+    [(prl.AIRL, {"reward_of": "state"}), (prl.AIRL, {}), (prl.GAIL, {}), (PPOWithAIRLReward, {})],
+    ids=["AIRL of states", "AIRL", "GAIL", "AIRL on PPO"],
 )
 def test_rewards_of_the_environment_equal_the_outputs_of_the_learnt_networks(
     cls: Any, settings: Any, env: str, tmp_path: Path

@@ -188,34 +188,36 @@ def test_test_environments_of_other_spaces_are_refused(kind: str, actions: Any) 
     envs, other = (
         prl.VecEnv.create_factory(Counter, env_kwargs=given) for given in ({}, {"kind": kind, "actions": actions})
     )
-    scheme = prl.Scheme(
-        prl.DQN.create_factory(),
-        prl.OffPolicyActor.create_factory(),
-        prl.ReplayBuffer.create_factory(size=9),
-        envs,
-        other,
-    )
     with pytest.raises(prl.CompositionError, match="but the environments of test_envs_factory have"):
-        scheme.evaluate(1)
-    scheme.close()
+        prl.Scheme(
+            prl.DQN.create_factory(),
+            prl.OffPolicyActor.create_factory(),
+            prl.ReplayBuffer.create_factory(size=9),
+            envs,
+            other,
+        )
 
 
 @pytest.mark.parametrize(("low", "high", "is_refused"), [(-1, 1, False), (-2, 1, True), (-1, 1.5, True)])
 def test_test_environments_with_other_bounds_of_actions_are_refused(low: float, high: float, is_refused: bool) -> None:
     of_training, of_tests = spaces.Box(-1, 1, (2,), np.float32), spaces.Box(low, high, (2,), np.float64)
-    scheme = prl.Scheme(
-        prl.SAC.create_factory(),
-        prl.OffPolicyActor.create_factory(),
-        prl.ReplayBuffer.create_factory(size=9),
-        prl.VecEnv.create_factory(Counter, env_kwargs={"actions": of_training}),
-        prl.VecEnv.create_factory(Counter, env_kwargs={"actions": of_tests}),
-    )
+
+    def made() -> prl.Scheme:
+        return prl.Scheme(
+            prl.SAC.create_factory(),
+            prl.OffPolicyActor.create_factory(),
+            prl.ReplayBuffer.create_factory(size=9),
+            prl.VecEnv.create_factory(Counter, env_kwargs={"actions": of_training}),
+            prl.VecEnv.create_factory(Counter, env_kwargs={"actions": of_tests}),
+        )
+
     if is_refused:
         with pytest.raises(prl.CompositionError, match=rf"action space Box\(-1.0, 1.0, .* have Box\({low}.0, {high}"):
-            scheme.evaluate(1)
+            made()
     else:
+        scheme = made()
         scheme.evaluate(1)
-    scheme.close()
+        scheme.close()
 
 
 @pytest.mark.parametrize("seed", [None, True, -1, 1.5])

@@ -3,11 +3,15 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from storages.datasets import open_dataset
+from storages.errors import DamageError
 from storages.persistent import PersistenceError
+from storages.persistent.episodes import segment_store
 from tests.support.episodic import buffer, updated
 from tests.support.histories import small_files
 from tests.support.model import Stream, contents, equal
@@ -34,6 +38,67 @@ def test_segments_deleted_by_a_writer_are_not_damage_for_a_reader(tmp_path: Path
         list(reader.generate_batches(5, 32))
     reader.close()
     storage.close()
+
+
+def test_a_data_set_of_a_small_buffer_outlives_the_episodes_that_the_writer_drops(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path, size=200)
+    for _ in range(300):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    there = list(storage.episodes())
+    dataset = open_dataset(tmp_path)
+    for _ in range(300):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    read = list(dataset)
+    assert len(read) == len(dataset) == len(there)
+    for one, other in zip(read, there, strict=True):
+        np.testing.assert_equal([one.observations, one.fields], [other.observations, other.fields])
+    storage.close()
+
+
+def test_a_data_set_is_opened_while_the_writer_drops_what_is_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path, size=200)
+
+    def write(steps: int) -> None:
+        for _ in range(steps):
+            storage.insert_transition(stream.step())
+        storage.flush()
+
+    write(120)
+    read_segment, times = segment_store.read_segment, 0
+
+    def read_later(*of: Any) -> Any:
+        nonlocal times
+        times += 1
+        if times % 3 == 2 and times < 10:
+            write(120)
+        return read_segment(*of)
+
+    monkeypatch.setattr(segment_store, "read_segment", read_later)
+    read = list(open_dataset(tmp_path))
+    assert times > 10
+    for one, other in zip(read, storage.episodes(), strict=True):
+        np.testing.assert_equal([one.observations, one.fields], [other.observations, other.fields])
+    storage.close()
+
+
+def test_a_damaged_segment_of_a_small_buffer_is_named_when_its_episodes_are_read(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path, size=200)
+    for _ in range(150):
+        storage.insert_transition(stream.step())
+    storage.close()
+    chunk = sorted((tmp_path / "episodes").rglob("c.*"))[-1]
+    chunk.write_bytes(bytes(chunk.stat().st_size))
+    dataset = open_dataset(tmp_path)
+    assert len(dataset) > 0
+    with pytest.raises(DamageError, match="is damaged"):
+        list(dataset)
 
 
 def test_a_reader_follows_a_rollback_of_the_writer(tmp_path: Path) -> None:

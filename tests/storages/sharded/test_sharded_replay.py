@@ -321,17 +321,51 @@ def test_missing_malformed_and_non_finite_errors_are_refused() -> None:
         replay.after_gradients(batch, {})
     with pytest.raises(ValueError, match=r"must have shape \(8, 1\)"):
         replay.after_gradients(batch, {ERRORS: torch.ones(8)})
-    replay.after_gradients(batch, {ERRORS: torch.full((8, 1), torch.nan)})
+    for dtype, value in ((torch.float32, torch.nan), (torch.float32, -torch.inf), (torch.float64, 1e300)):
+        errors = torch.ones(8, 1, dtype=dtype)
+        errors[3] = value
+        with pytest.raises(ValueError, match=r"ShardedReplay: error 3 of the update is .*; no priority was changed"):
+            replay.after_gradients(batch, {ERRORS: errors})
+    # Nothing of it is left for the next draw.
+    assert len(list(replay.generate_batches(1, 8))) == 1
+
+
+@pytest.mark.parametrize("kind", ["sequences", "episodes", "packed"])
+def test_errors_of_sequences_are_refused_where_a_real_step_is_not_finite(kind: str) -> None:
+    group, replay = local(SETTINGS[kind], 1, **AT_ONCE)
+    group.insert_data_slice(0, slice_of(np.random.default_rng(0), 60)).result()
+    (batch,) = replay.generate_batches(1, 8)
+    errors = errors_of(batch).clone()
+    if MASK in batch:
+        # The padding is no step.
+        errors[batch[MASK] == 0] = torch.nan
+    replay.after_gradients(batch, {ERRORS: errors})
+    real = torch.ones_like(errors, dtype=torch.bool) if MASK not in batch else batch[MASK] > 0
+    errors[tuple(real.nonzero()[0])] = torch.nan
+    with pytest.raises(ValueError, match=r"is nan; no priority was changed"):
+        replay.after_gradients(batch, {ERRORS: errors})
+
+
+def test_errors_that_arrive_late_from_a_device_are_dropped_alone_where_not_finite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storages.sharded.sharded_replay.refuse_not_finite", lambda *_: None)
+    _, replay = filled_unequally()
+    (batch,) = replay.generate_batches(1, 8)
+    for value in (5.0, torch.nan, 6.0):
+        replay.after_gradients(batch, {ERRORS: torch.full((8, 1), value)})
     with pytest.raises(ValueError, match="not finite"):
         list(replay.generate_batches(1, 8))
+    assert [float(each.arrays()[1][0, 0]) for each in replay._updates] == [5.0, 6.0]
+    list(replay.generate_batches(1, 8))
+    assert replay._updates == []
 
 
 def test_batches_of_another_source_are_refused() -> None:
     _, replay = filled_unequally()
     (batch,) = replay.generate_batches(1, 8)
-    replay.after_gradients(batch | {INDICES: batch[INDICES] + (9 << 40)}, {ERRORS: torch.ones(8, 1)})
     with pytest.raises(ValueError, match="belongs to no shard"):
-        replay.flush()
+        replay.after_gradients(batch | {INDICES: batch[INDICES] + (9 << 40)}, {ERRORS: torch.ones(8, 1)})
 
 
 @pytest.mark.parametrize(

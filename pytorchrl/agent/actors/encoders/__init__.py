@@ -1,6 +1,6 @@
 """Feature extractors: networks from observations of a space to feature vectors."""
 
-from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, output_size_of
+from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, named, output_size_of
 from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
 from pytorchrl.agent.actors.encoders.custom_extractors import some_observations
 from pytorchrl.agent.actors.encoders.vectors import EmbeddingFeatures, VectorFeatures
@@ -15,6 +15,7 @@ __all__ = [
     "VectorFeatures",
     "described",
     "features_of",
+    "named",
     "output_size_of",
     "some_observations",
 ]

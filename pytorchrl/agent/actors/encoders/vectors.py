@@ -89,7 +89,9 @@ class MultiOneHotFeatures(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
         rows = self.rows(observation)
-        return torch.zeros((len(rows), self.output_size), device=rows.device).scatter_(1, rows, 1.0)
+        # Not `len`, which is a constant in an exported network.
+        shape = rows.shape[0], self.output_size
+        return torch.zeros(shape, device=rows.device).scatter_(1, rows, 1.0)
 
 
 class EmbeddingFeatures(nn.Module):

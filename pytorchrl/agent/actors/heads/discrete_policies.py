@@ -8,7 +8,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, discrete_space_of
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
 from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.outputs import Categorical, FlooredCategorical, mellowmax_logits
+from pytorchrl.agent.actors.outputs import Categorical, FlooredCategorical, MellowmaxCategorical
 from storages.component.hyper_parameters import Positive, UnitInterval
 
 
@@ -46,7 +46,8 @@ class MellowmaxPolicy(DistributionHead):
     """The maximum-entropy policy whose expected action preference is the mellowmax of the learnt preferences.
 
     Asadi and Littman, "An Alternative Softmax Operator for Reinforcement Learning" (arXiv 1612.05628), section 5: a
-    softmax of the preferences, whose inverse temperature depends on their differences and is at most omega.
+    softmax of the preferences, whose inverse temperature depends on their differences and is at most omega. With an
+    action mask, it depends on the preferences of the allowed actions alone.
 
     Args:
         omega: of the mellowmax; the larger, the closer the expectation is to the largest preference.
@@ -58,11 +59,6 @@ class MellowmaxPolicy(DistributionHead):
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`Categorical`."""
-        if actor.mask is not None:
-            raise ValueError(
-                f"MellowmaxPolicy: its inverse temperature depends on the preferences of all actions, some of which "
-                f"action_mask={actor.mask.name!r} rules out; take SoftmaxPolicy()"
-            )
         layer = actor.linear(features, int(discrete_space_of(actor, self).n))
         orthogonal(layer, self.gain)
         return _Mellowmax(layer, self.omega)
@@ -86,4 +82,4 @@ class _Mellowmax(OutputLayer):
         self._omega = omega
 
     def output(self, numbers: Tensor) -> Categorical:
-        return Categorical(mellowmax_logits(numbers, self._omega))
+        return MellowmaxCategorical(numbers, self._omega)

@@ -50,9 +50,13 @@ def moments_since(earlier: Moments, moments: Moments) -> Moments:
 class RunningNormalization(nn.Module):
     """The running mean and variance of arrays, and a normalisation that is updated to them on request.
 
+    Normalised numbers are float32. The mean is subtracted in ``dtype`` before that, because float32 has steps of 128 at
+    a billion, such as a time in seconds since 1970.
+
     Args:
         shape: of one array.
         largest: normalised numbers are clipped to [-largest, largest].
+        dtype: in which numbers are normalised, float32, or float64 for arrays that have more digits.
     """
 
     statistics = frozenset({"count", "mean", "squares", "shift", "scale"})
@@ -63,14 +67,14 @@ class RunningNormalization(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shape: tuple[int, ...], largest: float = _LARGEST) -> None:
+    def __init__(self, shape: tuple[int, ...], largest: float = _LARGEST, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self._largest = largest
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
-        self.register_buffer("shift", torch.zeros(shape))
-        self.register_buffer("scale", torch.ones(shape))
+        self.register_buffer("shift", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("scale", torch.ones(shape, dtype=dtype))
 
     @torch.no_grad()
     def add(self, values: Tensor) -> None:
@@ -104,8 +108,9 @@ class RunningNormalization(nn.Module):
         self.scale.copy_((self.squares / self.count + _EPSILON).rsqrt())
 
     def forward(self, values: Tensor) -> Tensor:
-        """Normalise values (B, *shape)."""
-        return ((values - self.shift) * self.scale).clamp(-self._largest, self._largest)
+        """Normalise values (B, *shape); returns float32."""
+        normalised = ((values - self.shift) * self.scale).clamp(-self._largest, self._largest)
+        return normalised if normalised.dtype is torch.float32 else normalised.float()
 
 
 class ObservationNormalization(nn.Module):
@@ -135,12 +140,19 @@ class ObservationNormalization(nn.Module):
                 f"normalize_observations: there are no floating-point numbers to normalise in {space}; uint8 images "
                 f"are scaled to [0, 1] without it"
             )
-        self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,), largest) for name in self._keys)
+        self.parts = nn.ModuleList(
+            RunningNormalization(parts[name].shape or (1,), largest, _precision_of(parts[name])) for name in self._keys
+        )
 
     def add(self, observation: Any) -> None:
         """Update the running statistics with observations (B, *obs)."""
         for key, part in self._parts():
             part.add(observation[key] if self._is_dict else observation)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts that are normalised; "" for an observation that is no dict."""
+        return list(self._keys)
 
     @property
     def moments(self) -> list[Moments]:
@@ -185,6 +197,12 @@ class ObservationNormalization(nn.Module):
 
     def _parts(self) -> list[tuple[str, RunningNormalization]]:
         return list(zip(self._keys, self.parts, strict=True))  # type: ignore[arg-type]
+
+
+def _precision_of(space: gym.Space[Any]) -> torch.dtype:
+    """Return the dtype in which the numbers of a space are normalised without loss."""
+    is_exact = np.can_cast(space.dtype, np.float32) if space.dtype is not None else True
+    return torch.float32 if is_exact else torch.float64
 
 
 def normalised_space(space: gym.Space[Any], largest: float) -> gym.Space[Any]:

@@ -114,8 +114,12 @@ class HyAR(TD3):
 
     def read(self, batch: Batch) -> Rows:
         """Return a batch as rows, whose actions are latent ones."""
-        batch = self.actor.with_float32_observations(batch)
-        return _LatentRows(batch, self.codec, self.representation, self.embedding_noise, self.generator)
+        seen = self.actor.with_float32_observations(batch)
+        return _LatentRows(batch, self.codec, self.representation, self.embedding_noise, self.generator, seen)
+
+    def _read_actions(self, batch: Batch) -> Rows:
+        """Return a batch as rows, whose actions are the environments' own."""
+        return super().read(batch)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Update the representation if it is due, else policy and critics; yields the metrics of each update."""
@@ -127,7 +131,7 @@ class HyAR(TD3):
         for batch in sources["main"].generate_batches(due, self.mini_batch_size):
             yield self.update_representation(batch)
             recent.append(batch)
-        rows = [Rows(batch, self.codec) for batch in recent]
+        rows = [self._read_actions(batch) for batch in recent]
         self.representation.set_scale(rows, self.latent_range, self.generator)
         self.training.counters["represented_at"] = self.updates
 
@@ -141,7 +145,7 @@ class HyAR(TD3):
 
     def update_representation(self, batch: Batch) -> Metrics:
         """Update embeddings and autoencoder on one batch."""
-        losses = self.representation.losses(Rows(batch, self.codec), self.generator)
+        losses = self.representation.losses(self._read_actions(batch), self.generator)
         loss = losses.weighted(self.kl_weight, self.dynamics_weight)
         self.minimise(Losses({self.train_representation: loss}))
         self.representation.latents.updates.add_(1)
@@ -157,6 +161,7 @@ class _LatentRows(Rows):
         representation: of the actions.
         noise: standard deviation of the noise on replaced embeddings.
         generator: of the random numbers.
+        seen: as of :class:`Rows`.
     """
 
     def __init__(
@@ -166,8 +171,9 @@ class _LatentRows(Rows):
         representation: HybridRepresentation,
         noise: float,
         generator: torch.Generator,
+        seen: Batch,
     ) -> None:
-        super().__init__(batch, codec)
+        super().__init__(batch, codec, seen)
         self._representation, self._noise, self._generator = representation, noise, generator
 
     @cached_property

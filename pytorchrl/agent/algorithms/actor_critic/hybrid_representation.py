@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.actor_critic.hybrid_actions import HybridActions
 from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridDecoder, HybridLatents
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.envs.hybrid_box import HybridBox
-from storages.transition import MASK, OBS, OBS2
+from storages.transition import MASK
 
 _SMALLEST_VARIANCE = 1e-6
 """Avoids division by 0 where a number of the observation never changes."""
@@ -163,6 +163,6 @@ def _numbers_of(space: object) -> int:
 
 def _error_of_changes(rows: Rows, predicted: Tensor) -> Tensor:
     """Return the mean squared error () of predicted changes (N, D), in units of the variance of each in the batch."""
-    change = (rows[OBS2] - rows[OBS]).flatten(1).float()
+    change = rows.change
     errors = (predicted - change).square() / (change.var(0, correction=0) + _SMALLEST_VARIANCE)
     return rows.mean(errors.mean(1, keepdim=True))

@@ -14,6 +14,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.lagging_discriminator import LaggingDiscriminator
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
@@ -36,7 +37,7 @@ class AdversarialReward(Algorithm):
     """Requirements on the source "expert"."""
 
     lr_discriminator: NonNegativeOrSchedule = 1e-3
-    discriminator_epochs: Count = 5
+    discriminator_epochs: Count = 20
     discriminator_batch_size: Count = 256
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -61,6 +62,7 @@ class AdversarialReward(Algorithm):
         super().build()  # type: ignore[safe-super]
         networks = self.make_discriminator()
         self.train_discriminator = self.train("discriminator", *networks, lr="lr_discriminator", max_grad_norm=None)
+        self.lag = LaggingDiscriminator(type(self).__name__)
 
     @abstractmethod
     def make_discriminator(self) -> tuple[Network, ...]:
@@ -98,8 +100,9 @@ class AdversarialReward(Algorithm):
 
     def discriminate(self, played: Batch, expert: Storage) -> Iterator[Metrics]:
         """Take the discriminator's optimiser steps of an update phase."""
-        for shown in expert.generate_batches(self.discriminator_epochs, self.discriminator_batch_size):
-            yield self.train_to_discriminate(played, shown)
+        batches = expert.generate_batches(self.discriminator_epochs, self.discriminator_batch_size)
+        steps = (self.train_to_discriminate(played, shown) for shown in batches)
+        return self.lag.watched(steps, played[REW].numel())
 
     def train_to_discriminate(self, played: Batch, shown: Batch) -> Metrics:
         """Take one optimiser step of the discriminator."""
@@ -136,11 +139,9 @@ class AdversarialClassifier(AdversarialReward):
     def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return the binary cross-entropy with label 1 for expert steps, minus the entropy bonus, and the logits."""
         of_policy, of_expert = self.logits(played), self.logits(shown)
-        surprise = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
-        entropy = played.mean(_entropy(of_policy)) + shown.mean(_entropy(of_expert))
-        return surprise - self.discriminator_entropy_coef * entropy, of_policy, of_expert
-
-
-def _entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of Bernoulli distributions with these logits, in nats."""
-    return F.softplus(-logits) + (1 - logits.sigmoid()) * logits
+        loss = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
+        for rows, logits in ((played, of_policy), (shown, of_expert)):
+            # The cross-entropy of a distribution with itself is its entropy.
+            entropy = F.binary_cross_entropy_with_logits(logits, logits.sigmoid(), reduction="none")
+            loss = loss - self.discriminator_entropy_coef * rows.mean(entropy)
+        return loss, of_policy, of_expert

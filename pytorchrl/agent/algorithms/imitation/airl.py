@@ -23,14 +23,14 @@ class AIRLReward(AdversarialClassifier):
     """AIRL's discriminator and reward, to combine with any on-policy algorithm.
 
     Args:
-        reward_of: inputs of the learnt reward function: "state" disentangles it from the dynamics, so that it
-            transfers; "state-action" is more expressive.
+        reward_of: inputs of the learnt reward function: "state-action" can imitate any expert; "state" disentangles it
+            from the dynamics, so that it transfers, but it cannot imitate one that returns to the same states in turn.
     """
 
     expert: ClassVar[Needs] = Needs("replay", collected=False, single_steps=True)
     unchangeable = frozenset({"reward_of"})
 
-    reward_of: Literal["state", "state-action"] = "state"
+    reward_of: Literal["state", "state-action"] = "state-action"
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, object]) -> None:
@@ -40,6 +40,15 @@ class AIRLReward(AdversarialClassifier):
             raise ValueError(
                 f"{cls.__name__}: AIRL's discriminator needs the log-probabilities of actions, which the second base "
                 f"does not store; let it be a policy-gradient algorithm that does, such as PPO"
+            )
+
+    def build(self) -> None:
+        """Make the networks of the algorithm and of the discriminator."""
+        super().build()
+        if self.reward_of == "state":
+            self.lag.advice = (
+                ". In a cyclic task, no reward of states alone prefers one direction, whatever these are: take "
+                'reward_of="state-action"'
             )
 
     def make_discriminator(self) -> tuple[Network, ...]:

@@ -14,6 +14,7 @@ from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Metrics
 from storages.component.hyper_parameters import Count, NonNegative, UnitInterval
 from storages.datasets import episodes_of
+from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import LOGP, SKIPPED, VAL
 
@@ -70,6 +71,43 @@ class PPOD(PPO):
         self._of_agent = WholeEpisodes()
         self._repetition: EpisodeReplay | None = None
         self._state_to_come: Mapping[str, Any] | None = None
+        self._rollouts: dict[str, VanillaOnPolicyBuffer] = {}
+
+    def request_fields(self, source: str, storage: Storage) -> None:
+        """Let a storage of a source add fields to its batches, and check that both rollouts make joint ones.
+
+        Raises:
+            ValueError: a rollout drops episodes, their sequences differ in length, or the repeated rollout has fewer
+                rows than an epoch has minibatches.
+        """
+        super().request_fields(source, storage)
+        if isinstance(storage, VanillaOnPolicyBuffer):
+            if storage.cut_episodes == "drop":
+                raise ValueError(
+                    f"{type(self).__name__}: the rollout of the source {source!r} drops steps by cut_episodes='drop', "
+                    f"so that it may make fewer batches than the other; take cut_episodes='bootstrap'"
+                )
+            self._rollouts[source] = storage
+        if self._rollouts.keys() == {"main", "repeated"}:
+            self._check_joint_batches(self._rollouts["main"], self._rollouts["repeated"])
+
+    def _check_joint_batches(self, main: VanillaOnPolicyBuffer, repeated: VanillaOnPolicyBuffer) -> None:
+        row, length = "transition", 1
+        if self.actor.memory is not None:
+            row, length = "sequence", repeated.sequence_length or repeated.size
+            if length != (main.sequence_length or main.size):
+                raise ValueError(
+                    f"{type(self).__name__}: with a memory, both rollouts need sequences of the same length, but those "
+                    f"of 'main' have {main.sequence_length or main.size} steps, and those of 'repeated' {length}; give "
+                    f"both the same sequence_length"
+                )
+        rows = self._columns(main, repeated) * repeated.size // length
+        if main.capacity and rows < self.num_mini_batch:
+            raise ValueError(
+                f"{type(self).__name__}: the rollout of the source 'repeated' has {rows} {row}{'s' * (rows != 1)}, "
+                f"fewer than num_mini_batch={self.num_mini_batch}; choose num_mini_batch={rows} or less, a larger size "
+                f"of both storages, or more environments{', or a smaller sequence_length' * (length > 1)}"
+            )
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Keep the rollout's finished episodes, replay kept ones, and learn from both rollouts."""
@@ -97,11 +135,14 @@ class PPOD(PPO):
                 f"its end; only those can be replayed"
             )
         episodes = ReplayedEpisodes(shown, self.capacity, self.rho, self.phi, self.alpha)
-        share, size = self.rho + self.phi, sources["repeated"].size
-        assert size is not None
-        # Columns that give replayed episodes their share of the transitions of an update; at least one.
-        columns = max(1, round(share / (1 - share) * len(sources["main"]) / size))
+        columns = self._columns(sources["main"], sources["repeated"])
         return EpisodeReplay(columns, self.actor, episodes, self.generator, self._state_to_come)
+
+    def _columns(self, main: Storage, repeated: Storage) -> int:
+        """Return the columns that give replayed episodes their share of the transitions of an update; at least one."""
+        assert repeated.size is not None
+        share = self.rho + self.phi
+        return max(1, round(share / (1 - share) * main.capacity / repeated.size))
 
     def _evaluate(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
         values = {field: network(view) for field, network in self.value_functions().items()}

@@ -21,7 +21,6 @@ from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import OBS, OBS2
 
 
 class Predicted(NamedTuple):
@@ -66,13 +65,12 @@ class DynamicsModel:
 
         Of networks with a variance, the loss has 0.01 times the distance between its bounds, too.
         """
-        obs, number = rows[OBS].flatten(1), len(rows)
-        observed = torch.cat([rows[OBS2].flatten(1) - obs, rows.reward], dim=1)
+        number, observed = len(rows), torch.cat([rows.change, rows.reward], dim=1)
         goes_on = (rows.discount != 0).float()
-        times = torch.zeros((len(self), number), device=obs.device)
-        drawn = torch.randint(number, times.shape, device=obs.device, generator=self._generator)
+        times = torch.zeros((len(self), number), device=observed.device)
+        drawn = torch.randint(number, times.shape, device=observed.device, generator=self._generator)
         times.scatter_add_(1, drawn, torch.ones_like(times))
-        loss, squares = obs.new_zeros(()), torch.zeros_like(rows.reward)
+        loss, squares = observed.new_zeros(()), torch.zeros_like(rows.reward)
         for network, count in zip(self.networks, times.unsqueeze(2), strict=True):
             predicted: PredictedChange = network(rows.now, rows.action)
             loss = loss + rows.weighted_mean(count * predicted.loss(observed, goes_on))
@@ -109,7 +107,7 @@ class ModelRollouts:
         Rows are divided among the networks in order, as evenly as possible; with a variance, a sample is taken.
 
         Args:
-            obs: (N, D), flattened observations.
+            obs: (N, D), flattened observations, of which float64 ones stay so: changes may be too small for float32.
             action: (N, A), in the representation of networks.
             generator: of the samples.
         """
@@ -149,6 +147,11 @@ def make_dynamics_model(algorithm: Algorithm, size: int, *, probabilistic: bool)
     head = TransitionHead(math.prod(space.shape), probabilistic)
     networks = actor.make_ensemble("model", head, size, codec=algorithm.codec)
     return DynamicsModel(networks, space.shape, algorithm.generator)
+
+
+def unrounded(obs: Tensor) -> Tensor:
+    """Return observations with at least the digits of float32, so that changes can be added."""
+    return obs if obs.element_size() >= 4 else obs.float()
 
 
 _WEIGHT_OF_BOUNDS = 0.01

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import Observations, View
-from pytorchrl.agent.algorithms.model_based.dynamics_model import ModelRollouts, make_dynamics_model
+from pytorchrl.agent.algorithms.model_based.dynamics_model import ModelRollouts, make_dynamics_model, unrounded
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -72,7 +72,7 @@ class MBMPC(OffPolicyAlgorithm):
     def policy(self, view: View, exploration: Exploration) -> Tensor:
         """Return the first actions (E, A) of new plans, which start from those of the previous step."""
         assert isinstance(view, Observations)
-        obs, rollouts = view.observations.flatten(1).float(), self.model.rollouts()
+        obs, rollouts = unrounded(view.observations).flatten(1), self.model.rollouts()
         plan = self.planner.plan(
             lambda actions: self.expected_returns(rollouts, obs, actions, exploration.generator),
             self._remaining_plan(exploration, len(obs)),
@@ -102,7 +102,7 @@ class MBMPC(OffPolicyAlgorithm):
         num_states, number, horizon, _ = actions.shape
         copies = len(self.model) * self.num_particles
         obs = obs.repeat_interleave(number, 0).repeat(copies, 1)
-        total, weight = obs.new_zeros((len(obs), 1)), obs.new_ones((len(obs), 1))
+        total, weight = actions.new_zeros((len(obs), 1)), actions.new_ones((len(obs), 1))
         for step in range(horizon):
             action = actions[:, :, step].flatten(0, 1).repeat(copies, 1)
             predicted = rollouts.step(obs, action, generator)

@@ -6,9 +6,8 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.model_based.dynamics_model import Predicted, make_dynamics_model
+from pytorchrl.agent.algorithms.model_based.dynamics_model import Predicted, make_dynamics_model, unrounded
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -65,7 +64,7 @@ class MBPO(SAC):
     def imagined(self, rows: Rows) -> Rows:
         """Return as many transitions of the model as there are rows, with ``real_share`` of the rows in their place."""
         obs, are_real = self._beginnings(rows)
-        action = self.pi(Observations(obs)).sample(self.generator)
+        action = self.pi(self.actor.view(obs)).sample(self.generator)
         predicted = self.model.rollouts().step(obs.flatten(1), action, self.generator)
         made = {
             OBS: obs,
@@ -79,13 +78,13 @@ class MBPO(SAC):
     @torch.no_grad()
     def _beginnings(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the observations (N, *obs) from which steps begin, and whether these are a row's own, (N, 1)."""
-        longest, obs = round(self.current(self.rollout_length)), rows[OBS].float()
+        longest, obs = round(self.current(self.rollout_length)), unrounded(rows[OBS])
         are_real = torch.rand(rows.reward.shape, device=obs.device, generator=self.generator) < self.real_share
         before = torch.randint(longest, are_real.shape, device=obs.device, generator=self.generator)
         before.masked_fill_(are_real, 0)
         rollouts = self.model.rollouts()
         for step in range(longest - 1):
-            action = self.pi(Observations(obs)).sample(self.generator)
+            action = self.pi(self.actor.view(obs)).sample(self.generator)
             predicted = rollouts.step(obs.flatten(1), action, self.generator)
             # Where the episode ends, the step that ends it is the last one.
             before.masked_fill_(~_goes_on(predicted), 0)

@@ -1,12 +1,14 @@
 """DecisionTransformer: supervised learning of actions conditioned on returns-to-go and recent steps."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from torch import Tensor
 
+from pytorchrl.agent.actors.action_mask import Restrictable
 from pytorchrl.agent.actors.heads import DistributionHead, Features, GaussianPolicy, Policy, in_units_of_environments
 from pytorchrl.agent.actors.layers.mlp import Dropout
 from pytorchrl.agent.actors.layers.trajectory_network import Trajectories, TrajectoryNetwork
@@ -102,12 +104,12 @@ class DecisionTransformer(OffPolicyAlgorithm):
         windows = draw_windows(rows.batch, self.context_length, self.windows_per_episode, self.generator)
         self.trajectory.learn_return(windows.episode_returns)
         action = self.codec.from_storage(windows.action)
+        view = self.actor.view(windows.obs)
         states, actions = (
-            numbers.view(*windows.weight.shape[:2], -1)
-            for numbers in (self.states(self.actor.view(windows.obs)), self.codec.features(action))
+            numbers.view(*windows.weight.shape[:2], -1) for numbers in (self.states(view), self.codec.features(action))
         )
         features = self.trajectory(Trajectories(windows.returns / self.return_scale, states, actions, windows.first))
-        policy: Distribution = self.trajectory.policy(features.flatten(0, 1))
+        policy = self._distribution(features.flatten(0, 1), view)
         surprise = -policy.log_prob(action).view(windows.weight.shape)
         loss = (windows.weight * surprise).sum()
         errors = windows.per_episode(surprise.detach()).expand(rows.batch[MASK].shape)
@@ -119,12 +121,13 @@ class DecisionTransformer(OffPolicyAlgorithm):
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions given the exploration's history."""
-        return self._after(self._history(view, exploration))
+        return self._after(self._history(view, exploration), view)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions, and append them to the exploration's history."""
         history = self._history(view, exploration)
-        policy = self._after(history)
+        policy = self._after(history, view)
+        exploration.allowed = None if self.actor.mask is None else partial(self.actor.mask.of, view)
         action = best_action(policy) if exploration.deterministic else self._explorer.act(lambda: policy, exploration)
         exploration.state |= history.with_action(self.codec.features(action)).state_dict()
         return action, {}
@@ -133,10 +136,18 @@ class DecisionTransformer(OffPolicyAlgorithm):
         target = self.trajectory.largest_return if self.target_return is None else self.target_return
         return ActingHistory.continued(exploration, self.states(view), self.context_length, self.codec.size, target)
 
-    def _after(self, history: ActingHistory) -> Distribution:
+    def _after(self, history: ActingHistory, view: View) -> Distribution:
         features = self.trajectory(history.steps(self.return_scale))
-        policy: Distribution = self.trajectory.policy(history.present(features))
-        return policy
+        return self._distribution(history.present(features), view)
+
+    def _distribution(self, features: Tensor, view: View) -> Distribution:
+        """Return the distribution of the actions that each row of a view allows, for features (M, size)."""
+        policy: Any = self.trajectory.policy(features)
+        mask = self.actor.mask
+        if mask is not None and isinstance(policy, Restrictable):
+            policy = policy.allowing(mask.of(view).flags)
+        restricted: Distribution = policy
+        return restricted
 
 
 def _supervised_head(space: spaces.Space[Any]) -> DistributionHead:

@@ -10,19 +10,19 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.copies.environment_process import raise_what_can_be_sent
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.goal_rewards import reward_of_goals
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.instances import mark, release
 from pytorchrl.agent.envs.copies.making import make_env
-from pytorchrl.agent.envs.copies.processes import ProcessEnvs, raise_what_can_be_sent
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs
 from pytorchrl.agent.envs.copies.replayable import Replayable
 from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
 from pytorchrl.agent.envs.frames import frames_stacked_by
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
-from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.component.closing import close_all
 
 
@@ -59,11 +59,9 @@ class Copies(Vector):
         specs: list[EnvSpec | None] = []
         names: list[str] = []
         marked: list[gym.Env[Any, Any]] = []
-        process, signals = os.getpid(), worker_signals()
+        process = os.getpid()
 
         def make() -> gym.Env[Any, Any]:
-            if os.getpid() != process:
-                signals.heed()
             made, recorder = make_env(env, dict(env_kwargs), wrappers, reports)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
@@ -80,10 +78,13 @@ class Copies(Vector):
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
-        vector: Any = SyncVectorEnv if mode == "sync" else ProcessEnvs
-        # Observations are copied here: gymnasium's deep copy takes ten times as long.
+        made: SyncVectorEnv | ProcessEnvs
         try:
-            made: SyncVectorEnv | ProcessEnvs = vector(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+            if mode == "sync":
+                # Observations are copied here: gymnasium's deep copy takes ten times as long.
+                made = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+            else:
+                made = ProcessEnvs(makers)
         except BaseException:
             for one in marked:
                 release(one)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.process_seeds import seeding_processes
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.logging.bars import bar
@@ -69,7 +70,7 @@ class Recorder:
     ) -> None:
         key = (*self._seed.spawn_key, number)
         seed = int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0])
-        with self._envs() as envs:
+        with seeding_processes(np.random.SeedSequence(self._seed.entropy, spawn_key=(*key, 0))), self._envs() as envs:
             episodes = episodes_of_actor(actor(envs, seed), envs, seed, deterministic=False)
             write_dataset(file, _until(episodes, wanted, stopped, self._folder))
 

@@ -186,6 +186,29 @@ def test_a_mellowmax_policy_has_the_probabilities_of_mellowmax_logits() -> None:
     )
 
 
+def test_a_mellowmax_policy_of_some_actions_is_that_of_their_preferences_alone() -> None:
+    policy, module = network(DISCRETE[2], spaces.Discrete(4))
+    some = [0, 2, 3]
+    allowed = torch.zeros(6, 4, dtype=torch.bool)
+    allowed[:, some] = True
+    # The last row has one action.
+    allowed[-1, :3] = False
+    restricted = policy(observations()).allowing(allowed)
+    assert (restricted.probabilities[~allowed] == 0).all()
+    assert restricted.probabilities[-1, 3] == 1
+    alone = Categorical(mellowmax_logits(module.head.layer(observations())[:-1, some], 5.0))
+    torch.testing.assert_close(restricted.probabilities[:-1, some], alone.probabilities)
+    torch.testing.assert_close(restricted.entropy()[:-1], alone.entropy())
+    found, expected = (
+        torch.autograd.grad(one.log_probs[:5].gather(1, action).sum(), module.head.layer.weight)[0]
+        for one, action in ((restricted, torch.full((5, 1), 2)), (alone, torch.full((5, 1), 1)))
+    )
+    assert found.abs().max() > 0
+    torch.testing.assert_close(found, expected)
+    assert not restricted.detach().logits.requires_grad
+    torch.testing.assert_close(restricted.detach().probabilities, restricted.probabilities)
+
+
 @pytest.mark.parametrize("head", [*CONTINUOUS, *DISCRETE], ids=repr)
 def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
     name = type(head).__name__

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,27 @@ class Breaks(Counter):
         if self.count == 7:
             raise ZeroDivisionError("the engine has stopped")
         return super().step(action)
+
+
+class FailsAtStep(Counter):
+    """Fails in its 35th step, in the first workers to make it, until it is repaired."""
+
+    def __init__(self, marks: str, failing: int) -> None:
+        super().__init__(length=9)
+        self.marks, self.failing, self.steps = Path(marks), failing, 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 35 and not (self.marks / "repaired").exists() and self._is_among_the_first():
+            raise ConnectionError("the game server has gone")
+        return super().step(action)
+
+    def _is_among_the_first(self) -> bool:
+        for number in range(self.failing):
+            with suppress(FileExistsError):
+                (self.marks / f"failed-{number}").touch(exist_ok=False)
+                return True
+        return False
 
 
 def fails_to_be_made(marks: str) -> Counter:
@@ -87,6 +109,42 @@ def test_an_exception_of_an_environment_ends_the_run_with_its_traceback(communic
     with pytest.raises(ZeroDivisionError, match=r"(?s)in step\n.*the engine has stopped"):
         learner.run()
     learner.close()
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {"num_collectors": 2},
+        {"num_collectors": 2, "communication": "asynchronous"},
+        {"num_gradient_workers": 2},
+        {"num_gradient_workers": 2, "communication": "asynchronous"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_run_is_saved_however_many_workers_fail_and_resumes(
+    workers: dict[str, Any], failing: int, tmp_path: Path
+) -> None:
+    def scheme() -> prl.RayScheme:
+        return prl.RayScheme(
+            prl.IMPALA.create_factory(test_every=0),
+            prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.VTraceBuffer.create_factory(size=10),
+            prl.VecEnv.create_factory(FailsAtStep, env_kwargs={"marks": str(tmp_path), "failing": failing}),
+            **workers,
+        )
+
+    learner = prl.Learner(scheme(), 400, tmp_path / "run")
+    with pytest.raises(ConnectionError, match="the game server has gone") as caught:
+        learner.run()
+    assert "The run is saved" in "\n".join(caught.value.__notes__)
+    steps = learner.scheme.steps
+    learner.close()
+    (tmp_path / "repaired").touch()
+    again = prl.Learner.resume(tmp_path / "run", scheme=scheme())
+    assert again.scheme.steps >= steps >= 20
+    assert again.run()
+    again.close()
 
 
 def test_environments_that_cannot_be_created_end_the_run_with_their_traceback(tmp_path: Path) -> None:

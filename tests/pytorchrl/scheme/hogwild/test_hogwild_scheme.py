@@ -11,6 +11,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.scheme.hogwild import hogwild_scheme
 from pytorchrl.scheme.hogwild.worker import Order
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.schedule import FunctionSchedule
@@ -270,7 +271,10 @@ def test_a_resumed_run_of_several_processes_goes_on_with_weights_optimiser_and_c
         ({"explorers": (prl.EpsilonGreedy(0.1),)}, "there are 2 processes and 1 explorers; give one for each"),
     ],
 )
-def test_parts_that_cannot_be_shared_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_parts_that_cannot_be_shared_are_refused_by_name_before_a_process_is_started(
+    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hogwild_scheme, "HogwildProcesses", None)
     with pytest.raises(prl.CompositionError, match=message):
         prl.HogwildScheme(**a3c(**changes), processes=2)
 

@@ -14,7 +14,11 @@ from pytorchrl.agent.actors.outputs.distributions.discrete import (
 )
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution
 from pytorchrl.agent.actors.outputs.distributions.gaussian import DiagonalGaussian, SquashedGaussian
-from pytorchrl.agent.actors.outputs.distributions.mellowmax import mellowmax, mellowmax_logits
+from pytorchrl.agent.actors.outputs.distributions.mellowmax import (
+    MellowmaxCategorical,
+    mellowmax,
+    mellowmax_logits,
+)
 from pytorchrl.agent.actors.outputs.distributions.mixture import GaussianMixture
 from pytorchrl.agent.actors.outputs.distributions.scaled import Scaled
 from pytorchrl.agent.actors.outputs.distributions.state_dependent import (
@@ -32,6 +36,7 @@ __all__ = [
     "Distribution",
     "FlooredCategorical",
     "GaussianMixture",
+    "MellowmaxCategorical",
     "MultiCategorical",
     "Scaled",
     "ScaledStateDependentNoise",

@@ -10,7 +10,7 @@ import torch.distributions as td
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution
-from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
+from pytorchrl.agent.torch_random import global_generator
 
 
 class TorchDistribution(Distribution):

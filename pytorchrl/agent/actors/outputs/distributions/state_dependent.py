@@ -37,7 +37,7 @@ class StateDependentNoise(Distribution):
     def noise_shape(self) -> tuple[int, ...]:
         """Shape (B, F, A) of the noise matrices that :meth:`under` takes."""
         _, features, log_std = self._given
-        return len(features), *log_std.shape
+        return features.shape[0], *log_std.shape
 
     def under(self, noise: Tensor) -> Tensor:
         """Return the actions (B, *action) of standard normal noise (B, F, A), without a gradient."""

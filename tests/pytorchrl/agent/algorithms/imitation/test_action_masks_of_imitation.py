@@ -46,6 +46,12 @@ def composed(name: str, data: Path, expert: Any = largest_allowed) -> prl.Scheme
         # It steps no environments without being evaluated.
         algorithm = prl.BehaviourCloning.create_factory(**batches)
         return prl.Scheme(algorithm, off_policy, shown, test_envs_factory=envs, seed=1)
+    if name == "DecisionTransformer":
+        transformer = prl.DecisionTransformer.create_factory(
+            context_length=4, embedding_size=8, num_layers=1, distribution=prl.heads.Policy(), **batches
+        )
+        shown = prl.from_dataset(prl.ReplayBuffer.create_factory(size=200, sequences=prl.Episodes()), data)
+        return prl.Scheme(transformer, off_policy, shown, test_envs_factory=envs, seed=1)
     if name == "DAgger":
         dagger = prl.DAgger.create_factory(expert=expert, start_steps=16, beta=0.5, **batches)
         return prl.Scheme(dagger, off_policy, replay, envs, seed=1)
@@ -63,10 +69,11 @@ def trained(scheme: prl.Scheme) -> prl.Scheme:
         return train(scheme, STEPS)
     for _ in range(20):
         list(scheme.update())
+    scheme.evaluate(5)
     return scheme
 
 
-@pytest.mark.parametrize("name", ["BehaviourCloning", "DAgger", "GAIL", "AIRL", "PPOD"])
+@pytest.mark.parametrize("name", ["BehaviourCloning", "DecisionTransformer", "DAgger", "GAIL", "AIRL", "PPOD"])
 def test_imitation_takes_allowed_actions_and_ignores_outputs_of_those_never_allowed(name: str, data: Path) -> None:
     # The environment raises an error where an action is not allowed.
     plain, other = composed(name, data), composed(name, data)

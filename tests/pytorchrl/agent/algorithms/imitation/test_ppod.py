@@ -322,6 +322,55 @@ def test_the_actors_memory_is_carried_through_repeated_steps(data: Path, monkeyp
             rhs = view.rhs_after()
 
 
+def rollouts(data: Path, memory: Any, main: Any, repeated: Any, **settings: Any) -> prl.Scheme:
+    window = prl.Sequences(4) if memory else None
+    shown = prl.from_dataset(prl.ReplayBuffer.create_factory(size=80, sequences=window), data)
+    return prl.Scheme(
+        prl.PPOD.create_factory(test_every=0, **settings),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
+        main,
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        sources={"demonstrations": shown, "repeated": repeated},
+    )
+
+
+def gae(size: int, length: int | None = None) -> Any:
+    return prl.GAEBuffer.create_factory(size=size, sequence_length=length)
+
+
+DROPPING = prl.VanillaOnPolicyBuffer.create_factory(size=8, cut_episodes="drop")
+
+
+@pytest.mark.parametrize(
+    ("memory", "main", "repeated", "message"),
+    [
+        (
+            "gru",
+            gae(8, 4),
+            gae(8, 4),
+            r"'repeated' has 2 sequences, fewer than num_mini_batch=4.* smaller sequence_len",
+        ),
+        ("gru", gae(16, 4), gae(16, 2), "'main' have 4 steps, and those of 'repeated' 2; give both the same"),
+        (None, gae(2), gae(2), r"'repeated' has 2 transitions, fewer than num_mini_batch=4; .* more environments$"),
+        (None, gae(8), DROPPING, "the source 'repeated' drops steps by cut_episodes='drop'"),
+        (None, DROPPING, gae(8), "the source 'main' drops steps by cut_episodes='drop'"),
+    ],
+)
+def test_rollouts_that_make_no_joint_batches_are_refused_when_the_scheme_is_made(
+    memory: Any, main: Any, repeated: Any, message: str, data: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"PPOD: .*{message}"):
+        rollouts(data, memory, main, repeated)
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_rollouts_with_a_row_for_each_minibatch_learn(memory: Any, data: Path) -> None:
+    scheme = rollouts(data, memory, gae(8, 2 if memory else None), gae(8, 2 if memory else None))
+    scheme.collect(16)
+    assert len(list(scheme.update())) == 16
+    scheme.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

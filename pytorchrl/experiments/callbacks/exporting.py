@@ -1,0 +1,51 @@
+"""Callbacks that export the policy of a run."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.policies.policy_export import export_policy
+from storages.persistent.log.files import refuse_link
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+
+@dataclass(eq=False)
+class ExportPolicy(Callback):
+    """Exports the policy to the run folder when the run ends, as :meth:`TrainedPolicy.export` does.
+
+    The run begins with an export of the untrained policy, which is not kept, so that a policy that cannot be exported
+    is refused before it is trained.
+
+    Args:
+        file: name of the file in the run folder, which ends in ".onnx" or ".pt2".
+    """
+
+    file: str = "policy.onnx"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if Path(self.file).name != self.file or Path(self.file).suffix not in (".onnx", ".pt2"):
+            raise ValueError(
+                f"ExportPolicy: file must be a name that ends in .onnx or .pt2, without folders, got {self.file!r}"
+            )
+
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Export the policy as it is, to see whether that is possible.
+
+        Raises:
+            RuntimeError: the installed version of torch cannot export the policy.
+            ImportError: ".onnx" needs the packages onnx and onnxscript.
+            ValueError: actions depend on more than observations and recurrent states.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            export_policy(learner.scheme.algorithm, Path(folder) / self.file)
+
+    def on_run_end(self, learner: "Learner") -> None:
+        """Export the policy."""
+        path = learner.log_dir / self.file
+        refuse_link(path)
+        export_policy(learner.scheme.algorithm, path)
