@@ -1,6 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -20,6 +20,7 @@ from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.per_network import check_per_network, settings_of_network, values_of_setting
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
@@ -84,6 +85,9 @@ class Actor(FieldComponent, nn.Module):
             the action is concatenated to its output.
         dropout: dropout probability of each layer's features in updates, below 1.
         initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
+        per_network: settings of single networks, by the names that the algorithm gives them, in place of those of all:
+            ``per_network={"critics": {"hidden_sizes": (400, 300), "activation": "tanh"}}``. All of the above but
+            ``shared_body``, ``memory``, ``memory_size`` and ``normalize_observations``.
         action_mask: name of the part of dict observations that says which discrete actions are allowed, other than 0
             for each that is. Only those are chosen, and only those count in targets; networks do not take the part as
             an input. None allows all.
@@ -115,7 +119,15 @@ class Actor(FieldComponent, nn.Module):
     late_action: CountOrZero = 0
     dropout: HalfOpenUnitInterval = 0.0
     initial_log_std: float = 0.0
+    per_network: Mapping[str, Mapping[str, Any]] | None = None
     action_mask: str | None = None
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Check the settings of single networks."""
+        super().check_hyper_parameters(hyper_parameters)
+        per_network, shared_body = hyper_parameters["per_network"], hyper_parameters["shared_body"]
+        check_per_network(per_network or {}, cls, shared_body)
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
@@ -136,7 +148,8 @@ class Actor(FieldComponent, nn.Module):
         self.normalization = ObservationNormalization(self.encoded_space) if self.normalize_observations else None
         """Observation normalisation; None where networks take observations as they are."""
         normalised = () if self.normalization is None else self.normalization.names
-        takes_own = not isinstance(named(self.feature_extractor), str)
+        extractors = values_of_setting(self, "feature_extractor")
+        takes_own = not all(isinstance(named(extractor), str) for extractor in extractors)
         self._conversion = Float32Conversion(self.encoded_space, normalised, converts=not takes_own)
         self.networks = nn.ModuleDict()
         """The networks that the algorithm made, by name."""
@@ -175,7 +188,8 @@ class Actor(FieldComponent, nn.Module):
         Raises:
             ValueError: a network of this name exists already.
         """
-        return self._named(name, self._network(head, acts, codec, beside, layers))
+        with settings_of_network(self, name):
+            return self._named(name, self._network(head, acts, codec, beside, layers))
 
     def make_ensemble(
         self,
@@ -189,7 +203,8 @@ class Actor(FieldComponent, nn.Module):
         layers: Layers | None = None,
     ) -> Ensemble:
         """Make and register an ensemble of ``count`` networks; other arguments as of :meth:`make`."""
-        networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
+        with settings_of_network(self, name):
+            networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
     def make_of_pairs(self, name: str, head: Head) -> Network:
@@ -205,10 +220,11 @@ class Actor(FieldComponent, nn.Module):
         Raises:
             ValueError: a network of this name exists already.
         """
-        body = self._body(()) if self.memory is None else self._recurrent_body(None)
-        sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
-        joint = self.hidden_layers(2 * body.output_size, sizes)
-        return self._named(name, Network(body, head.build(joint.output_size, self), joint))
+        with settings_of_network(self, name):
+            body = self._body(()) if self.memory is None else self._recurrent_body(None)
+            sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
+            joint = self.hidden_layers(2 * body.output_size, sizes)
+            return self._named(name, Network(body, head.build(joint.output_size, self), joint))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
         """Make and register a network with a body of its own, without memory, noise, dropout or normalising layers.
@@ -221,16 +237,17 @@ class Actor(FieldComponent, nn.Module):
         Raises:
             ValueError: a network of this name exists already.
         """
-        body = Body(
-            normalised_space(self.encoded_space, normalization.largest),
-            self.hidden_sizes,
-            self.activation,
-            self.initialisation,
-            extractor=self.feature_extractor,
-            normalization=normalization,
-            action_mask=self.mask,
-        )
-        return self._named(name, Network(body, head.build(body.output_size, self)))
+        with settings_of_network(self, name):
+            body = Body(
+                normalised_space(self.encoded_space, normalization.largest),
+                self.hidden_sizes,
+                self.activation,
+                self.initialisation,
+                extractor=self.feature_extractor,
+                normalization=normalization,
+                action_mask=self.mask,
+            )
+            return self._named(name, Network(body, head.build(body.output_size, self)))
 
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
         """Register a network that :meth:`make` did not make, such as one around a target network; as :meth:`make`."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
@@ -43,6 +44,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
     Args:
         gamma: discount factor of one step.
         optimizer: of the networks.
+        optimizers: of single parameter groups, by their names, in place of ``optimizer``:
+            ``optimizers={"critics": AdamW(weight_decay=1e-2)}``; None for none.
         max_grad_norm: norm that the gradients of each parameter group are clipped to; None does not clip.
         compile: compute losses and gradients by `torch.compile`, on a GPU as CUDA graphs.
         test_every: environment transitions between evaluations, or updates in offline training; 0 for none.
@@ -56,7 +59,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
-    unchangeable = frozenset({"optimizer", "compile"})
+    unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
     """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""
@@ -77,6 +80,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
+    optimizers: Mapping[str, Optimizer] | None = None
     max_grad_norm: Positive | None = None
     compile: bool = False
     test_every: CountOrZero = 10_000
@@ -98,6 +102,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Random generator of the updates."""
         self.build()
         self.training.check(self, actor)
+        refuse_unknown_networks(actor, type(self).__name__)
         self._sample_output = sample_output(self)
         self._explorer = make_checked_explorer(self, self._sample_output)
         check_greedy_action(self, self._sample_output)
@@ -173,7 +178,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         Raises:
             ValueError: the optimiser evaluates its loss several times per step, and ``by_loss`` is False.
         """
-        optimizer = optimizer or self.optimizer
+        optimizer = self._optimizer_of(name, optimizer)
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
         return self.training.add_group(Trained(name, named_parameters_of(networks), optimizer, lr, max_grad_norm))
@@ -182,7 +187,12 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
-        return self.training.add_group(Trained(name, {"value": parameter}, optimizer or self.optimizer, lr, None))
+        chosen = self._optimizer_of(name, optimizer)
+        return self.training.add_group(Trained(name, {"value": parameter}, chosen, lr, None))
+
+    def _optimizer_of(self, group: str, of_algorithm: Optimizer | None) -> Optimizer:
+        """Return the optimiser of a group: the user's own for it, else the algorithm's for it, else that of all."""
+        return (self.optimizers or {}).get(group, of_algorithm or self.optimizer)
 
     def target(
         self, network: nn.Module, polyak: str = "polyak", every: str | None = None, every_steps: str | None = None

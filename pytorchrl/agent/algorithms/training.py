@@ -125,7 +125,7 @@ class TrainingState:
 
         Raises:
             ValueError: a trained network is not among the actor's, the algorithm has no hyper-parameter of a name
-                that was given, or its ``max_grad_norm`` would clip nothing.
+                that was given, ``max_grad_norm`` would clip nothing, or ``optimizers`` names a group that there is not.
         """
         owner, names = type(algorithm).__name__, {name for target in self.targets.values() for name in target.names}
         saved = {id(parameter) for parameter in (*actor.parameters(), *self.variables.values())}
@@ -142,6 +142,12 @@ class TrainingState:
                     f"{owner}: what it trains needs a hyper-parameter {name!r}, which it lacks; declare it as an "
                     f"annotated attribute, such as {name}: float = ..., or name another in train or target"
                 )
+        unknown = [name for name in getattr(algorithm, "optimizers", None) or {} if name not in self.groups]
+        if unknown:
+            raise ValueError(
+                f"{owner}: optimizers names {', '.join(map(repr, unknown))}, but the parameter groups are "
+                f"{', '.join(map(repr, self.groups))}"
+            )
         clips = any(group.max_grad_norm == "max_grad_norm" for group in self.groups.values())
         if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
             raise ValueError(

@@ -11,6 +11,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
+from pytorchrl.agent.actors.per_network import values_of_setting
 from pytorchrl.agent.actors.view import Joined, View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
@@ -141,7 +142,7 @@ class CrossQ(OffPolicyAlgorithm):
                 f"{name} normalises transitions as one batch, but {type(actor).__name__} has a memory "
                 f"({actor.memory}); give it memory=None, or choose SAC, REDQ, DroQ or TQC"
             )
-        if actor.late_action:
+        if any(values_of_setting(actor, "late_action")):
             raise ValueError(
                 f"{name} normalises observations and actions as one batch; give {type(actor).__name__} late_action=0, "
                 f"got {actor.late_action}"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.per_network import values_of_setting
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
 from pytorchrl.agent.algorithms.results import Metrics
@@ -218,7 +219,7 @@ def refuse_random_outputs(actor: Actor, owner: str) -> None:
         ValueError: the message names the owner, an algorithm, and the setting of the actor.
     """
     for name in ("noisy", "batch_norm", "dropout"):
-        if getattr(actor, name):
+        if any(values_of_setting(actor, name)):
             raise ValueError(
                 f"{owner}: the line search compares outputs of the policy before and after a step, which {name} "
                 f"changes at each call; leave it out of the actor"
