@@ -250,7 +250,7 @@ class Learner(Closing):
             self._set_checkpoint_interval(checkpoint_every)
         self._stop_reason, self._was_interrupted = None, False
         if message := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
-            print(message)
+            tell(message)
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()

@@ -282,6 +282,6 @@ def test_reward_statistics_are_shared_by_all_environments_and_frozen_in_evaluati
     assert statistics["count"] == 120
     assert statistics["mean"].shape == statistics["squares"].shape == (1,)
     if normalize_rewards == "rewards":
-        all_rewards = np.concatenate(rewards).astype(np.float32).astype(float)
+        all_rewards = np.concatenate(rewards).astype(float)
         assert statistics["mean"].item() == pytest.approx(all_rewards.mean(), rel=1e-9)
         assert statistics["squares"].item() / 120 == pytest.approx(all_rewards.var(), rel=1e-9)

@@ -120,7 +120,7 @@ class Search:
         """Show all trials, those with the largest returns first, and write them into a file."""
         found = [trial for trial in self._study.trials if len(trial.params) == len(self._vary)]
         if not found:
-            print("No trial has begun.")
+            tell("No trial has begun.")
             return
         found.sort(key=lambda trial: (trial.state.name != "COMPLETE", -(trial.value or 0.0)))
         records = [
@@ -192,7 +192,7 @@ class Search:
             self._train_claimed(trial, of_train)
         except RunInUseError as error:
             # Not by a search; the trial stays unfinished.
-            print(f"{self._folder(trial.number)}: {error}", flush=True)
+            tell(f"{self._folder(trial.number)}: {error}")
         finally:
             self._claims.release(self._folder(trial.number))
 

@@ -228,7 +228,8 @@ def test_an_error_before_the_first_checkpoint_names_the_option_that_saves_earlie
     with pytest.raises(ValueError, match="not here") as error:
         train_command(train)
     assert error.value.__notes__[-1] == (
-        "runs/seed-1 has no checkpoint to resume from; a smaller --checkpoint-every saves some during the run."
+        "runs/seed-1 has no checkpoint to resume from; a smaller --checkpoint-every saves some during the run. "
+        "The traceback is in runs/seed-1/error.txt."
     )
 
 

@@ -281,6 +281,7 @@ def test_repeated_updates_of_errors_do_not_grow_the_log_if_few_steps_are_inserte
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_ahead_log, "LONGEST_LOG_BYTES", 3_000)
+    monkeypatch.setattr(write_ahead_log, "_SMALLEST_LOG_FILE_BYTES", 2_000)
     with small_segments(2_000):
         pair = Pair("priority", tmp_path)
         pair.insert(12)

@@ -15,6 +15,7 @@ import pytest
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError
 from storages.persistent.log import records as blocks
+from storages.persistent.replay import write_ahead_log
 from tests.support.directories import SIZE, Pair, files_no_longer_than, longest_file_bytes, made, small_segments
 from tests.support.model import Stream, contents, environments
 
@@ -37,8 +38,10 @@ def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:
 @pytest.mark.parametrize("commit_every", [1, 8])
 @pytest.mark.parametrize("way", ["plain", "recency"])
 def test_a_full_disk_is_reported_and_all_steps_are_written_once_there_is_space(
-    way: str, commit_every: int, tmp_path: Path
+    way: str, commit_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # No other file is begun.
+    monkeypatch.setattr(write_ahead_log, "_SMALLEST_LOG_FILE_BYTES", 1 << 20)
     directory = tmp_path / "kept"
     pair = Pair(way, directory, commit_every=commit_every)
     pair.insert(20)

@@ -10,6 +10,7 @@ import torch
 
 from storages.persistent import DamageError, PersistenceError, Position, read_state, repair
 from storages.persistent.log import records as blocks
+from storages.persistent.replay import write_ahead_log
 from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import WAYS, Pair, made, small_segments
 from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, contents, environments, map_leaves
@@ -307,7 +308,11 @@ def test_directories_that_cannot_be_repaired_are_refused_and_left_unchanged(tmp_
 
 @pytest.mark.parametrize("kind", ["frames", "dict of frames"])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_frame_stack_crosses_a_gap_before_commits_of_a_few_steps(seed: int, kind: str, tmp_path: Path) -> None:
+def test_no_frame_stack_crosses_a_gap_before_commits_of_a_few_steps(
+    seed: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One file.
+    monkeypatch.setattr(write_ahead_log, "_SMALLEST_LOG_FILE_BYTES", 1 << 20)
     random, envs = np.random.default_rng(seed), environments(kind, 2)
     stream, samples = Stream(2, kind, True, np.random.default_rng(seed)), []
     storage = made("plain", tmp_path, envs, size=SIZE, commit_every=1000)
