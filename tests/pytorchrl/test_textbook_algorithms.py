@@ -38,7 +38,7 @@ SHORTCUTS = [
 """What chooses, computes or passes on gradients beside autograd."""
 MOST_LINES = {
     **dict.fromkeys(("SAC", "TD3", "DDPG", "PPO", "A2C", "DQN", "IQN", "R2D2", "Rainbow", "CQL", "MPO"), 300),
-    **dict.fromkeys(("GAIL", "MBPO"), 520),
+    **dict.fromkeys(("GAIL", "MBPO"), 600),
 }
 """Of the files that a reader of an algorithm opens, by its name."""
 FILES = sorted(ALGORITHMS.rglob("*.py"))
@@ -56,7 +56,7 @@ def test_no_algorithm_computes_or_chooses_gradients_beside_autograd(path: Path) 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_of_an_algorithm_is_short(path: Path) -> None:
-    most = 350 if path.name == "algorithm.py" and path.parent == ALGORITHMS else 200
+    most = 375 if path.name == "algorithm.py" and path.parent == ALGORITHMS else 200
     assert len(path.read_text().splitlines()) <= most
 
 

@@ -19,6 +19,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained, TrainingState, named_parameters_of
+from pytorchrl.agent.algorithms.training_check import check_training
 from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
 from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
@@ -101,7 +102,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
-        self.training.check(self, actor)
+        check_training(self.training, self, actor)
         refuse_unknown_networks(actor, type(self).__name__)
         self._sample_output = sample_output(self)
         self._explorer = make_checked_explorer(self, self._sample_output)
@@ -276,13 +277,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         It is called after the first update of such a phase, with the contents of the storages still there. Names are
         those of the log, such as "learning/gradient_norm". It must not draw random numbers.
         """
-        metrics: Metrics = {}
-        for name, group in self.training.groups.items():
-            of_group = "" if len(self.training.groups) == 1 else f"/{name}"
-            metrics[f"learning/learning_rate{of_group}"] = group.stepper.learning_rate
-            if group.gradient_norm is not None:
-                metrics[f"learning/gradient_norm{of_group}"] = group.gradient_norm
-        return metrics
+        return self.training.measure()
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
         """Return copies of the gradients by parameter name, all at the current weights; none if the result stops."""

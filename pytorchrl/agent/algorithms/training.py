@@ -42,7 +42,7 @@ class Trained:
         self.measures_gradients = False
         """Whether steps keep the norm of their gradients in ``gradient_norm``."""
         self.gradient_norm: Tensor | None = None
-        """(), the global norm of the last measured step's gradients, before they were clipped."""
+        """(), of the last measured step, before gradients were clipped."""
 
     def gradients(self) -> dict[str, Tensor]:
         """Return copies of the existing gradients, by name."""
@@ -106,53 +106,28 @@ class TrainingState:
         self.groups[group.name] = group
         return group
 
+    def measure(self) -> dict[str, Any]:
+        """Return each group's learning rate, and the norm of its gradients where it was measured, as metrics."""
+        metrics: dict[str, Any] = {}
+        for name, group in self.groups.items():
+            of_group = "" if len(self.groups) == 1 else f"/{name}"
+            metrics[f"learning/learning_rate{of_group}"] = group.stepper.learning_rate
+            if group.gradient_norm is not None:
+                metrics[f"learning/gradient_norm{of_group}"] = group.gradient_norm
+        return metrics
+
     def add_target(
         self, network: nn.Module, polyak: str, every: str | None, every_steps: str | None = None
     ) -> nn.Module:
         """Register and return a target network; the first of a network with its own group takes the group's name."""
         parameters = [id(parameter) for parameter in network.parameters()]
-        same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
-        group = next(same, None)
+        group = next((g for g in self.groups.values() if [*map(id, g.parameters.values())] == parameters), None)
         target = Target(network, None if group is None else group.flat, polyak, every, every_steps)
         if every_steps is not None:
             self.counters["steps"] = 0
         is_named = group is not None and group.name not in self.targets
         self.targets[group.name if group and is_named else f"target_{len(self.targets)}"] = target
         return target.network
-
-    def check(self, algorithm: object, actor: nn.Module) -> None:
-        """Check what was registered, once the algorithm is built.
-
-        Raises:
-            ValueError: a trained network is not among the actor's, the algorithm has no hyper-parameter of a name
-                that was given, ``max_grad_norm`` would clip nothing, or ``optimizers`` names a group that there is not.
-        """
-        owner, names = type(algorithm).__name__, {name for target in self.targets.values() for name in target.names}
-        saved = {id(parameter) for parameter in (*actor.parameters(), *self.variables.values())}
-        for group in self.groups.values():
-            names |= {group.learning_rate, group.max_grad_norm}
-            if any(id(parameter) not in saved for parameter in group.parameters.values()):
-                raise ValueError(
-                    f"{owner}: the networks trained as {group.name!r} are not among the actor's, so that checkpoints "
-                    f"would lack their weights; make them by self.actor.make, or add them by self.actor.add"
-                )
-        for name in sorted(filter(None, names)):
-            if not hasattr(algorithm, name):
-                raise ValueError(
-                    f"{owner}: what it trains needs a hyper-parameter {name!r}, which it lacks; declare it as an "
-                    f"annotated attribute, such as {name}: float = ..., or name another in train or target"
-                )
-        unknown = [name for name in getattr(algorithm, "optimizers", None) or {} if name not in self.groups]
-        if unknown:
-            raise ValueError(
-                f"{owner}: optimizers names {', '.join(map(repr, unknown))}, but the parameter groups are "
-                f"{', '.join(map(repr, self.groups))}"
-            )
-        clips = any(group.max_grad_norm == "max_grad_norm" for group in self.groups.values())
-        if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
-            raise ValueError(
-                f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"
-            )
 
     def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> list[Trained]:
         """Replace all gradients by copies of these, by name; return the groups that have some."""

@@ -4,9 +4,8 @@ Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), sections
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,18 +13,14 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.per_network import values_of_setting
-from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.optimizers import FlatParameters
-from storages.transition import REW, RHS, Batch
 
 EvaluatePolicy: TypeAlias = Callable[[], tuple[Distribution, Tensor]]
 """Returns the policy at the current weights, and its surrogate objective (), to be maximised."""
 Mean: TypeAlias = Callable[[Tensor], Tensor]
 """From values (N, 1) of the rows to their mean ()."""
-Divergence: TypeAlias = Callable[[], Tensor]
-"""Returns the share () of a piece in the KL divergence from the current policy, at the current policy."""
 
 _SMALLEST_CURVATURE = 1e-12
 
@@ -45,7 +40,7 @@ def natural_gradient_step(
     evaluate: EvaluatePolicy,
     mean: Mean,
     region: TrustRegion,
-    divergences: Sequence[Divergence] | None = None,
+    fisher_times: Callable[[Tensor], Tensor] | None = None,
 ) -> Metrics:
     """Step the weights along the natural gradient.
 
@@ -54,8 +49,8 @@ def natural_gradient_step(
         evaluate: evaluates the policy on a batch.
         mean: of the rows of that batch.
         region: that the policy stays in.
-        divergences: of the batch's pieces, of which the products with the Fisher information matrix are made, one after
-            another; None for the whole batch at once.
+        fisher_times: multiplies a vector (P,) with the damped Fisher information matrix at the present weights; None
+            evaluates the whole batch at once.
     """
     weights.check()
     policy, surrogate = evaluate()
@@ -65,10 +60,8 @@ def natural_gradient_step(
         none = torch.zeros_like(surrogate)  # of a frozen policy
         return {"policy_loss": -surrogate, "kl": none, "step_fraction": none, "entropy": mean(before.entropy())}
     gradient = gradient_of(surrogate, weights)
-    if divergences is None:
+    if fisher_times is None:
         fisher_times = fisher_product(mean(policy.detach().kl(policy)), weights, region.damping)
-    else:
-        fisher_times = fisher_product_in_pieces(divergences, weights, region.damping)
     direction = conjugate_gradient(fisher_times, gradient, region.cg_iterations)
     curvature = (direction @ fisher_times(direction)).clamp(min=_SMALLEST_CURVATURE)
     # The longest step within the trust region by the quadratic approximation of the divergence (appendix C).
@@ -98,62 +91,6 @@ def fisher_product(divergence: Tensor, weights: FlatParameters, damping: float) 
         return gradient_of(torch.stack(slopes).sum(), weights) + damping * vector
 
     return fisher_times
-
-
-def fisher_product_in_pieces(
-    divergences: Sequence[Divergence], weights: FlatParameters, damping: float
-) -> Callable[[Tensor], Tensor]:
-    """As :func:`fisher_product`, of the sum of divergences, with the graph of one at a time in memory."""
-
-    def fisher_times(vector: Tensor) -> Tensor:
-        product = damping * vector
-        for divergence in divergences:
-            product += fisher_product(divergence(), weights, damping=0.0)(vector)
-        return product
-
-    return fisher_times
-
-
-def divergences_of(batch: Batch, most_rows: int, algorithm: PolicyGradient) -> list[Divergence]:
-    """Return functions for the shares of a batch's pieces in its mean divergence.
-
-    Args:
-        batch: of transitions, or of sequences.
-        most_rows: in a piece, but for a sequence that is longer.
-        algorithm: reads batches, and has the policy.
-    """
-    pieces = pieces_of(batch, most_rows)
-    counts = [float(algorithm.read(piece).count) for piece in pieces]
-
-    def divergence(piece: Batch, share: float) -> Tensor:
-        rows = algorithm.read(piece)
-        policy = algorithm.policy(rows.now, None)
-        return share * rows.mean(policy.detach().kl(policy))
-
-    shares = [(piece, count / sum(counts)) for piece, count in zip(pieces, counts, strict=True) if count]
-    return [partial(divergence, *each) for each in shares]
-
-
-def pieces_of(batch: Batch, most_rows: int) -> list[Batch]:
-    """Divide a batch of transitions, or of whole sequences (T, B, ...), into pieces of at most so many rows.
-
-    A sequence that is longer is a piece of its own.
-    """
-    is_sequential = batch[REW].ndim == 3
-    length, number = (len(batch[REW]), batch[REW].shape[1]) if is_sequential else (1, len(batch[REW]))
-    step = max(1, most_rows // length)
-
-    def part(value: Any, begin: int, across: bool) -> Any:
-        if isinstance(value, Mapping):
-            return {key: part(one, begin, across) for key, one in value.items()}
-        if isinstance(value, tuple):
-            return tuple(part(one, begin, across) for one in value)
-        return value[:, begin : begin + step] if across else value[begin : begin + step]
-
-    return [
-        {key: part(value, begin, is_sequential and key != RHS) for key, value in batch.items()}
-        for begin in range(0, number, step)
-    ]
 
 
 @torch.no_grad()

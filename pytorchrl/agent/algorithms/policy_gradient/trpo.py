@@ -8,9 +8,9 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.fisher_pieces import fisher_product_in_pieces
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
-    divergences_of,
     natural_gradient_step,
     refuse_random_outputs,
 )
@@ -101,9 +101,9 @@ class TRPO(PolicyGradient):
             self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
         )
         size = self.fisher_mini_batch_size
-        divergences = None if size is None else divergences_of(batch, size, self)
+        fisher = None if size is None else fisher_product_in_pieces(batch, size, self, self._weights, self.damping)
         metrics = natural_gradient_step(
-            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, divergences
+            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, fisher
         )
         self.end_update()
         if self.value_mini_batches == 1:
