@@ -5,8 +5,8 @@ from pytorchrl.agent.other_names.other_parts import OF_OTHER_PARTS
 from storages.component.other_names import OtherNames
 
 _BATCH = {
-    "episodes_per_update": "episodes_per_update",
     "mini_batch_size": "mini_batch_size",
+    "episodes_per_update": "episodes_per_update",
     "num_mini_batch": "num_mini_batch, the transitions of a rollout divided by the batch size",
     "": "size of the storage, the steps of a rollout",
 }
@@ -27,7 +27,7 @@ _EXPLORATION = {
 }
 _START = {"start_steps": "start_steps", "": "no setting: learning begins with the first rollout"}
 _PERIOD = {"update_every": "update_every"} | _ROLLOUT
-_OPTIMIZERS = "optimizer, of all networks; rates are lr_pi, lr_q and the like"
+_OPTIMIZERS = {"optimizers": "optimizers, by parameter group; rates are lr_pi, lr_q and the like"}
 _OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
 _EPSILON_OF_ADAM = {"": "optimizer=Adam(eps=...)"}
 _POLICY_RATE = {"lr_pi": "lr_pi", "lr": "lr"}
@@ -45,7 +45,7 @@ _FOLLOWING = {
     "": "no setting: there are no target networks",
 }
 _INTERVAL = {
-    "target_update_interval": "target_update_interval, in batches",
+    "target_update_interval": "target_update_interval, in updates",
     "target_update_interval_steps": "target_update_interval_steps, in transitions",
     "polyak": "no setting: target networks follow after each update; polyak says how fast",
     "": "no setting: there are no target networks",
@@ -59,8 +59,7 @@ _NOISE = {
 _SMOOTHING = {"target_noise": "target_noise"}
 _SMOOTHING_CLIP = {"target_noise_clip": "target_noise_clip"}
 _NORM = {
-    "max_grad_norm": "max_grad_norm, of the norm of all gradients",
-    "": "no setting: gradients are not clipped",
+    "max_grad_norm": "max_grad_norm, of the norm of a group's gradients",
 }
 _ENTROPY = {
     "entropy_coef": "entropy_coef",
@@ -136,7 +135,7 @@ ALGORITHM_NAMES: OtherNames = {
     **each(
         "actor_optimizer critic_optimizer policy_optimizer q_func_optimizer q_func1_optimizer q_func2_optimizer "
         "vf_optimizer temperature_optimizer actor_optim_factory critic_optim_factory temp_optim_factory",
-        {"": _OPTIMIZERS},
+        _OPTIMIZERS,
     ),
     **each("learning_starts warmup_steps replay_start_size start_timesteps", _START),
     **each("num_steps_sampled_before_learning_starts", _START),
@@ -148,5 +147,16 @@ ALGORITHM_NAMES: OtherNames = {
     ),
     **each("n_steps num_steps", _RETURNS),
     **each("lmb lam lambda", _LAMBDA),
+    **each(
+        "batch_accumulator", {"loss_reduction": "loss_reduction", "": "no setting: a loss is the mean over a batch"}
+    ),
+    **each(
+        "disable_online_update",
+        {"online_update": "online_update=False", "": "no setting: an update phase begins with the newest steps"},
+    ),
+    **each(
+        "gpu_batch_size",
+        {"fisher_mini_batch_size": "fisher_mini_batch_size", "": "no setting: a batch has one backward pass"},
+    ),
     **each("num_action_samples n_action_samples", _ACTIONS),
 }

@@ -97,17 +97,15 @@ _NONE: OtherNames = {
         "act_deterministically act_deterministic_in_eval deterministic_eval use_mean_for_eval test_epsilon",
         "no setting: evaluations are greedy; EvaluateIn(explore=True) evaluates with exploration",
     ),
-    **_all("batch_accumulator", "no setting: a loss is the mean over a batch"),
     **_all("batch_states", "no setting: the actor reads batches of observations"),
     **_all(
         "average_q_decay average_loss_decay average_entropy_decay value_stats_window stats_window_size",
         "no setting: what is logged is the mean since the last record; log_every of Learner sets the interval",
     ),
-    **_all("backward_separately gpu_batch_size keep_loss_scale_same", "no setting: a batch has one backward pass"),
+    **_all("backward_separately keep_loss_scale_same", "no setting: a batch has one backward pass"),
     **_all(
         "normalize_grad_by_t_max normalize_loss_by_steps", "no setting: a loss is the mean over the steps of a rollout"
     ),
-    **_all("disable_online_update", "no setting: each update phase begins with the newest steps"),
     **_all("use_Q_opc", "no setting: the policy's gradient takes the returns of Retrace"),
     **_all("backprop_future_values", "no setting"),
     **_all("pi_loss_coef", "no setting: the policy's loss has the weight 1"),
