@@ -25,7 +25,7 @@ PFRL_CHAINERRL_NNABLA = {
     "QRDQN": "same: num_quantiles kappa; num_quantiles: n_quantiles",
     "DDPG": """
         -: policy q_func; same: target_update_interval; optimizers: actor_optimizer critic_optimizer;
-        start_steps: burnin_action_func; polyak: target_update_method tau; sequences of storage:
+        burn_in_explorer: burnin_action_func; polyak: target_update_method tau; sequences of storage:
         episodic_update; exploration_noise: exploration_noise_sigma""",
     "TD3": """
         -: policy q_func1 q_func2; same: max_grad_norm; optimizers: policy_optimizer q_func1_optimizer;

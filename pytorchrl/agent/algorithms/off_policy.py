@@ -19,6 +19,7 @@ class OffPolicyAlgorithm(Algorithm):
     Args:
         explorer: exploration strategy; None takes the algorithm's own.
         start_steps: environment transitions before the first update; actions are random until then.
+        burn_in_explorer: exploration strategy until then; None draws uniformly random actions.
         update_every: environment transitions between update phases.
         num_mini_batch: batches per update phase.
         mini_batch_size: transitions, or sequences, per batch.
@@ -28,14 +29,15 @@ class OffPolicyAlgorithm(Algorithm):
 
     explorer: Explorer | None = None
     start_steps: CountOrZero = 1_000
+    burn_in_explorer: Explorer | None = None
     update_every: Count = 1
     num_mini_batch: Count = 1
     mini_batch_size: Count = 256
 
     def make_explorer(self) -> Explorer:
-        """Return uniform actions until the first update, then the explorer."""
+        """Return uniform actions, or those of ``burn_in_explorer``, until the first update, then the explorer."""
         explorer = self.default_explorer() if self.explorer is None else self.explorer
-        return UniformUntil(self.start_steps, explorer) if self.start_steps else explorer
+        return UniformUntil(self.start_steps, explorer, self.burn_in_explorer) if self.start_steps else explorer
 
     @property
     def explorer_of_policy(self) -> Explorer:

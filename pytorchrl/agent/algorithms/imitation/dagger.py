@@ -58,6 +58,8 @@ class DAgger(BehaviourCloning):
                 f"would not be restored when a run is resumed; take an expert of another algorithm"
             )
 
+    burn_in_explorer: ClassVar[None] = None  # type: ignore[misc]  # the expert acts at first
+
     def default_explorer(self) -> Explorer:
         """Return the greedy action, as in evaluations, so that training states are those of evaluations."""
         return Greedy()

@@ -194,3 +194,27 @@ def test_making_an_algorithm_draws_no_samples_from_the_observation_space() -> No
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,))("cpu", envs)
     prl.DQN.create_factory()("cpu", actor, envs)
     assert (envs.observation_space.sample() == expected.observation_space.sample()).all()
+
+
+class First(Explorer):
+    """Takes the first action."""
+
+    def act(self, output: Any, exploration: prl.Exploration) -> Any:
+        """Return zeros."""
+        return 0 * exploration.uniform_actions()
+
+
+@pytest.mark.parametrize("cls", [prl.DQN, prl.SAC, prl.TD3], ids=lambda cls: cls.__name__)
+def test_the_actions_before_the_first_update_are_those_of_the_burn_in_explorer(cls: Any) -> None:
+    with scheme_of(cls, burn_in_explorer=First()) as scheme:
+        scheme.collect(60)
+        actions = scheme.storage.get_all_buffer_data()[ACT]
+        before, after = actions[:10], actions[10:]
+        # Of a Box, the middle is 0 for networks.
+        assert (before == before[0, 0]).all()
+        assert len(after) == 0 or not (after == before[0, 0]).all()
+
+
+def test_a_burn_in_explorer_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(TypeError, match="SAC: EpsilonGreedy needs action values"):
+        made(prl.SAC, burn_in_explorer=EpsilonGreedy(0.1))

@@ -230,6 +230,13 @@ def test_uniform_until_acts_at_random_for_the_given_number_of_transitions() -> N
     assert output.times == 500
 
 
+def test_uniform_until_may_begin_with_an_explorer_instead() -> None:
+    explorer = prl.UniformUntil(40, then=prl.EpsilonGreedy(1.0), first=prl.Greedy())
+    actions = acted(explorer, Counted(VALUES), exploration_of(Countable(3), 2), times=400)
+    assert (actions[:20] == best_action(VALUES)).all()
+    assert_frequencies(actions[20:], np.full((2, 3), 1 / 3))
+
+
 DISTRIBUTION = Categorical(VALUES.values)
 MISFITS = [
     (prl.EpsilonGreedy(0.0), DISTRIBUTION, "EpsilonGreedy needs action values, the network gives Categorical; "
@@ -248,7 +255,7 @@ MISFITS = [
 
 @pytest.mark.parametrize(("explorer", "output", "message"), MISFITS)
 def test_an_explorer_that_does_not_fit_the_output_is_refused(explorer: Any, output: Any, message: str) -> None:
-    for refused in (explorer, prl.UniformUntil(0, then=explorer)):
+    for refused in (explorer, prl.UniformUntil(0, then=explorer), prl.UniformUntil(1, prl.Greedy(), first=explorer)):
         with pytest.raises(TypeError, match=message):
             acted(refused, output, exploration_of(Countable(3), 2))
         # Also if the explorer is used only after many transitions.
