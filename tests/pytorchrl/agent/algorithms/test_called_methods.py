@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from tests.support.lessons import CASES, Case, learn, lesson, make_scheme
+from tests.support.lessons import CASES, Case, collect, learn, lesson, make_scheme
 
 CALLED_BY_OTHERS = frozenset(
     {"train", "variable", "target", "current", "updates", "explorer_of_policy", "reward_to_keep", "alpha", "influence"}
@@ -73,6 +73,8 @@ def live(case: Case, cls: type[prl.Algorithm]) -> None:
     """Build, act, learn, evaluate, save, load and exchange weights and gradients."""
     with make_scheme(case, cls) as scheme, make_scheme(case, cls) as another:
         learn(scheme)
+        collect(scheme)
+        list(scheme.update(measured=True))
         scheme.evaluate(1)
         another.load_state_dict(scheme.state_dict())
         another.set_progress(scheme.steps, 100)
