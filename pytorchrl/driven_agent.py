@@ -107,7 +107,7 @@ class Agent(Closing):
             ValueError: the observation is not in the space, or in the middle of an episode it is another one than
                 :meth:`observe` was told.
         """
-        if not training:
+        if not training or self.done:
             return self.policy(observation)
         given = self._batch(observation)
         expected, running = self._collector.observation, ~self._collector.begins[:, 0]
@@ -147,6 +147,8 @@ class Agent(Closing):
             RuntimeError: no action was asked for.
             ValueError: a value has another shape, or the observation is not in the space.
         """
+        if self.done:
+            return
         if not self._collector.has_chosen:
             raise RuntimeError("Agent.observe: no action was asked for; call act() with the observation first")
         self._envs.tell(
@@ -157,9 +159,6 @@ class Agent(Closing):
             self._infos(info),
         )
         learner, before = self.learner, self.learner.scheme.steps
-        if self.done:
-            self._envs.forget_step()
-            self._collector.forget_choice()
         while self._envs.has_step:
             learner.step()
         every = self._checkpoint_every
@@ -168,7 +167,7 @@ class Agent(Closing):
 
     @property
     def done(self) -> bool:
-        """Whether ``target_steps`` is reached; the agent acts further, but does not learn."""
+        """Whether ``target_steps`` is reached; the agent then acts greedily, and learns no more."""
         return self.learner.done()
 
     @property

@@ -183,10 +183,6 @@ class Collector:
         assert self._choice is not None
         return self._choice.env_action
 
-    def forget_choice(self) -> None:
-        """Forget the actions that were chosen."""
-        self._choice = None
-
     def step(self) -> list[Episode]:
         """Step every environment once; returns the environments' own episodes that ended.
 

@@ -11,6 +11,7 @@ import pytest
 import pytorchrl as prl
 from examples.own_loop import TASKS, train
 from tests.support.comparison import assert_equal
+from tests.support.profiles import FULL
 
 KILLED = """
 import os, signal, sys
@@ -44,6 +45,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been_killed(algorithm: str, tmp_p
     assert_equal(trained(algorithm, tmp_path / "run", 2_500), trained(algorithm, tmp_path / "whole", 2_500))
 
 
+@FULL
 @pytest.mark.long
 @pytest.mark.parametrize(("algorithm", "least"), [("dqn", 150), ("ppo", 150), ("sac", -300)])
 def test_it_learns_in_a_minute(algorithm: Any, least: float, tmp_path: Path) -> None:

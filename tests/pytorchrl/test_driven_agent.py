@@ -176,13 +176,13 @@ def test_several_environments_are_told_together(tmp_path: Path) -> None:
 
 
 def test_beyond_its_target_it_acts_and_learns_no_more(tmp_path: Path) -> None:
-    with made("dqn", tmp_path / "run", steps=30) as agent:
+    with made("dqn", tmp_path / "run", steps=33) as agent:
         loop = Loop("dqn")
-        loop.run(agent, 30)
+        loop.run(agent, 33)
         assert agent.done
         weights = agent.learner.scheme.algorithm.get_weights()
         loop.run(agent, 10)
-        assert agent.steps == 30
+        assert agent.steps == 33
         assert_equal(agent.learner.scheme.algorithm.get_weights(), weights)
 
 

@@ -95,10 +95,6 @@ class DrivenEnvs(VecEnv):
             Infos(infos, last),
         )
 
-    def forget_step(self) -> None:
-        """Forget the step that was told."""
-        self._told.step_told = None
-
 
 class _Told(Vector):
     """Makes the steps that it was told, and records the episodes."""
