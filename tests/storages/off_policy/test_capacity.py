@@ -257,14 +257,17 @@ def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes
         storage.insert_transition(stream.step())
     learnt(storage)
     assert 0.9 * max_bytes < storage.nbytes <= max_bytes
-    model = Model(storage.ring.size)
-    assert storage.capacity == 2 * model.size
+    size = storage.ring.size
     storage.reset()
-    for _ in range(model.size + 5):
-        sample = stream.step()
+    samples = [stream.step() for _ in range(size + 5)]
+    for sample in samples:
         storage.insert_transition(sample)
+    # Somewhat fewer where the first stacks, which are padded, let more room for padding be kept.
+    assert 0.9 * size <= storage.ring.size <= size
+    model = Model(storage.ring.size)
+    for sample in samples:
         model.insert(sample)
-    assert len(storage) == storage.capacity
+    assert len(storage) == storage.capacity == 2 * model.size
     assert storage.nbytes <= max_bytes
     assert_slice_is(storage.get_all_buffer_data(), model.live())
 
