@@ -19,7 +19,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained, TrainingState, named_parameters_of
-from pytorchrl.agent.algorithms.training_check import check_training
+from pytorchrl.agent.algorithms.training_check import check_training, refuse_other_optimizers
 from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
 from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
@@ -111,6 +111,12 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse what is no optimiser among those of single groups."""
+        super().check_hyper_parameters(hyper_parameters)
+        refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
 
     @classmethod
     def check_spaces(cls, envs: VecEnv) -> None:

@@ -1,8 +1,12 @@
 """Check of what an algorithm has registered to be trained."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import nn
 
 from pytorchrl.agent.algorithms.training import TrainingState
+from pytorchrl.agent.optimizers import Optimizer
 
 
 def check_training(training: TrainingState, algorithm: object, actor: nn.Module) -> None:
@@ -38,3 +42,17 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
         raise ValueError(
             f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"
         )
+
+
+def refuse_other_optimizers(optimizers: Mapping[str, Any], owner: str) -> None:
+    """Refuse what is no optimiser among those of single parameter groups.
+
+    Raises:
+        ValueError: the message names the group and the value.
+    """
+    for group, optimizer in optimizers.items():
+        if not isinstance(optimizer, Optimizer):
+            raise ValueError(
+                f"{owner}: optimizers[{group!r}] must be an optimiser, such as AdamW(weight_decay=1e-2), got "
+                f"{optimizer!r}"
+            )

@@ -135,3 +135,8 @@ def test_a_run_with_both_resumes_from_its_folder(tmp_path: Path) -> None:
         assert_equal(learner.scheme.algorithm.state_dict(), expected)
     policy = prl.load_policy(tmp_path / "run")
     assert {9, 7} <= widths(policy.algorithm.critics)
+
+
+def test_a_group_is_refused_what_is_no_optimiser() -> None:
+    with pytest.raises(ValueError, match=r"SAC: optimizers\['critics'\] must be an optimiser, such as .* got 'AdamW'"):
+        prl.SAC.create_factory(optimizers={"critics": "AdamW"})  # type: ignore[dict-item]
