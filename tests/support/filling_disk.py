@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from storages.persistent import PersistenceError
+from storages.persistent.replay import write_ahead_log
 from tests.support import killing, killing_episodic
 from tests.support.killing import sample
 
@@ -82,6 +83,8 @@ KINDS: dict[str, Callable[[Path], Any]] = {"steps": Steps, "episodes": Episodes}
 
 def main(kind: str, disk: Path, elsewhere: Path) -> None:
     torch.set_num_threads(1)
+    # The log grows in one file until the disk is full; small rings drop files long before.
+    write_ahead_log._SMALLEST_LOG_FILE_BYTES = 1 << 30
     kept, ballast = KINDS[kind](disk / "kept"), disk / "ballast"
     ballast.write_bytes(bytes(BALLAST_BYTES))
     for _ in range(5):
