@@ -1,8 +1,4 @@
-"""Whole networks of observation vectors, for few rows, as in acting: all layers in one compiled call.
-
-With two layers of 64 units and a policy of two actions, it spares 9% of a training loop of PPO on CartPole-v1, and
-8% of one of A2C.
-"""
+"""Whole networks of observation vectors, for few rows, as in acting: all layers in one compiled call."""
 
 from typing import Any
 

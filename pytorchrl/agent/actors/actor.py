@@ -131,11 +131,7 @@ class Actor(FieldComponent, nn.Module):
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
-        if self.late_action > len(self.hidden_sizes):
-            raise ValueError(
-                f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
-                f"{len(self.hidden_sizes)}, got {self.late_action}"
-            )
+        self._check_late_action()
         check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         self.observation_space = envs.observation_space
@@ -273,6 +269,8 @@ class Actor(FieldComponent, nn.Module):
             body = self._body_of_observations(acts, layers)
             built = head.build(body.output_size, self)
             return Network(body, built, action_mask=self.mask)
+        # A network may have settings of its own.
+        self._check_late_action()
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
@@ -284,6 +282,13 @@ class Actor(FieldComponent, nn.Module):
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
         joint = self.hidden_layers(body.output_size + size, sizes, layers)
         return Network(body, head.build(joint.output_size, self), joint, codec)
+
+    def _check_late_action(self) -> None:
+        if self.late_action > len(self.hidden_sizes):
+            raise ValueError(
+                f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
+                f"{len(self.hidden_sizes)}, got {self.late_action}"
+            )
 
     def _body_of_observations(self, acts: bool, layers: Layers | None) -> AnyBody:
         body = self._shared

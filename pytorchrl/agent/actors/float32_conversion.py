@@ -96,7 +96,7 @@ class Float32Conversion:
                 )
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> "Float32Conversion":
-        """Return itself, which copies of an actor share, so that a loss is told once."""
+        """Return itself, which copies of an actor share, so that there is one warning of a loss."""
         return self
 
 

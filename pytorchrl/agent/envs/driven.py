@@ -152,7 +152,9 @@ class _Told(Vector):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the present observations, and the running episodes' returns and lengths."""
-        return as_tensors({"observation": self.observation, "returns": self._returns, "lengths": self._lengths})  # type: ignore[no-any-return]
+        present = {"observation": self.observation, "returns": self._returns, "lengths": self._lengths}
+        state: dict[str, Any] = as_tensors(present)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
         """Restore the state returned by `state_dict`."""

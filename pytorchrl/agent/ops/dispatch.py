@@ -25,7 +25,7 @@ def is_recorded() -> bool:
 
 
 def is_acting() -> bool:
-    """Whether torch is in inference mode, in which networks act, and has to see no operations of its own."""
+    """Whether torch is in inference mode, in which networks act, and records no operations."""
     # The inference mode is asked about last: torch.compile does not compile that.
     return not torch.is_grad_enabled() and not is_recorded() and torch.is_inference_mode_enabled()
 

@@ -17,7 +17,7 @@ _OPTIONS: Mapping[str, str] = {
     "target_steps of Learner": "--steps",
     "log_to of Learner": "--log-to",
 }
-"""Options of settings that are no hyper-parameters of a part with options of its own."""
+"""Options of settings that are not hyper-parameters of the algorithm, the actor or the storage."""
 _ELSEWHERE: Mapping[str, str] = {
     "seed": "--seeds",
     "lr": "--algorithm.lr",

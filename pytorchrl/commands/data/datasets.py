@@ -6,15 +6,11 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.commands.data.shared import (
-    Count,
+    NOTHING_SAID,
+    AsOptions,
     Format,
-    HowEnded,
-    Names,
-    Number,
     Output,
-    Parts,
     Source,
-    Text,
     opened,
     opened_as_it_is,
     write,
@@ -45,43 +41,18 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
 def show(
     path: tyro.conf.Positional[Path],
     output: Picture = None,
-    names: Names = {},  # noqa: B006
-    ends: HowEnded = None,
-    timeouts: Text = None,
-    max_episode_steps: Count = None,
-    episode: Text = None,
-    rewards: Text = None,
-    first_action: Number = None,
-    leave_out: Parts = (),
+    said: AsOptions = NOTHING_SAID,
 ) -> None:
     """Describe a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
-        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
-            several columns are one array, joined by commas: observations x,v,angle.
-        ends: how episodes ended, in files that only mark where they ended.
-        timeouts: the array that is true where a time limit ended an episode; none, if none ever did.
-        max_episode_steps: the time limit that ended episodes which did not terminate.
-        episode: the array with a number or a text for each episode, the same at all of its steps.
-        rewards: the array of rewards; none, for a file without any, whose rewards are read as 0.
-        first_action: the number of the first choice of discrete actions, which is subtracted.
-        leave_out: parts of the observations that are not read, such as texts.
+        said: what the file leaves open.
     """
     if output is not None:
         refuse_other_suffix(output)
-    dataset = opened(
-        path,
-        names,
-        ends=ends,
-        timeouts=timeouts,
-        max_episode_steps=max_episode_steps,
-        episode=episode,
-        rewards=rewards,
-        first_action=first_action,
-        leave_out=leave_out,
-    )
+    dataset = opened(path, said)
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
     console = TextConsole(record=output is not None)
     console.print(report)
@@ -96,14 +67,7 @@ def convert(
     source: Source,
     output: Output,
     format: Format = None,  # noqa: A002
-    names: Names = {},  # noqa: B006
-    ends: HowEnded = None,
-    timeouts: Text = None,
-    max_episode_steps: Count = None,
-    episode: Text = None,
-    rewards: Text = None,
-    first_action: Number = None,
-    leave_out: Parts = (),
+    said: AsOptions = NOTHING_SAID,
 ) -> None:
     """Write a data set, a table of steps, or what a storage holds, in another format.
 
@@ -112,29 +76,10 @@ def convert(
             meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
-        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
-            several columns are one array, joined by commas: observations x,v,angle.
-        ends: how episodes ended, in files that only mark where they ended. Without final observations, the last step
-            of a terminated episode is kept; that of any other is left out.
-        timeouts: the array that is true where a time limit ended an episode; none, if none ever did.
-        max_episode_steps: the time limit that ended episodes which did not terminate.
-        episode: the array with a number or a text for each episode, the same at all of its steps.
-        rewards: the array of rewards; none, for a file without any, whose rewards are read as 0.
-        first_action: the number of the first choice of discrete actions, which is subtracted.
-        leave_out: parts of the observations that are not read, such as texts.
+        said: what the source leaves open.
     """
     format_for(output, format)
-    dataset = opened(
-        source,
-        names,
-        ends=ends,
-        timeouts=timeouts,
-        max_episode_steps=max_episode_steps,
-        episode=episode,
-        rewards=rewards,
-        first_action=first_action,
-        leave_out=leave_out,
-    )
+    dataset = opened(source, said)
     write(output, dataset, len(dataset), format, dataset.about)
 
 

@@ -1,7 +1,7 @@
 """Shared parts of the commands for data sets: arguments, opening and writing."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,35 +21,68 @@ Format = Annotated[
     str | None,
     tyro.conf.arg(metavar="{" + ",".join(FORMATS) + "}", help_behavior_hint=""),
 ]
-Names = Annotated[dict[str, str], tyro.conf.arg(metavar="WHAT NAME ...", help_behavior_hint="")]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
 Output = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUTPUT")]
 Count = Annotated[int | None, tyro.conf.arg(metavar="COUNT", help_behavior_hint="")]
 Text = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
-HowEnded = Annotated[Ends | None, tyro.conf.arg(help_behavior_hint="")]
-Number = Annotated[int | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint="")]
-Parts = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...", help_behavior_hint="")]
 Share = Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="")]
 
 
-def opened(path: Path, names: Mapping[str, str], **answers: Any) -> Dataset:
-    """Open a data set, the directory of a storage, or the storage in a run's checkpoint.
+@dataclass(frozen=True)
+class Said:
+    """Options that answer what a file leaves open.
 
     Args:
-        path: where it is.
-        names: what flat arrays are called, by argument name of :class:`FlatNames`.
-        answers: further arguments of :func:`open_dataset`.
+        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
+            several columns are one array, joined by commas: observations x,v,angle.
+        ends: how episodes ended, in files that only mark where they ended. Without final observations, the last step
+            of a terminated episode is read; that of any other is left out.
+        timeouts: the array that is true where a time limit ended an episode; none, if none ever did.
+        max_episode_steps: the time limit that ended episodes which did not terminate.
+        episode: the array with a number or a text for each episode, the same at all of its steps.
+        rewards: the array of rewards; none, for a file without any, whose rewards are read as 0.
+        first_action: the number of the first choice of discrete actions, which is subtracted.
+        leave_out: parts of the observations that are not read, such as texts.
     """
-    known = set(FlatNames.__dataclass_fields__)
-    unknown = set(names) - known
-    if unknown:
-        raise ValueError(f"--names: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(known))}")
-    said = {"names": FlatNames(**names) if names else None, **answers}
+
+    names: Annotated[dict[str, str], tyro.conf.arg(metavar="WHAT NAME ...", help_behavior_hint="")] = field(
+        default_factory=dict
+    )
+    ends: Annotated[Ends | None, tyro.conf.arg(help_behavior_hint="")] = None
+    timeouts: Text = None
+    max_episode_steps: Count = None
+    episode: Text = None
+    rewards: Text = None
+    first_action: Annotated[int | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint="")] = None
+    leave_out: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...", help_behavior_hint="")] = ()
+
+    def answers(self) -> dict[str, Any]:
+        """Return the arguments of :func:`open_dataset`.
+
+        Raises:
+            ValueError: an array of an unknown kind is named.
+        """
+        known = set(FlatNames.__dataclass_fields__)
+        unknown = set(self.names) - known
+        if unknown:
+            raise ValueError(f"--names: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(known))}")
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return given | {"names": FlatNames(**self.names) if self.names else None}
+
+
+AsOptions = Annotated[Said, tyro.conf.arg(name="")]
+"""The fields are options of the command."""
+NOTHING_SAID = Said()
+
+
+def opened(path: Path, said: Said) -> Dataset:
+    """Open a data set, the directory of a storage, or the storage in a run's checkpoint."""
+    answers = said.answers()
     if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
-        Answers(**said).refuse_others(path, "a run, or a checkpoint", ())
+        Answers(**answers).refuse_others(path, "a run, or a checkpoint", ())
         episodes = directory_of_episodes(path)
         return CheckpointDataset(path) if episodes is None else open_dataset(episodes)
-    return open_dataset(path, **said)
+    return open_dataset(path, **answers)
 
 
 def opened_as_it_is(path: Path) -> Dataset:

@@ -40,6 +40,7 @@ class ACER(OnAndOffPolicy):
 
     actions: ClassVar[ActionKind] = "discrete"
 
+    explorer: ClassVar[None] = None  # type: ignore[misc]  # the stored probabilities are those of the policy
     value_loss_coef: NonNegative = 0.5
     entropy_coef: NonNegativeOrSchedule = 0.01
     truncation: Positive | None = 10.0

@@ -142,8 +142,8 @@ class CrossQ(OffPolicyAlgorithm):
                 f"{name} normalises transitions as one batch, but {type(actor).__name__} has a memory "
                 f"({actor.memory}); give it memory=None, or choose SAC, REDQ, DroQ or TQC"
             )
-        if any(values_of_setting(actor, "late_action")):
+        if late := max(values_of_setting(actor, "late_action")):
             raise ValueError(
                 f"{name} normalises observations and actions as one batch; give {type(actor).__name__} late_action=0, "
-                f"got {actor.late_action}"
+                f"got {late}"
             )

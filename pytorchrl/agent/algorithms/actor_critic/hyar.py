@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -70,8 +71,9 @@ class HyAR(TD3):
 
     def build(self) -> None:
         """Make the representation, and the networks of TD3 for latent actions."""
-        assert isinstance(self.action_space, HybridBox)
-        arguments = self.actor, self.action_space, self.embedding_size, self.latent_size
+        # Others are refused before.
+        space = cast("HybridBox", self.action_space)
+        arguments = self.actor, space, self.embedding_size, self.latent_size
         learnt = self.representation = HybridRepresentation(*arguments, predicts=self.dynamics_weight > 0)
         self.train_representation = self.train(
             "representation", *learnt.networks, lr="lr_representation", max_grad_norm=None

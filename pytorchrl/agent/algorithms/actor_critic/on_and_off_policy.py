@@ -21,6 +21,7 @@ class OnAndOffPolicy(Algorithm):
     Poisson-distributed number of updates on replayed batches.
 
     Args:
+        explorer: exploration strategy; None samples from the policy.
         lr: learning rate.
         online_update: begin each update phase with an update on the newest steps; False learns from replay alone.
         update_every: environment transitions between update phases, over all environments, and size of the on-policy
@@ -34,6 +35,7 @@ class OnAndOffPolicy(Algorithm):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", segments=True)}
 
+    explorer: Explorer | None = None
     lr: NonNegativeOrSchedule = 7e-4
     max_grad_norm: Positive | None = 0.5
     online_update: bool = True
@@ -54,8 +56,8 @@ class OnAndOffPolicy(Algorithm):
             )
 
     def make_explorer(self) -> Explorer:
-        """Return sampling from the policy."""
-        return Sample()
+        """Return the explorer, or sampling from the policy."""
+        return Sample() if self.explorer is None else self.explorer
 
     def update_plan(self) -> UpdatePlan:
         """Return an update phase every ``update_every`` environment transitions, or at the end of episodes."""

@@ -7,7 +7,7 @@ from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPo
 from pytorchrl.agent.algorithms.actor_critic.paths import sums_along_paths
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer
+from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
 
 
@@ -23,14 +23,12 @@ class PCL(OnAndOffPolicy):
         together: train policy and value function by one optimiser on the weighted sum of their losses; required with a
             shared body.
         value_loss_coef: with ``together``, weight of the value function's loss.
-        explorer: exploration strategy; None samples from the policy.
     """
 
     unchangeable = frozenset({"together"})
 
     tau: Positive = 0.1
     path_length: Count = 10
-    explorer: Explorer | None = None
     lr_value: NonNegativeOrSchedule = 1e-3
     together: bool = False
     value_loss_coef: NonNegative = 0.5
@@ -69,7 +67,3 @@ class PCL(OnAndOffPolicy):
         """Return the distribution of actions."""
         policy: Distribution = self.pi(view)
         return policy
-
-    def make_explorer(self) -> Explorer:
-        """Return the explorer, which need not follow the policy: paths of any policy are consistent."""
-        return super().make_explorer() if self.explorer is None else self.explorer

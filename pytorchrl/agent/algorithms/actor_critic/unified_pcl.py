@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPo
 from pytorchrl.agent.algorithms.actor_critic.paths import sums_along_paths
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer
+from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, NonNegative, Positive
 
 _FIRST_SHARE = 0.01
@@ -26,14 +26,12 @@ class UnifiedPCL(OnAndOffPolicy):
         path_length: steps of a path (d); fewer where an episode or a segment ends.
         value_loss_coef: weight of the gradient through the value function, relative to that through log-probabilities;
             1 gives the gradient of the squared inconsistency.
-        explorer: exploration strategy; None samples from the policy.
     """
 
     actions = "discrete"
 
     tau: Positive = 0.1
     path_length: Count = 10
-    explorer: Explorer | None = None
     value_loss_coef: NonNegative = 1.0
 
     def build(self) -> None:
@@ -69,7 +67,3 @@ class UnifiedPCL(OnAndOffPolicy):
     def policy(self, view: View, exploration: Exploration) -> Categorical:
         """Return the distribution of actions."""
         return self.policy_and_value(view)[0]
-
-    def make_explorer(self) -> Explorer:
-        """Return the explorer, which need not follow the policy: paths of any policy are consistent."""
-        return super().make_explorer() if self.explorer is None else self.explorer

@@ -35,6 +35,7 @@ class DAgger(BehaviourCloning):
 
     expert: Callable[[Any], Any] | None = None
     beta: UnitIntervalOrSchedule = 0.0
+    burn_in_explorer: ClassVar[None] = None  # type: ignore[misc]  # the expert acts at first
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -57,8 +58,6 @@ class DAgger(BehaviourCloning):
                 f"{cls.__name__}: actions of the expert's {type(algorithm).__name__} depend on earlier steps, which "
                 f"would not be restored when a run is resumed; take an expert of another algorithm"
             )
-
-    burn_in_explorer: ClassVar[None] = None  # type: ignore[misc]  # the expert acts at first
 
     def default_explorer(self) -> Explorer:
         """Return the greedy action, as in evaluations, so that training states are those of evaluations."""
