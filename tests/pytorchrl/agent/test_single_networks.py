@@ -83,6 +83,11 @@ def test_settings_that_no_network_can_have_are_refused(per_network: Any, message
         made(prl.SAC, continuous(), per_network)
 
 
+def test_a_late_action_beyond_a_networks_own_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match="late_action must be at most the number of hidden_sizes, 1, got 2"):
+        made(prl.SAC, continuous(), {"critics": {"late_action": 2}})
+
+
 def test_networks_with_one_body_are_refused_settings_of_their_own() -> None:
     with pytest.raises(ValueError, match="with shared_body=True all networks have one body; leave out per_network"):
         prl.OnPolicyActor.create_factory(shared_body=True, per_network={"value": {"hidden_sizes": (9,)}})

@@ -63,3 +63,23 @@ def test_an_entropy_bonus_keeps_a_policy_more_random() -> None:
                 (metrics,) = scheme.update()
             entropies.append(float(metrics["entropy"]))
     assert entropies[1] > entropies[0] + 0.1
+
+
+class Watched(prl.TRPO):
+    """Notes how many rows its policy evaluates at once."""
+
+    rows: list[int] = []  # noqa: RUF012
+
+    def policy(self, view: Any, exploration: Any) -> Any:
+        """Return the policy's distribution."""
+        found = super().policy(view, exploration)
+        if exploration is None:
+            self.rows.append(len(found.entropy()))
+        return found
+
+
+def test_pieces_are_no_larger_than_asked_for() -> None:
+    Watched.rows.clear()
+    stepped(5, "discrete", None, Watched)
+    # The surrogate and the line search evaluate all 48 rows, products with the matrix a piece.
+    assert set(Watched.rows) == {48, 5, 3}
