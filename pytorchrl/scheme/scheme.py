@@ -349,12 +349,11 @@ class Scheme(Closing):
                 storage.reset()
 
     def _measured_updates(self) -> Iterator[Metrics]:
-        groups, updates = self.algorithm.training.groups.values(), self._updates()
-        for group in groups:
+        updates = self._updates()
+        # A group that takes no step in the first update, such as a delayed policy's, is measured in its next one.
+        for group in self.algorithm.training.groups.values():
             group.measures_gradients = True
         first = next(updates, None)
-        for group in groups:
-            group.measures_gradients = False
         if first is not None:
             yield {**first, **self.algorithm.measure(self.sources)}
         yield from updates

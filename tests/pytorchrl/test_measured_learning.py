@@ -85,7 +85,30 @@ def test_measuring_an_update_changes_nothing_that_it_learns(case: Case) -> None:
     with make_scheme(case) as other:
         collect(other)
         list(other.update())
-        assert_equal(other.algorithm.state_dict(), scheme.algorithm.state_dict())
+        assert_equal(without_measurements(other), without_measurements(scheme))
+
+
+def without_measurements(scheme: prl.Scheme) -> dict[str, Any]:
+    state = scheme.algorithm.state_dict()
+    state["training"] = {k: v for k, v in state["training"].items() if k not in {"gradient_norms", "measured_next"}}
+    return state
+
+
+@pytest.mark.parametrize("delay", [2, 3])
+def test_the_gradients_of_a_delayed_policy_are_measured_once_between_records(delay: int, tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        prl.TD3.create_factory(policy_delay=delay, update_every=1, mini_batch_size=8, start_steps=10, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory(lambda: gym.make("Pendulum-v1")),
+        seed=1,
+    )
+    with prl.Learner(scheme, target_steps=96, log_dir=tmp_path / "run", log_every=12) as learner:
+        learner.run()
+    records = [each for each in prl.read_metrics(tmp_path / "run" / "metrics.jsonl") if "losses/policy_loss" in each]
+    norms = [record["learning/gradient_norm/policy"] for record in records[1:]]
+    assert len(norms) >= 6
+    assert len(set(norms)) == len(norms)
 
 
 def test_each_record_of_a_run_has_them(tmp_path: Path) -> None:

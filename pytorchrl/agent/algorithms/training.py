@@ -40,7 +40,7 @@ class Trained:
         self.flat = FlatParameters(self.parameters.values())
         self.stepper: Stepper = optimizer.make(self.flat)
         self.measures_gradients = False
-        """Whether steps keep the norm of their gradients in ``gradient_norm``."""
+        """Whether the next step keeps the norm of its gradients in ``gradient_norm``."""
         self.gradient_norm: Tensor | None = None
         """(), of the last measured step, before gradients were clipped."""
 
@@ -59,6 +59,7 @@ class Trained:
         if self.measures_gradients:
             gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
             self.gradient_norm = nn.utils.get_total_norm(gradients) if gradients else None
+            self.measures_gradients = False
         self.stepper.step(self._norm_of(algorithm))
 
     def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
@@ -147,6 +148,8 @@ class TrainingState:
         """Return all state except the actor's weights, as tensors and plain data."""
         return {
             "optimizers": {name: group.stepper.state_dict() for name, group in self.groups.items()},
+            "gradient_norms": {name: group.gradient_norm for name, group in self.groups.items()},
+            "measured_next": [name for name, group in self.groups.items() if group.measures_gradients],
             **self.shared_state(),
         }
 
@@ -164,6 +167,9 @@ class TrainingState:
         self.load_shared_state(state)
         for name, group in self.groups.items():
             group.stepper.load_state_dict(state["optimizers"][name])
+            # Earlier versions kept no measurements in the state.
+            group.gradient_norm = state.get("gradient_norms", {}).get(name)
+            group.measures_gradients = name in state.get("measured_next", ())
 
     def load_shared_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `shared_state`."""
