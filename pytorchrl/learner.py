@@ -519,6 +519,7 @@ class Learner(Closing):
             "learner": {
                 **self._at.state_dict(),
                 **self._measurements.state_dict(),
+                "gradients": self.scheme.algorithm.training.measurements(),
                 "callbacks": self._callbacks.state_dict(),
             },
         }
@@ -575,6 +576,8 @@ class Learner(Closing):
         self._at.load_state_dict(state)
         self.scheme.set_progress(self._at.settled_at, self.target_steps)
         self._measurements.load_state_dict(state)
+        # Earlier versions saved none.
+        self.scheme.algorithm.training.load_measurements(state.get("gradients", {}))
         self._callbacks.load_state_dict(state["callbacks"])
 
     def _train(self) -> None:

@@ -117,6 +117,16 @@ class TrainingState:
                 metrics[f"learning/gradient_norm{of_group}"] = group.gradient_norm
         return metrics
 
+    def measurements(self) -> dict[str, tuple[Tensor | None, bool]]:
+        """Return the norm of each group's gradients as last measured, and whether its next step is measured."""
+        return {name: (group.gradient_norm, group.measures_gradients) for name, group in self.groups.items()}
+
+    def load_measurements(self, measurements: Mapping[str, tuple[Tensor | None, bool]]) -> None:
+        """Restore what `measurements` returned."""
+        for name, measured in measurements.items():
+            group = self.groups[name]
+            group.gradient_norm, group.measures_gradients = measured
+
     def add_target(
         self, network: nn.Module, polyak: str, every: str | None, every_steps: str | None = None
     ) -> nn.Module:
@@ -148,8 +158,6 @@ class TrainingState:
         """Return all state except the actor's weights, as tensors and plain data."""
         return {
             "optimizers": {name: group.stepper.state_dict() for name, group in self.groups.items()},
-            "gradient_norms": {name: group.gradient_norm for name, group in self.groups.items()},
-            "measured_next": [name for name, group in self.groups.items() if group.measures_gradients],
             **self.shared_state(),
         }
 
@@ -167,9 +175,6 @@ class TrainingState:
         self.load_shared_state(state)
         for name, group in self.groups.items():
             group.stepper.load_state_dict(state["optimizers"][name])
-            # Earlier versions kept no measurements in the state.
-            group.gradient_norm = state.get("gradient_norms", {}).get(name)
-            group.measures_gradients = name in state.get("measured_next", ())
 
     def load_shared_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `shared_state`."""
