@@ -7,7 +7,7 @@ from typing import Any
 
 from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS
 from storages.component.own_factory import returning_factories
-from storages.renamed import both_spellings
+from storages.renamed import appends_to_dict, both_spellings
 from storages.transition import REQUIRED, TRUNC2, Sample
 
 
@@ -29,32 +29,37 @@ def adapt_overrides(cls: type[Any]) -> None:
         cls.create_factory = returning_factories(method.__func__)
     if callable(method := own.get("insert_single_tensor_slice")):
         _refuse_appending(cls.__name__, method)
+        cls.insert_single_tensor_slice = appends_to_dict(method)
     if callable(method := own.get("insert_transition")):
         cls.insert_transition = _called_with_whole_steps(method)
         cls.stores_slices_whole = False
+    if callable(own.get("init_tensors")):
+        cls.insert_transition = _initialising_first(cls.insert_transition)
     if "storage_tensors" in own and _has_bases_with(cls, "storage_tensors"):
-        _store_named_fields_alone(cls, own["storage_tensors"])
+        cls.stored_fields = _fields_named(cls.__name__, own["storage_tensors"])
+
+
+def _initialising_first(insert_transition: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``insert_transition`` that calls the class's own ``init_tensors`` with the first step."""
+
+    @functools.wraps(insert_transition)
+    def call(self: Any, sample: Sample, envs: Any = None) -> None:
+        if envs is None and not self.layout:
+            self.init_tensors(sample)
+        insert_transition(self, sample, envs)
+
+    return call
 
 
 def _has_bases_with(cls: type[Any], name: str) -> bool:
     return any(vars(base).get(name) for base in cls.__mro__[1:])
 
 
-def _store_named_fields_alone(cls: type[Any], names: Any) -> None:
-    """Leave out the fields of samples that ``storage_tensors`` does not name, unless every sample must have them."""
+def _fields_named(owner: str, names: Any) -> frozenset[str]:
+    """Return the fields that ``storage_tensors`` names, and those that every sample must have."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{cls.__name__}.storage_tensors must be a tuple of names of fields, got {names!r}")
-    insert, init, named = cls.insert_transition, cls.init_tensors, frozenset((*names, *REQUIRED, TRUNC2))
-
-    @functools.wraps(insert)
-    def insert_transition(self: Any, sample: Sample, envs: Any = None) -> None:
-        insert(self, {key: value for key, value in sample.items() if key in named}, envs)
-
-    @functools.wraps(init)
-    def init_tensors(self: Any, sample: Sample) -> None:
-        init(self, {key: value for key, value in sample.items() if key in named})
-
-    cls.insert_transition, cls.init_tensors, cls.stores_slices_whole = insert_transition, init_tensors, False
+        raise TypeError(f"{owner}.storage_tensors must be a tuple of names of fields, got {names!r}")
+    return frozenset((*names, *REQUIRED, TRUNC2))
 
 
 def _refuse_appending(owner: str, method: Callable[..., Any]) -> None:

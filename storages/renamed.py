@@ -3,12 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from storages.component.other_names import STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.stored_fields import append_values
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 _ADAPTED = "_takes_both_spellings"
 
 
@@ -18,7 +18,7 @@ def missing_attribute(owner: str, name: str) -> AttributeError:
     return AttributeError(f"{owner!r} object has no attribute {name!r}{hint}", name=name)
 
 
-def both_spellings(method: Callable[..., T]) -> Callable[..., T]:
+def both_spellings(method: F) -> F:
     """Let keyword arguments of a method have the names here or those of PyTorchRL, whichever it has itself.
 
     A call that names a parameter twice, or not at all, raises a TypeError with both names.
@@ -38,7 +38,7 @@ def both_spellings(method: Callable[..., T]) -> Callable[..., T]:
     order = list(parameters)
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> T:
+    def call(*args: Any, **kwargs: Any) -> Any:
         place = f"{type(args[0]).__name__}.{method.__name__}" if args else method.__name__
         positional = order[: len(args)]
         for other, own in own_names.items():
@@ -51,7 +51,7 @@ def both_spellings(method: Callable[..., T]) -> Callable[..., T]:
         return method(*args, **kwargs)
 
     setattr(call, _ADAPTED, True)
-    return call
+    return cast("F", call)
 
 
 def appends_to_dict(method: Callable[..., int]) -> Callable[..., int]:

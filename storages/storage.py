@@ -21,7 +21,7 @@ from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
-from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
+from storages.core.ring.layout import FieldKey, Layout, as_array, leaves, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
@@ -43,6 +43,9 @@ class EmptyStorageError(RuntimeError):
 @with_hyper_parameters
 class Storage(Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
+
+    Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL
+    ``(size, device, actor, algorithm, envs, ...)``.
 
     Args:
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
@@ -79,6 +82,8 @@ class Storage(Changeable, Closing):
     storage_tensors: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that transitions have. A subclass that sets it stores these alone, and those that every
     sample must have; otherwise further fields of samples are stored, too."""
+    stored_fields: ClassVar[frozenset[str] | None] = None
+    """Fields of samples that are stored, by ``storage_tensors`` of a subclass; all where None."""
     stores_slices_whole: ClassVar[bool] = True
     """Whether one call may store many steps of a slice, instead of :meth:`insert_transition` for each."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
@@ -120,6 +125,7 @@ class Storage(Changeable, Closing):
         if algorithm is not None:
             checked_gamma(algorithm.gamma, type(self).__name__)
         self._ring = self.make_ring(envs)
+        self._ring.fields = self.stored_fields
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
         self._inserted = 0
@@ -651,6 +657,11 @@ class Storage(Changeable, Closing):
     def __repr__(self) -> str:
         bound = "any number of" if self._ring.grows else self.capacity
         return f"{type(self).__name__}({len(self)} of {bound} transitions, {self.num_envs} environments)"
+
+    @property
+    def layout(self) -> Layout:
+        """Shapes and dtypes of the fields of a transition; empty before the first sample."""
+        return self._ring_of_steps.layout
 
     @property
     def ring(self) -> Ring:

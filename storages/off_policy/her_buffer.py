@@ -31,8 +31,8 @@ class HERBuffer(EREBuffer):
             with whole batches (N, ...), rhs and rhs2 None without a recurrent state; each result has the shape of its
             argument, or is None (but for rewards) to keep it. It may return a sixth value, terminated (N, 1), and is
             given ``info=`` where there are ``info_keys``. Batches of ``sequences`` have the stored recurrent states,
-            whatever it returns for them. None relabels goals of dict observations; the default of PyTorchRL's, a
-            function that changes nothing, has no effect on a batch.
+            whatever it returns for them. None relabels goals of dict observations, unlike in PyTorchRL, whose
+            default is a function that changes nothing.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
         strategy: where a goal comes from: "future" (later in the episode), "final" (its end, or its newest step while
             it runs), "episode" (anywhere in it), "random" (anywhere in the buffer).

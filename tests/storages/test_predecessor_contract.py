@@ -10,8 +10,18 @@ import pytest
 import torch
 
 import storages
-from storages import HERBuffer, NStepReplayBuffer, PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Sequences, Storage
+from storages import (
+    HERBuffer,
+    MixedStorage,
+    NStepReplayBuffer,
+    PERBuffer,
+    PersistentEpisodicBuffer,
+    ReplayBuffer,
+    Sequences,
+    Storage,
+)
 from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.sharded import ShardedReplay
 from storages.transition import ACT, DONE, DONE2, ERRORS, INFO, OBS, OBS2, REQUIRED, REW, RHS, RHS2, TRUNC2
 from tests.support.model import ALGORITHM, Stream
 
@@ -30,7 +40,9 @@ ACTOR = SimpleNamespace(evaluate_action_values=None)
 def made(cls: Any, folder: Any, **given: Any) -> Any:
     """A storage for two environments, on disk below a folder if it must be."""
     directory = {"directory": str(folder / cls.__name__)} if issubclass(cls, PersistentEpisodicBuffer) else {}
-    return cls.create_factory(size=20, **directory, **given)("cpu", ACTOR, ALGORITHM, ENVS)
+    storage = cls.create_factory(size=20, **directory, **given)("cpu", ACTOR, ALGORITHM, ENVS)
+    storage.seed(0)
+    return storage
 
 
 def step_for(cls: Any, steps: Stream) -> dict[str, Any]:
@@ -122,6 +134,7 @@ def test_a_collector_and_a_subclass_written_for_pytorchrl_run_unchanged(rhs: Any
     assert set(learner.data) - {RHS, RHS2, TRUNC2} == {*REQUIRED}
 
     learner.before_gradients()
+    learner.seed(0)
     batches = 0
     for batch in learner.generate_batches(2, 8, num_epochs=3):
         assert batch[REW].abs().max() > 1
@@ -209,6 +222,30 @@ def test_a_subclass_with_own_storage_tensors_stores_these_fields_alone() -> None
         type("Wrong", (ReplayBuffer,), {"storage_tensors": REW})
 
 
+@pytest.mark.parametrize("cls", CLASSES)
+def test_fields_that_are_not_stored_reach_an_insertion_of_ones_own(cls: Any, tmp_path: Any) -> None:
+    seen = []
+
+    class Own(cls):  # type: ignore[misc]
+        storage_tensors = (*cls.storage_tensors, "Colour")
+
+        def init_tensors(self, sample):  # type: ignore[no-untyped-def]
+            seen.append("init")
+            super().init_tensors(sample)
+
+        def insert_transition(self, sample):  # type: ignore[no-untyped-def]
+            seen.append(float(sample["Weather"][0, 0]))
+            super().insert_transition(sample)
+
+    storage, steps, column = made(Own, tmp_path), stream("dict"), np.ones((NUM_ENVS, 1), np.float32)
+    for step in range(3):
+        sample = step_for(cls, steps) | {"Colour": column, "Weather": step * column, DONE2: column}
+        storage.insert_transition(sample)
+    assert seen == ["init", 0, 1, 2]
+    assert "Colour" in storage.data
+    assert "Weather" not in storage.data
+
+
 def test_data_reads_the_stored_fields_oldest_first_and_refuses_to_be_written_to() -> None:
     storage = ReplayBuffer(6, "cpu", None, ALGORITHM, None)  # type: ignore[arg-type]
     assert dict(storage.data) == {}
@@ -272,6 +309,30 @@ def test_parameters_have_the_names_here_and_those_of_pytorchrl(cls: Any, name: s
             with pytest.raises(TypeError, match=rf"{kind.__name__}.{name}: \w+ and \w+ are one parameter"):
                 getattr(storage, name)(**{other: 0, own: 0})
         storage.close()
+
+
+def test_mixed_and_sharded_storages_take_both_names(tmp_path: Any) -> None:
+    parts = {name: ReplayBuffer.create_factory(10)("cpu", None, ALGORITHM, None) for name in ("a", "b")}
+    mixed = MixedStorage(parts, {"a": 0.5, "b": 0.5})
+    mixed.update_storage_parameter(parameter_name="shares", new_parameter_value={"a": 0.25, "b": 0.75})  # type: ignore[call-arg]
+    assert mixed.shares == {"a": 0.25, "b": 0.75}
+    for name in ("insert_data_slice", "update_storage_parameter"):
+        with pytest.raises(TypeError, match=f"ShardedReplay.{name}: .*, which may be named .*, is missing"):
+            getattr(ShardedReplay, name)(object.__new__(ShardedReplay))
+
+
+def test_an_overridden_insert_single_tensor_slice_is_for_overwriting_and_dicts_are_appended_to() -> None:
+    class Own(ReplayBuffer):
+        def insert_single_tensor_slice(self, key: str, values: Any, start: int = 0) -> int:  # type: ignore[override]
+            return super().insert_single_tensor_slice(key, values * 2, start)
+
+    storage, fields = Own.create_factory(10)("cpu", None, ALGORITHM, None), {}
+    storage.insert_transition(stream().step())
+    ones = np.ones((1, NUM_ENVS, 1), np.float32)
+    assert storage.insert_single_tensor_slice(fields, REW, ones) == 1  # type: ignore[arg-type]
+    assert (fields[REW] == 1).all()
+    assert storage.insert_single_tensor_slice(REW, ones) == 1
+    assert (storage.data[REW] == 2).all()
 
 
 def test_values_of_a_field_are_appended_to_a_dict_as_in_pytorchrl() -> None:
@@ -428,10 +489,11 @@ def test_get_sequence_priority_is_the_error_that_an_update_gives_a_sequence(cls:
     batch = next(storage.generate_batches(1, 1))
     errors = torch.tensor([-4.0, 1.0, 0.5]).reshape(3, 1, 1)
     assert batch[REW].shape == errors.shape
-    assert batch["Mask"].all()
     storage.after_gradients(batch, {ERRORS: errors})
-    of_sequence = storage.get_sequence_priority(errors[..., 0], eta=0.7)
-    assert of_sequence == pytest.approx(np.array([0.7 * 4 + 0.3 * 5.5 / 3]))
+    # Sequences that reach beyond the end of an episode are padded.
+    real = errors[batch["Mask"] > 0]
+    of_sequence = storage.get_sequence_priority(real[:, None], eta=0.7)
+    assert of_sequence == pytest.approx(np.array([0.7 * 4 + 0.3 * real.abs().mean().item()]))
     assert storage.priorities.of(batch["Indices"].numpy()[:, 0]) == pytest.approx(storage.get_priority(of_sequence))
     assert storage.get_sequence_priority([1.0, 3.0]) == pytest.approx(0.9 * 3 + 0.1 * 2)
     assert storage.get_sequence_priority(np.ones((4, 5, 1))).shape == (5, 1)

@@ -101,6 +101,7 @@ class EpisodeLog(StorageLog):
             size = logged.size if logged else plan.running_steps if plan else RUNNING_STEPS
             stacked_frames = getattr(envs, "stacked_frames", 0)
             ring = Ring(size, self._owner, num_envs, storage.allow_nonfinite, stacked_frames=stacked_frames)
+            ring.fields = storage.stored_fields
             wal = WriteAheadLog(wal_folder, self._owner, ring, storage.commit_every, store.durable, LOG_FILE_BYTES)
             store.memtable = Memtable(ring, wal)
         if manifest is None or plan is None:
