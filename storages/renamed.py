@@ -3,12 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from storages.component.other_names import STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.stored_fields import append_values
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _ADAPTED = "_takes_both_spellings"
 
 
@@ -18,7 +18,7 @@ def missing_attribute(owner: str, name: str) -> AttributeError:
     return AttributeError(f"{owner!r} object has no attribute {name!r}{hint}", name=name)
 
 
-def both_spellings(method: F) -> F:
+def both_spellings(method: Callable[..., T]) -> Callable[..., T]:
     """Let keyword arguments of a method have the names here or those of PyTorchRL, whichever it has itself.
 
     A call that names a parameter twice, or not at all, raises a TypeError with both names.
@@ -38,7 +38,7 @@ def both_spellings(method: F) -> F:
     order = list(parameters)
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> T:
         place = f"{type(args[0]).__name__}.{method.__name__}" if args else method.__name__
         positional = order[: len(args)]
         for other, own in own_names.items():
@@ -51,7 +51,7 @@ def both_spellings(method: F) -> F:
         return method(*args, **kwargs)
 
     setattr(call, _ADAPTED, True)
-    return cast("F", call)
+    return call
 
 
 def appends_to_dict(method: Callable[..., int]) -> Callable[..., int]:

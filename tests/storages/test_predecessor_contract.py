@@ -314,7 +314,7 @@ def test_parameters_have_the_names_here_and_those_of_pytorchrl(cls: Any, name: s
 def test_mixed_and_sharded_storages_take_both_names(tmp_path: Any) -> None:
     parts = {name: ReplayBuffer.create_factory(10)("cpu", None, ALGORITHM, None) for name in ("a", "b")}
     mixed = MixedStorage(parts, {"a": 0.5, "b": 0.5})
-    mixed.update_storage_parameter(parameter_name="shares", new_parameter_value={"a": 0.25, "b": 0.75})  # type: ignore[call-arg]
+    mixed.update_storage_parameter(parameter_name="shares", new_parameter_value={"a": 0.25, "b": 0.75})
     assert mixed.shares == {"a": 0.25, "b": 0.75}
     for name in ("insert_data_slice", "update_storage_parameter"):
         with pytest.raises(TypeError, match=f"ShardedReplay.{name}: .*, which may be named .*, is missing"):

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, ClassVar, Protocol, TypedDict
 
 import torch
 
@@ -51,6 +51,7 @@ class EpisodicStorage(Loggable, Protocol):
     commit_every: int
     ancestor: str | Path | None
     allow_nonfinite: bool
+    stored_fields: ClassVar[frozenset[str] | None]
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state that ``extra_state`` returned, and the episodes."""
