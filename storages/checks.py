@@ -1,7 +1,6 @@
 """Argument checks of storages, and copies of stored steps."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,19 @@ from storages.core.ring.ring import Ring
 from storages.transition import DONE, ERRORS, Array, Batch
 
 
-def check_own_insertion(owner: str, insert_transition: Callable[..., Any]) -> None:
-    """Check that a subclass's own ``insert_transition`` takes the environments of a sample.
+def checked_device(device: Any, owner: str) -> torch.device:
+    """Return the device that a storage is made with.
 
     Raises:
-        TypeError: it does not.
+        TypeError: it is neither a torch.device nor the name of one, as where arguments are in another order.
     """
-    parameters = inspect.signature(insert_transition).parameters
-    if "envs" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-        raise TypeError(
-            f"{owner}.insert_transition must take the environments of a sample and pass them on: "
-            f"def insert_transition(self, sample, envs=None): super().insert_transition(sample, envs)"
-        )
+    if isinstance(device, str | torch.device):
+        return torch.device(device)
+    raise TypeError(
+        f"{owner}: arguments begin with device, actor, algorithm, envs, size or with size, device, actor, algorithm, "
+        f"envs; the device is a torch.device or its name, got {type(device).__name__}. "
+        f"{owner}.create_factory(size=...)(device, actor, algorithm, envs) keeps them apart"
+    )
 
 
 def checked_gamma(gamma: Any, owner: str) -> float:

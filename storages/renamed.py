@@ -1,55 +1,79 @@
-"""Errors for names of PyTorchRL's storages that are called, or overridden, here."""
+"""Names that PyTorchRL's storages have for parameters and methods, beside those of storages here."""
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from storages.component.other_names import STORAGE_ARGUMENTS, STORAGE_METHODS
+from storages.component.other_names import STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.stored_fields import append_values
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def refuse_overridden(owner: str, attributes: Mapping[str, Any]) -> None:
-    """Refuse a class that overrides what is not called here.
-
-    Args:
-        owner: name of the class.
-        attributes: its own attributes.
-
-    Raises:
-        TypeError: the text says what is called instead.
-    """
-    for name in STORAGE_METHODS:
-        if name in attributes:
-            raise TypeError(f"{owner}.{name} would never be used: {STORAGE_METHODS[name]}")
-    for name, renamed in STORAGE_ARGUMENTS.items():
-        own = attributes.get(name)
-        if callable(own) and (old := renamed.keys() & inspect.signature(own).parameters.keys()):
-            raise TypeError(f"{owner}.{name} is called with other arguments: {_told(old, renamed)}")
+_ADAPTED = "_takes_both_spellings"
 
 
 def missing_attribute(owner: str, name: str) -> AttributeError:
     """Return the error for an attribute that a storage does not have."""
-    hint = f": {STORAGE_METHODS[name]}" if name in STORAGE_METHODS else ""
+    hint = f": {STORAGE_ATTRIBUTES[name]}" if name in STORAGE_ATTRIBUTES else ""
     return AttributeError(f"{owner!r} object has no attribute {name!r}{hint}", name=name)
 
 
-def arguments_named(method: Callable[P, T]) -> Callable[P, T]:
-    """Name the right arguments in the error of a call with those of PyTorchRL."""
-    renamed = STORAGE_ARGUMENTS[method.__name__]
+def both_spellings(method: Callable[..., T]) -> Callable[..., T]:
+    """Let keyword arguments of a method have the names here or those of PyTorchRL, whichever it has itself.
+
+    A call that names a parameter twice, or not at all, raises a TypeError with both names.
+    """
+    pairs = STORAGE_ARGUMENTS.get(method.__name__, {})
+    if getattr(method, _ADAPTED, False):
+        return method
+    parameters = inspect.signature(method).parameters
+    own_names = {
+        other: own
+        for theirs, ours in pairs.items()
+        for own, other in ((ours, theirs), (theirs, ours))
+        if own in parameters and other not in parameters
+    }
+    if not own_names:
+        return method
+    order = list(parameters)
 
     @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if old := renamed.keys() & kwargs.keys():
-            raise TypeError(f"{type(args[0]).__name__}.{method.__name__}: {_told(old, renamed)}")
+    def call(*args: Any, **kwargs: Any) -> T:
+        place = f"{type(args[0]).__name__}.{method.__name__}" if args else method.__name__
+        positional = order[: len(args)]
+        for other, own in own_names.items():
+            if other in kwargs and (own in kwargs or own in positional):
+                raise TypeError(f"{place}: {own} and {other} are one parameter; give one of them")
+        kwargs = {own_names.get(name, name): value for name, value in kwargs.items()}
+        for other, own in own_names.items():
+            if own not in kwargs and own not in positional and parameters[own].default is inspect.Parameter.empty:
+                raise TypeError(f"{place}: {own}, which may be named {other}, is missing")
         return method(*args, **kwargs)
 
+    setattr(call, _ADAPTED, True)
     return call
 
 
-def _told(old: set[str], renamed: Mapping[str, str]) -> str:
-    return ", ".join(
-        f"{name} is {renamed[name]} here" if renamed[name] else f"there is no {name}" for name in renamed if name in old
-    )
+def appends_to_dict(method: Callable[..., int]) -> Callable[..., int]:
+    """Let a method that overwrites a field append values to a dict instead, where it is called as in PyTorchRL."""
+    overwriting, appending = inspect.signature(method), inspect.signature(append_values)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> int:
+        place = f"{type(self).__name__}.{method.__name__}"
+        appends = not kwargs.keys().isdisjoint(appending.parameters) or (bool(args) and not isinstance(args[0], str))
+        try:
+            if appends:
+                appending.bind(*args, **kwargs)
+            else:
+                overwriting.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{place}: {error}; {place}(key, values, start=0) overwrites a field, and "
+                f"{place}(tensor_storage, tensor_key, tensor_values) appends to a dict"
+            ) from None
+        if not appends:
+            return method(self, *args, **kwargs)
+        return append_values(*args, **kwargs)
+
+    return call

@@ -2,32 +2,34 @@
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.checks import check_own_insertion, checked_gamma, refuse_incomplete, slice_errors, steps_of
+from storages.checks import checked_device, checked_gamma, refuse_incomplete, slice_errors, steps_of
 from storages.component.changeable import Changeable
 from storages.component.closing import Closing
 from storages.component.counts import saved_count
 from storages.component.factory import Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import WholeCount
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
-from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
+from storages.core.ring.layout import FieldKey, Layout, as_array, leaves, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
+from storages.overridden import adapt_overrides
 from storages.protocols import Discounting, Environments, StorageLog
-from storages.renamed import arguments_named, missing_attribute, refuse_overridden
+from storages.renamed import appends_to_dict, both_spellings, missing_attribute
+from storages.stored_fields import StoredFields
 from storages.transition import ERRORS, SKIPPED, Array, Batch, Leaf, Sample
 
 T = TypeVar("T")
@@ -42,6 +44,9 @@ class EmptyStorageError(RuntimeError):
 class Storage(Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
+    Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL
+    ``(size, device, actor, algorithm, envs, ...)``.
+
     Args:
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
@@ -50,7 +55,7 @@ class Storage(Changeable, Closing):
     actor: Any = parameter(kw_only=False)
     algorithm: Discounting = parameter(kw_only=False)
     envs: Environments | None = parameter(kw_only=False)
-    size: Count | None = parameter(kw_only=False)
+    size: WholeCount | None = parameter(kw_only=False)
     allow_nonfinite: bool = False
 
     context = ("device", "actor", "algorithm", "envs")
@@ -74,6 +79,11 @@ class Storage(Changeable, Closing):
     """Fields that the storage computes from stored ones; samples must not have them."""
     states_kept = 2
     """With a directory, how many of the newest states returned by :meth:`state_dict` stay loadable."""
+    storage_tensors: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that transitions have. A subclass that sets it stores these alone, and those that every
+    sample must have; otherwise further fields of samples are stored, too."""
+    stored_fields: ClassVar[frozenset[str] | None] = None
+    """Fields of samples that are stored, by ``storage_tensors`` of a subclass; all where None."""
     stores_slices_whole: ClassVar[bool] = True
     """Whether one call may store many steps of a slice, instead of :meth:`insert_transition` for each."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
@@ -82,16 +92,14 @@ class Storage(Changeable, Closing):
     def __init_subclass__(cls, **options: Any) -> None:
         """Have a subclass's own :meth:`insert_transition` called for every step, those of slices included.
 
+        One that does not take ``envs`` is called with whole steps alone, as soon as all environments have delivered
+        theirs. Methods that are named in :mod:`storages.renamed` may have the parameters of PyTorchRL's.
+
         Raises:
-            TypeError: it does not take ``envs``, with which transitions of some of the environments are inserted; or
-                a name of PyTorchRL's storages is overridden, which nothing calls here.
+            TypeError: a name of PyTorchRL's storages is overridden, which nothing calls here.
         """
         super().__init_subclass__(**options)
-        refuse_overridden(cls.__name__, vars(cls))
-        own = cls.__dict__.get("insert_transition")
-        if own is not None:
-            check_own_insertion(cls.__name__, own)
-            cls.stores_slices_whole = False
+        adapt_overrides(cls)
 
     if TYPE_CHECKING:
 
@@ -111,17 +119,13 @@ class Storage(Changeable, Closing):
             algorithm: provides ``gamma``, which is read at each use, so that it may change.
             envs: provide the number of environments; where None, it is that of the first sample.
         """
-        if isinstance(device, int):
-            raise TypeError(
-                f"{type(self).__name__}: the device must come first, a torch.device or its name, got {device}; "
-                f"make storages by {type(self).__name__}.create_factory(size={device})(device, actor, algorithm, envs)"
-            )
-        self.device = torch.device(device)
+        self.device = checked_device(device, type(self).__name__)
         self.actor = actor
         self.algorithm = algorithm
         if algorithm is not None:
             checked_gamma(algorithm.gamma, type(self).__name__)
         self._ring = self.make_ring(envs)
+        self._ring.fields = self.stored_fields
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
         self._inserted = 0
@@ -172,7 +176,7 @@ class Storage(Changeable, Closing):
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
         if envs is not None:
-            self._insert_in_part(self._ring, sample, envs, lambda step: Storage.insert_transition(self, step))
+            self.insert_in_part(sample, envs, lambda step: Storage.insert_transition(self, step))
             return
         ring = self._ring
         for before_insert in self._before_insert:
@@ -291,7 +295,11 @@ class Storage(Changeable, Closing):
         """Receive the undiscounted returns of training episodes that have ended."""
 
     def reset(self) -> None:
-        """Drop all transitions; keep the allocated memory."""
+        """Drop all transitions; keep the allocated memory.
+
+        Nothing is kept for a recurrent actor, unlike in PyTorchRL, where the last steps stay: sequences of replay
+        storages overlap by ``Sequences(overlap=, burn_in=)``, and schemes reset rollouts alone.
+        """
         self._tell_of_change(rows=True)
         self._stage(None)
         self._ring.reset()
@@ -383,9 +391,20 @@ class Storage(Changeable, Closing):
         """Return copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
         return steps_of(self._ring, 0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
 
-    @arguments_named
+    @property
+    def data(self) -> StoredFields:
+        """The fields of the stored steps by name, as copies that cannot be written to."""
+        return StoredFields(self._ring)
+
+    @overload
+    def get_data_slice(self, start: int, end: int) -> Batch: ...
+    @overload
+    def get_data_slice(self, *, start_pos: int, end_pos: int) -> Batch: ...
+    @both_spellings
     def get_data_slice(self, start: int, end: int) -> Batch:
         """Return copies of all fields of the steps [``start``, ``end``), counted from the oldest.
+
+        The parameters may be named ``start_pos`` and ``end_pos``, as in PyTorchRL.
 
         Raises:
             IndexError: the steps are not all stored.
@@ -405,7 +424,11 @@ class Storage(Changeable, Closing):
         value = step[key]
         return {name: leaf[0] for name, leaf in value.items()} if isinstance(value, dict) else value[0]
 
-    @arguments_named
+    @overload
+    def insert_data_slice(self, data: Mapping[str, Any]) -> None: ...
+    @overload
+    def insert_data_slice(self, *, new_data: Mapping[str, Any]) -> None: ...
+    @both_spellings
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store consecutive steps (steps, E, ...), as returned by :meth:`get_data_slice`.
 
@@ -416,6 +439,8 @@ class Storage(Changeable, Closing):
         A slice may have ERRORS (steps, E, 1), TD errors computed by its collector: a prioritised storage uses them
         instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay", arXiv 1803.00933,
         section 3). Other storages and ``PersistentEpisodicBuffer`` ignore them.
+
+        The parameter may be named ``new_data``, as in PyTorchRL.
 
         Raises:
             ValueError: fields have different numbers of steps, or errors are not one finite number for each
@@ -442,9 +467,18 @@ class Storage(Changeable, Closing):
             if errors is not None and (stored := self._ring.steps - first_step):
                 self._take_errors(first_step * self._ring.envs, errors[: stored * self._ring.envs])
 
-    @arguments_named
-    def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
-        """Overwrite one field in the steps from the ``start``-th oldest on.
+    @overload
+    def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> int: ...
+    @overload
+    def insert_single_tensor_slice(
+        self, tensor_storage: MutableMapping[str, Any], tensor_key: str, tensor_values: Leaf
+    ) -> int: ...
+    @appends_to_dict
+    def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> int:
+        """Overwrite one field in the steps from the ``start``-th oldest on, and return how many steps these are.
+
+        As in PyTorchRL, ``insert_single_tensor_slice(tensor_storage, tensor_key, tensor_values)`` appends the values to
+        a dict of one's own instead; see :func:`storages.stored_fields.append_values`.
 
         Args:
             key: any field but observations, hidden states and flags, on which neighbouring steps depend.
@@ -453,23 +487,29 @@ class Storage(Changeable, Closing):
 
         Raises:
             SampleError: there is no such field, the values do not fit, or the steps are not all stored.
-            TypeError: ``key`` is no text, as in PyTorchRL, where a method of this name appends values to a buffer.
+            TypeError: ``key`` is no text, or arguments of the two calls are mixed.
         """
         if not isinstance(key, str):
-            raise TypeError(
-                f"{type(self).__name__}.insert_single_tensor_slice(key, values, start=0) overwrites a field, got a key "
-                f"of type {type(key).__name__}; insert_data_slice(data) appends steps"
-            )
+            raise TypeError(f"{type(self).__name__}.insert_single_tensor_slice: key must be a str, got {key!r}")
+        array = as_array(values, (key,), type(self).__name__)
         self._tell_of_change(rows=True)
-        self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
+        self._ring.overwrite((key,), array, start)
         self._tell_of_changed_rows()
         self.flush()
+        return len(array)
 
     # Hyper-parameters, state and size
 
-    @arguments_named
+    @overload
+    def update_storage_parameter(self, name: str, value: Any) -> None: ...
+    @overload
+    def update_storage_parameter(self, *, parameter_name: str, new_parameter_value: Any) -> None: ...
+    @both_spellings
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the storage is in use; its state holds the change, but a directory does not.
+
+        The parameters may be named ``parameter_name`` and ``new_parameter_value``, as in PyTorchRL; unlike there, an
+        unknown hyper-parameter is refused.
 
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or
@@ -619,21 +659,31 @@ class Storage(Changeable, Closing):
         return f"{type(self).__name__}({len(self)} of {bound} transitions, {self.num_envs} environments)"
 
     @property
+    def layout(self) -> Layout:
+        """Shapes and dtypes of the fields of a transition; empty before the first sample."""
+        return self._ring_of_steps.layout
+
+    @property
     def ring(self) -> Ring:
         """The ring buffer of the transitions; read-only."""
         return self._ring
 
     # Internals
 
-    def _insert_in_part(self, ring: Ring, sample: Sample, envs: Sequence[int], store: Callable[[Sample], None]) -> None:
+    @property
+    def _ring_of_steps(self) -> Ring:
+        """The ring that inserted steps go to."""
+        return self._ring
+
+    def insert_in_part(self, sample: Sample, envs: Sequence[int], store: Callable[[Sample], None]) -> None:
         """Store the transitions of some environments once every environment has delivered as many.
 
         Args:
-            ring: receives the steps.
             sample: (N, ...); one of a slice may have ERRORS (N, 1).
             envs: (N,), indices of the environments.
             store: stores a step of all environments.
         """
+        ring = self._ring_of_steps
         staging, first, errors = self._staging or Staging(ring), ring.steps * ring.envs, None
         if self._errors_of_slice is not None and ERRORS in sample:
             sample = dict(sample)

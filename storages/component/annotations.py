@@ -39,6 +39,11 @@ class Within:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """Mark of an int that may be given as a float without a fraction, such as 3.0."""
+
+
+@dataclass(frozen=True)
 class Finite:
     """A range without infinity; the bounds that a schedule states may be infinite."""
 
@@ -104,6 +109,12 @@ def conform_named(value: Any, annotation: Any, what: str) -> Any:
 
 
 def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> Any:
+    if (
+        isinstance(value, float | np.floating)
+        and float(value).is_integer()
+        and any(type(one) is Whole for one in ranges)
+    ):
+        value = int(value)
     value = conform(value, annotation)
     # Of a schedule, the smallest and the largest value.
     reached = getattr(value, "extremes", (value,))

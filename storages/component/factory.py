@@ -118,6 +118,9 @@ class Factory(Configured, Generic[T_co]):
         """Make the part; the arguments are the ``context`` of the class."""
         fields = fields_of(self._cls)
         if not fields:
+            context = _later_context(self._cls)
+            if context:
+                args, kwargs = args[len(context) :], {**dict(zip(context, args, strict=False)), **kwargs}
             return self._cls(*args, **kwargs, **self._hyper_parameters)
         made = self._cls.__new__(self._cls)
         # Not by setattr: that of torch's modules works only after their __init__ has run.
@@ -159,6 +162,13 @@ def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any
     hyper_parameters = _bind(cls, args, kwargs)
     cls.check_hyper_parameters(defaults_of(cls) | hyper_parameters)
     return Factory(cls, hyper_parameters)
+
+
+def _later_context(cls: type[Any]) -> tuple[str, ...]:
+    """Return the context of a class whose ``__init__`` takes hyper-parameters before it, as in PyTorchRL."""
+    context: tuple[str, ...] = cls.context
+    names = list(inspect.signature(cls.__init__).parameters)[1:]
+    return context if context and context[0] in names[1:] else ()
 
 
 def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

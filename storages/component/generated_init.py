@@ -4,9 +4,11 @@ import inspect
 import typing
 from collections.abc import Callable
 from inspect import Parameter, Signature
+from numbers import Number
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
-from storages.component.declared import is_class_variable
+from storages.component.annotations import conform_named
+from storages.component.declared import defaults_of, is_class_variable
 
 C = TypeVar("C", bound=type[Any])
 _HYPER_PARAMETERS = "_hyper_parameters_of_init"
@@ -38,6 +40,9 @@ def with_hyper_parameters(cls: C) -> C:
     It takes the class's context, the hyper-parameters of the base, and the class's own: annotated attributes with a
     default, or with :func:`parameter`. It sets all hyper-parameters, and calls ``build`` with the context. A
     ``ClassVar`` of the same name fixes the value of an inherited hyper-parameter.
+
+    The first hyper-parameter may also precede the context; a call is read so where its first argument is a number or
+    None, which no context begins with. Values are converted and refused as ``create_factory`` does.
     """
     inherited: dict[str, Parameter] = getattr(cls, _HYPER_PARAMETERS, {})
     annotations = typing.get_type_hints(cls, include_extras=True)
@@ -76,17 +81,26 @@ def with_hyper_parameters(cls: C) -> C:
 
 
 def _init_of(cls: Any, hyper_parameters: dict[str, Parameter]) -> Callable[..., None]:
-    context = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("self", *cls.context)]
-    signature = Signature([*context, *hyper_parameters.values()])
+    this = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    context = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
+    signature = Signature([this, *context, *hyper_parameters.values()])
+    first, *others = hyper_parameters.values()
+    first_before_context = Signature([this, first, *context, *others]) if first.default is first.empty else signature
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        leads = bool(args) and (args[0] is None or isinstance(args[0], Number))
         try:
-            bound = signature.bind(self, *args, **kwargs)
+            bound = (first_before_context if leads else signature).bind(self, *args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}") from None
         bound.apply_defaults()
-        for name in hyper_parameters:
-            setattr(self, name, bound.arguments[name])
+        values = {
+            name: conform_named(bound.arguments[name], each.annotation, f"{cls.__name__}: {name}")
+            for name, each in hyper_parameters.items()
+        }
+        cls.check_hyper_parameters(defaults_of(cls) | values)
+        for name, value in values.items():
+            setattr(self, name, value)
         self.build(*(bound.arguments[name] for name in cls.context))
 
     init.__signature__ = signature  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ They are checked when a factory is made, by :func:`storages.component.annotation
 
 from typing import Annotated, Literal
 
-from storages.component.annotations import Finite, MisfitError, Within, conform
+from storages.component.annotations import Finite, MisfitError, Whole, Within, conform
 from storages.component.schedule import Schedule
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Positive",
     "UnitInterval",
     "UnitIntervalOrSchedule",
+    "WholeCount",
     "Within",
     "conform",
 ]
@@ -30,6 +31,8 @@ Count = Annotated[int, Within(1)]
 """An integer of at least 1."""
 CountOrZero = Annotated[int, Within(0)]
 """An integer of at least 0."""
+WholeCount = Annotated[int, Whole(), Within(1)]
+"""An integer of at least 1, or a float without a fraction, such as 1e6, which is converted."""
 UnitInterval = Annotated[float, Within(0, 1)]
 """A number in [0, 1]."""
 HalfOpenUnitInterval = Annotated[UnitInterval, Within(-float("inf"), 1, open=True)]

@@ -54,20 +54,28 @@ STORAGE_NAMES: OtherNames = {
     "max_priority": {"default_error": "default_error"},
 }
 
-STORAGE_METHODS: Mapping[str, str] = {
-    "storage_tensors": "the names of fields are constants of storages.transition, and those stored are in ring.layout",
-    "get_priority": "priorities, (|error| + epsilon) ** alpha, follow from after_gradients; see storage.priorities",
-    "get_sequence_priority": "sequences=Sequences(..., eta=0.9) weighs the largest and the mean error of a sequence",
-    "handle_end_of_episode": "goals are relabelled when a batch is made (make_relabeler); end_episode() ends episodes",
+STORAGE_ATTRIBUTES: Mapping[str, str] = {
+    "get_priority": "PERBuffer and its subclasses have it",
+    "get_sequence_priority": "PERBuffer and its subclasses have it",
+    "handle_end_of_episode": "HERBuffer and its subclasses have it",
+    "max_size": "it is size, in steps",
+    "step": "inserted // num_envs steps were inserted so far",
+    "algo": "it is algorithm",
+    "recurrent_actor": "sequences=Sequences(...) makes batches for recurrent actors",
 }
-"""Attributes of storages of PyTorchRL that have no counterpart of the same name, and what is here instead."""
+"""Attributes of storages of PyTorchRL that not all storages here have, and what is here instead."""
+NEVER_CALLED: Mapping[str, str] = {
+    "get_priority": "the sampler computes priorities by itself; make_sampler makes another one",
+    "get_sequence_priority": "the sampler computes priorities by itself; make_sampler makes another one",
+    "handle_end_of_episode": "goals are relabelled when a batch is made; make_relabeler makes another relabeler",
+}
+"""Methods of storages of PyTorchRL that nothing calls here, so that subclasses cannot override them."""
 STORAGE_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "get_data_slice": {"start_pos": "start", "end_pos": "end"},
     "insert_data_slice": {"new_data": "data"},
-    "insert_single_tensor_slice": {"tensor_storage": "", "tensor_key": "key", "tensor_values": "values"},
     "update_storage_parameter": {"parameter_name": "name", "new_parameter_value": "value"},
 }
-"""Parameters of methods of PyTorchRL's storages, and their names here; "" where there is none."""
+"""Parameters of methods of PyTorchRL's storages, which may be named so, and their names here."""
 
 
 def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:

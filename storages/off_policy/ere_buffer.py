@@ -6,10 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import (
-    Count,
-    Within,
-)
+from storages.component.hyper_parameters import WholeCount, Within
 from storages.core.parts import Sampler
 from storages.core.sampling.recency import Recency
 from storages.off_policy.per_buffer import PERBuffer
@@ -31,7 +28,7 @@ class EREBuffer(PERBuffer):
     """
 
     eta: Annotated[float, Within(0, 1)] = parameter(default=1.0, kw_only=False)
-    cmin: Count = parameter(default=5_000, kw_only=False)
+    cmin: WholeCount = parameter(default=5_000, kw_only=False)
     adapt_eta: bool = False
 
     @classmethod

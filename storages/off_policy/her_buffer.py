@@ -31,7 +31,8 @@ class HERBuffer(EREBuffer):
             with whole batches (N, ...), rhs and rhs2 None without a recurrent state; each result has the shape of its
             argument, or is None (but for rewards) to keep it. It may return a sixth value, terminated (N, 1), and is
             given ``info=`` where there are ``info_keys``. Batches of ``sequences`` have the stored recurrent states,
-            whatever it returns for them. None relabels goals of dict observations.
+            whatever it returns for them. None relabels goals of dict observations, unlike in PyTorchRL, whose
+            default is a function that changes nothing.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
         strategy: where a goal comes from: "future" (later in the episode), "final" (its end, or its newest step while
             it runs), "episode" (anywhere in it), "random" (anywhere in the buffer).
@@ -85,6 +86,13 @@ class HERBuffer(EREBuffer):
                 f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations in "
                 f"host memory; goals of dict observations (her_function=None) can be relabelled with either value"
             )
+
+    def handle_end_of_episode(self) -> None:
+        """Do nothing, at the end of an episode, where PyTorchRL's relabels its transitions.
+
+        Goals are chosen when a batch is made, and samples tell where episodes end (DONE2 and TRUNC2 of the last one,
+        DONE of the next); :meth:`end_episode` truncates those that no sample ends.
+        """
 
     def make_relabeler(self) -> Relabeler:
         """Make the hindsight relabeler."""

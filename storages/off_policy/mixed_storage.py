@@ -9,6 +9,7 @@ from storages.checks import refuse_counts, refuse_incomplete
 from storages.component.setting import Setting
 from storages.core.sampling.update_errors import tensor_of_errors
 from storages.off_policy.mixed_batches import join, misfits, split, with_constants
+from storages.renamed import both_spellings
 from storages.storage import Storage
 from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
 
@@ -149,6 +150,7 @@ class MixedStorage:
                     said[key.replace("storage/", f"storage/{name}/", 1)] = value
         return said
 
+    @both_spellings
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change ``shares``, from the next call of :meth:`generate_batches` on.
 

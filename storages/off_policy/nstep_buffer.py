@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps
 from storages.off_policy.replay_buffer import ReplayBuffer
@@ -23,7 +23,7 @@ class NStepReplayBuffer(ReplayBuffer):
         n_step: rewards in a return; `sys.maxsize` sums to the end of the episode (Monte Carlo returns).
     """
 
-    n_step: Count = parameter(default=1, kw_only=False)
+    n_step: WholeCount = parameter(default=1, kw_only=False)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:

@@ -4,6 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.component.annotations import conform_named
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import (
     InitialError,
@@ -13,10 +17,12 @@ from storages.component.hyper_parameters import (
     UnitIntervalOrSchedule,
 )
 from storages.component.schedule import Schedule
+from storages.core.kernels.step_windows import sequence_errors
 from storages.core.parts import Sampler
 from storages.core.sampling.prioritized import Priorities
 from storages.core.sampling.prioritized_sampler import PrioritizedSampler
-from storages.core.sampling.priority_trees import PrioritySettings
+from storages.core.sampling.priority_trees import PrioritySettings, compute_priorities
+from storages.core.sampling.update_errors import finite_errors
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
@@ -39,7 +45,8 @@ class PERBuffer(NStepReplayBuffer):
             recomputes all priorities, so a schedule is followed in steps of 0.005.
         beta: exponent of importance weights, from 0 (no correction) to 1 (full correction).
         default_error: error of a transition that has not been in an update yet, bounded by the largest error of any
-            update so far. "largest": that one. "first": such transitions are drawn before others.
+            update so far. "largest": that one. "first": such transitions are drawn before others, as in PyTorchRL,
+            which has no bound.
         weights_over: normalise weights by the largest one of all "stored" transitions, or of the "batch"; "none" leaves
             ``(N P(i))**-beta``.
         stratified: draw each row of a batch from its own stratum of the total priority (appendix B.2.1) instead of
@@ -93,17 +100,69 @@ class PERBuffer(NStepReplayBuffer):
         self.sampler.beta, self.sampler.stratified = self._current(self.beta), self.stratified
         self.sampler.weights_over, self.sampler.uniform_share = self.weights_over, self.uniform_share
         self.sampler.configure(
-            PrioritySettings(
-                self.epsilon,
-                self._current(self.alpha),
-                self.prioritization == "rank",
-                self.error_min,
-                math.inf if self.error_max is None else self.error_max,
-                _SMALLEST_PRIORITY if self.uniform_share else 0.0,
-            ),
+            self._priority_settings(),
             self.default_error,
             _SMALLEST_CHANGE_OF_ALPHA if isinstance(self.alpha, Schedule) else None,
         )
+
+    def _priority_settings(self) -> PrioritySettings:
+        return PrioritySettings(
+            self.epsilon,
+            self._current(self.alpha),
+            self.prioritization == "rank",
+            self.error_min,
+            math.inf if self.error_max is None else self.error_max,
+            _SMALLEST_PRIORITY if self.uniform_share else 0.0,
+        )
+
+    def get_priority(self, error: Any) -> NDArray[np.float64]:
+        """Return the priorities ``(|error| + epsilon)**alpha`` that TD errors give, as :attr:`priorities` holds them.
+
+        They are what an update with these errors sets; nothing is changed. Errors are clipped to ``error_min`` and
+        ``error_max``, and rounded to float32.
+
+        Args:
+            error: a number, an array or a tensor of TD errors, of any shape.
+
+        Returns:
+            The priorities, in the shape of the errors.
+
+        Raises:
+            ValueError: an error is no finite number, or priorities are ranks among all stored errors.
+        """
+        if self.prioritization == "rank":
+            raise ValueError(
+                f"{type(self).__name__}: with prioritization='rank' a priority depends on all stored errors; see "
+                f"priorities.values"
+            )
+        settings = self._priority_settings() if self.priorities is None else self.priorities.settings
+        magnitudes = np.abs(finite_errors(error, type(self).__name__)).astype(np.float64)
+        return compute_priorities(magnitudes.reshape(-1), settings).reshape(magnitudes.shape)
+
+    def get_sequence_priority(self, sequence_data: Any, eta: UnitInterval = 0.9) -> NDArray[np.float32]:
+        """Return the errors ``eta * max + (1 - eta) * mean`` of sequences, from those of their steps.
+
+        An update with ``sequences`` computes the errors of its rows in this way, by ``eta`` of :class:`Sequences` or
+        :class:`Episodes`, and their priorities by :meth:`get_priority`.
+
+        Args:
+            sequence_data: array or tensor (T, ...) of the TD errors of the steps, of which the magnitudes count, or of
+                priorities.
+            eta: weight of the largest, in [0, 1].
+
+        Returns:
+            The errors (...) of the sequences.
+
+        Raises:
+            ValueError: there are no steps, a value is no finite number, or ``eta`` lies outside [0, 1].
+        """
+        owner = type(self).__name__
+        eta, errors = conform_named(eta, UnitInterval, f"{owner}: eta"), finite_errors(sequence_data, owner)
+        if errors.ndim == 0 or len(errors) == 0:
+            raise ValueError(f"{owner}: sequence_data must have a first axis of at least one step, got {errors.shape}")
+        steps, count = len(errors), errors[0].size
+        of_sequences = np.tile(np.arange(count), steps)
+        return sequence_errors(errors.reshape(-1), of_sequences, count, eta).reshape(errors.shape[1:])
 
     @property
     def priorities(self) -> Priorities | None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import Count, WholeCount
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
@@ -62,10 +62,10 @@ class PersistentEpisodicBuffer(PERBuffer):
             warning. Its present place where it was moved; where both were moved together, it is found.
     """
 
-    size: Count | None = parameter(kw_only=False)
+    size: WholeCount | None = parameter(kw_only=False)
     directory: str | Path = parameter(kw_only=False, after="size")
-    size_bytes: Count | None = None
-    memory_bytes: Count | None = None
+    size_bytes: WholeCount | None = None
+    memory_bytes: WholeCount | None = None
     read_only: bool = False
     ancestor: str | Path | None = None
     prefetch: ClassVar[int] = 0  # type: ignore[misc]
@@ -148,9 +148,8 @@ class PersistentEpisodicBuffer(PERBuffer):
                 one was stored.
         """
         if envs is not None:
-            ring = self._directory.writable().ring
             insert = PersistentEpisodicBuffer.insert_transition
-            self._insert_in_part(ring, sample, envs, lambda step: insert(self, step))
+            self.insert_in_part(sample, envs, lambda step: insert(self, step))
             return
         if self._staging is not None:
             self._staging.refuse(self._ring, sample)
@@ -158,6 +157,10 @@ class PersistentEpisodicBuffer(PERBuffer):
             self.rate_limiter.before_insert(self._ring, sample)
         self._prioritized.settle()
         self._count(self._directory.insert(sample, self.extra_state))
+
+    @property
+    def _ring_of_steps(self) -> Ring:
+        return self._directory.writable().ring
 
     def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
         """Ignore errors of slices: episodes are stored when they end, not in the order of their steps."""

@@ -13,7 +13,7 @@ from storages.checks import refuse_counts
 from storages.component.annotations import conform_named
 from storages.component.counts import saved_count
 from storages.component.generated_init import with_hyper_parameters
-from storages.component.hyper_parameters import Count, CountOrZero
+from storages.component.hyper_parameters import Count, CountOrZero, WholeCount
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
@@ -35,7 +35,23 @@ from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
 from storages.storage import Storage
 from storages.transforms import SEEDS, check_transforms, transformed
-from storages.transition import INDICES, WEIGHTS, Batch
+from storages.transition import (
+    ACT,
+    ACTPROBS,
+    DONE,
+    DONE2,
+    INDICES,
+    IREW,
+    OBS,
+    OBS2,
+    REW,
+    REWC,
+    RHS,
+    RHS2,
+    TRUNC2,
+    WEIGHTS,
+    Batch,
+)
 from storages.windows import Episodes, Sequences
 
 _SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
@@ -89,19 +105,20 @@ class ReplayBuffer(Storage):
             inspection in a checkpoint; see :attr:`draw_counts`.
     """
 
-    max_bytes: Count | None = None
+    max_bytes: WholeCount | None = None
     sequences: Sequences | Episodes | None = None
     draws: Literal["with replacement", "without replacement", "passes"] = "with replacement"
     transforms: Mapping[str, Any] | None = None
     prefetch: CountOrZero = 0
     keep_on_device: bool = False
     directory: str | Path | None = None
-    commit_every: Count = 1_000
+    commit_every: WholeCount = 1_000
     durable: bool = False
     rate_limit: RateLimit | None = None
     count_draws: bool = False
 
     on_policy = False
+    storage_tensors = (OBS, RHS, DONE, ACT, REW, IREW, REWC, OBS2, RHS2, DONE2, TRUNC2, ACTPROBS)
     knows_next_actions = True
     knows_returns_to_go = True
     knows_newest_steps = True

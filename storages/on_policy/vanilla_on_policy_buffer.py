@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, overload
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns
 from storages.core.ring.layout import SCALAR
@@ -20,9 +20,11 @@ from storages.on_policy.estimators import Estimator, RewardStream
 from storages.on_policy.evaluation import RolloutEvaluation, begins_of
 from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
-from storages.renamed import arguments_named
+from storages.renamed import both_spellings
 from storages.storage import Storage
 from storages.transition import (
+    ACT,
+    ACTPROBS,
     ADV,
     DONE,
     DONE2,
@@ -32,11 +34,15 @@ from storages.transition import (
     IVAL,
     LOGP,
     MASK,
+    OBS,
+    OBS2,
     RET,
     REW,
+    REWC,
     RHS,
     RHS2,
     SKIPPED,
+    TRUNC2,
     VAL,
     Batch,
 )
@@ -59,11 +65,15 @@ class VanillaOnPolicyBuffer(Storage):
             Truncated and running episodes are lost, which biases towards short ones.
     """
 
-    size: Count = parameter(kw_only=False)
-    sequence_length: Count | None = None
+    size: WholeCount = parameter(kw_only=False)
+    sequence_length: WholeCount | None = None
     cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 
     on_policy = True
+    storage_tensors = (
+        *(OBS, RHS, DONE, ACT, REW, IREW, REWC, OBS2, RHS2, DONE2, TRUNC2, SKIPPED, ACTPROBS),
+        *(VAL, IVAL, LOGP, RET, IRET, ADV, IADV),
+    )
     keeps_skipped_rows = True
     needs_values: ClassVar[bool] = True
     """Whether bootstrapped returns need the VAL of samples."""
@@ -89,7 +99,11 @@ class VanillaOnPolicyBuffer(Storage):
         if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
-    @arguments_named
+    @overload
+    def insert_data_slice(self, data: Mapping[str, Any]) -> None: ...
+    @overload
+    def insert_data_slice(self, *, new_data: Mapping[str, Any]) -> None: ...
+    @both_spellings
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store consecutive steps (steps, E, ...), without the values that are evaluated when the rollout is full."""
         asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}

@@ -16,6 +16,7 @@ from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.sampling.update_errors import errors_of_sequences, refuse_not_finite, tensor_of_errors
 from storages.protocols import Discounting
+from storages.renamed import both_spellings
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import PendingUpdates, Pipeline
@@ -144,6 +145,7 @@ class ShardedReplay:
         self._follow_gamma()
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
+    @both_spellings
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Send a slice to the next shard, like :meth:`SliceWriter.write`.
 
@@ -202,6 +204,7 @@ class ShardedReplay:
         """
         raise NotImplementedError(f"{_OWNER}: none of the shards has the newest steps of all; use one ReplayBuffer")
 
+    @both_spellings
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter of all shards.
 

@@ -154,11 +154,3 @@ def test_an_insertion_of_ones_own_receives_every_step_of_slices_and_of_some_envi
     skipping = {**data, "Skipped": np.random.default_rng(0).random(data[REW].shape) < 0.3}
     clipped.insert_data_slice(skipping)
     assert (clipped.get_all_buffer_data()[REW] == 1).all()
-
-
-def test_an_insertion_of_ones_own_without_environments_is_refused_when_its_class_is_defined() -> None:
-    with pytest.raises(TypeError, match=r"Old\.insert_transition must take the environments of a sample and pass them"):
-
-        class Old(ReplayBuffer):
-            def insert_transition(self, sample: Any) -> None:  # type: ignore[override]
-                super().insert_transition(sample)

@@ -16,8 +16,11 @@ from storages.transition import (
     BATCH_FIELDS,
     DONE,
     FLAGS,
+    INFO,
     REQUIRED,
     REWC,
+    RHS,
+    RHS2,
     SCALARS,
     SINGLES,
     SKIPPED,
@@ -50,6 +53,8 @@ class LeafLayout:
 
 
 Layout: TypeAlias = dict[FieldKey, LeafLayout]
+_MAY_BE_EMPTY = (RHS, RHS2, INFO)
+"""Fields that count as absent where a collector gives a dict without arrays."""
 SCALAR = LeafLayout((1,), np.dtype(np.float32))
 """Layout of a field with one number for each transition."""
 
@@ -133,7 +138,7 @@ def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
             raise SampleError(f"{owner}: a sample needs {', '.join(REQUIRED)}; {key} is missing from {list(sample)}")
     for key, value in sample.items():
         names = list(value) if isinstance(value, Mapping) else [key]
-        if not names:
+        if not names and key not in _MAY_BE_EMPTY:
             raise SampleError(f"{owner}: {key} is a dict without arrays; give it at least one")
         for name in (key, *names):
             if not isinstance(name, str):

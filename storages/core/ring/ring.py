@@ -90,6 +90,8 @@ class Ring:
         """Number of the next row."""
         self.owner = owner
         self.allow_nonfinite = allow_nonfinite
+        self.fields: frozenset[str] | None = None
+        """Fields of samples that are stored; all where None."""
         self.layout: Layout = {}
         """Shapes and dtypes of a transition's leaves; empty until the first sample."""
         self.layout_from: str | None = None
@@ -159,6 +161,7 @@ class Ring:
         Raises:
             SampleError: the sample is invalid, or does not fit a layout that is fixed already.
         """
+        sample = self._stored_of(sample)
         if self.layout:
             self._fit(sample, self.layout, self.envs)
         else:
@@ -174,7 +177,7 @@ class Ring:
         Raises:
             SampleError: the arrays do not fit the layout, or hold NaN or infinity.
         """
-        layout, num_envs = self.layout, self.envs
+        sample, layout, num_envs = self._stored_of(sample), self.layout, self.envs
         if not layout and envs is None:
             layout, num_envs = self._layout_of(sample)
         elif not layout:
@@ -572,6 +575,11 @@ class Ring:
         """Return the slots of live rows, of the older frames of stacks, and of the newest next observation."""
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
+
+    def _stored_of(self, sample: Sample) -> Sample:
+        if self.fields is None:
+            return sample
+        return {key: value for key, value in sample.items() if key in self.fields}
 
     def _fit(self, sample: Sample, layout: Layout, num_envs: int) -> dict[FieldKey, Array]:
         try:

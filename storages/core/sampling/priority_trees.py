@@ -33,6 +33,19 @@ class PrioritySettings(NamedTuple):
     """Lower bound of proportional priorities."""
 
 
+def compute_priorities(magnitudes: NDArray[np.float64], settings: PrioritySettings) -> NDArray[np.float64]:
+    """Compute ``(magnitude + epsilon)**alpha`` of clipped magnitudes, in place.
+
+    Always on an array, so that a filled tree is bitwise equal to one that was set leaf by leaf.
+    """
+    if settings.error_min > 0 or settings.error_max < math.inf:
+        np.clip(magnitudes, settings.error_min, settings.error_max, out=magnitudes)
+    if settings.epsilon:
+        magnitudes += settings.epsilon
+    np.power(magnitudes, settings.alpha, out=magnitudes)
+    return np.maximum(magnitudes, settings.smallest, out=magnitudes) if settings.smallest else magnitudes
+
+
 def tree_of(size: int, settings: PrioritySettings) -> "ProportionalTree":
     """Make the tree for some settings, with all priorities 0."""
     return (RankTree if settings.by_rank else ProportionalTree)(size, settings)
@@ -70,7 +83,7 @@ class ProportionalTree(SumTree):
 
     def set_initial(self, error: np.float32) -> None:
         """Set the error of leaves that :meth:`insert` adds."""
-        self._initial = float(self.priorities(np.array([error]).astype(np.float64))[0])
+        self._initial = float(compute_priorities(np.array([error]).astype(np.float64), self._settings)[0])
 
     def insert(self, first: int, count: int, cleared: int) -> None:
         """Give ``count`` leaves from ``first`` on the initial error, and clear the ``cleared`` leaves after them."""
@@ -78,7 +91,7 @@ class ProportionalTree(SumTree):
 
     def set_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
         """Set the errors of leaves (K,) to magnitudes (K,), float32 values in an array that is overwritten."""
-        self.set(leaves, self.priorities(magnitudes))
+        self.set(leaves, compute_priorities(magnitudes, self._settings))
 
     def drop(self, leaves: NDArray[np.int64]) -> None:
         """Set the priorities of leaves (K,) to 0."""
@@ -87,24 +100,11 @@ class ProportionalTree(SumTree):
     def fill_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
         """Set the errors of leaves (K,) as :meth:`set_errors` does, and all other priorities to 0."""
         masses = np.zeros(self.size)
-        masses[leaves] = self.priorities(magnitudes)
+        masses[leaves] = compute_priorities(magnitudes, self._settings)
         self.fill(masses)
 
     def settle(self) -> None:
         """Bring all priorities up to date."""
-
-    def priorities(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute ``(magnitude + epsilon)**alpha`` of clipped magnitudes, in place.
-
-        Always on an array, so that a filled tree is bitwise equal to one that was set leaf by leaf.
-        """
-        settings = self._settings
-        if self._clips:
-            np.clip(magnitudes, settings.error_min, settings.error_max, out=magnitudes)
-        if settings.epsilon:
-            magnitudes += settings.epsilon
-        np.power(magnitudes, settings.alpha, out=magnitudes)
-        return np.maximum(magnitudes, settings.smallest, out=magnitudes) if settings.smallest else magnitudes
 
 
 class RankTree(ProportionalTree):

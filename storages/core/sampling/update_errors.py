@@ -58,6 +58,22 @@ def refuse_not_finite(errors: torch.Tensor, steps: torch.Tensor | None, owner: s
         )
 
 
+def finite_errors(errors: Any, owner: str) -> NDArray[np.float32]:
+    """Return a number, an array or a tensor of errors as float32.
+
+    Raises:
+        ValueError: one is no finite number as float32.
+    """
+    array = errors.numpy(force=True) if isinstance(errors, torch.Tensor) else np.asarray(errors)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{owner}: errors must be real numbers, got {array.dtype}")
+    with np.errstate(over="ignore"):
+        rounded: NDArray[np.float32] = np.asarray(array, np.float32)
+    if not np.isfinite(rounded).all():
+        raise ValueError(f"{owner}: errors must be finite as float32, got {array[~np.isfinite(rounded)].flat[0]}")
+    return rounded
+
+
 def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, eta: float) -> NDArray[np.floating]:
     """Return the error (B,) of each sequence or episode, ``eta * max + (1 - eta) * mean`` over its steps.
 

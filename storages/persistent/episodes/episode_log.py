@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, ClassVar, Protocol, TypedDict
 
 import torch
 
@@ -51,6 +51,7 @@ class EpisodicStorage(Loggable, Protocol):
     commit_every: int
     ancestor: str | Path | None
     allow_nonfinite: bool
+    stored_fields: ClassVar[frozenset[str] | None]
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state that ``extra_state`` returned, and the episodes."""
@@ -101,6 +102,7 @@ class EpisodeLog(StorageLog):
             size = logged.size if logged else plan.running_steps if plan else RUNNING_STEPS
             stacked_frames = getattr(envs, "stacked_frames", 0)
             ring = Ring(size, self._owner, num_envs, storage.allow_nonfinite, stacked_frames=stacked_frames)
+            ring.fields = storage.stored_fields
             wal = WriteAheadLog(wal_folder, self._owner, ring, storage.commit_every, store.durable, LOG_FILE_BYTES)
             store.memtable = Memtable(ring, wal)
         if manifest is None or plan is None:

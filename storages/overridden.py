@@ -1,0 +1,87 @@
+"""Adaptation of methods and attributes that a subclass of a storage overrides."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS
+from storages.component.own_factory import returning_factories
+from storages.renamed import appends_to_dict, both_spellings
+from storages.transition import REQUIRED, TRUNC2, Sample
+
+
+def adapt_overrides(cls: type[Any]) -> None:
+    """Adapt the overrides of a subclass of ``Storage`` to how they are called.
+
+    Raises:
+        TypeError: a name of PyTorchRL's storages is overridden, which nothing calls here; or ``storage_tensors`` are no
+            names. The text says what is called instead.
+    """
+    own = dict(vars(cls))
+    for name, instead in NEVER_CALLED.items():
+        if name in own and _has_bases_with(cls, name):
+            raise TypeError(f"{cls.__name__}.{name} would never be used: {instead}")
+    for name in STORAGE_ARGUMENTS:
+        if callable(method := own.get(name)):
+            setattr(cls, name, both_spellings(method))
+    if isinstance(method := own.get("create_factory"), classmethod):
+        cls.create_factory = returning_factories(method.__func__)
+    if callable(method := own.get("insert_single_tensor_slice")):
+        _refuse_appending(cls.__name__, method)
+        cls.insert_single_tensor_slice = appends_to_dict(method)
+    if callable(method := own.get("insert_transition")):
+        cls.insert_transition = _called_with_whole_steps(method)
+        cls.stores_slices_whole = False
+    if callable(own.get("init_tensors")):
+        cls.insert_transition = _initialising_first(cls.insert_transition)
+    if "storage_tensors" in own and _has_bases_with(cls, "storage_tensors"):
+        cls.stored_fields = _fields_named(cls.__name__, own["storage_tensors"])
+
+
+def _initialising_first(insert_transition: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``insert_transition`` that calls the class's own ``init_tensors`` with the first step."""
+
+    @functools.wraps(insert_transition)
+    def call(self: Any, sample: Sample, envs: Any = None) -> None:
+        if envs is None and not self.layout:
+            self.init_tensors(sample)
+        insert_transition(self, sample, envs)
+
+    return call
+
+
+def _has_bases_with(cls: type[Any], name: str) -> bool:
+    return any(vars(base).get(name) for base in cls.__mro__[1:])
+
+
+def _fields_named(owner: str, names: Any) -> frozenset[str]:
+    """Return the fields that ``storage_tensors`` names, and those that every sample must have."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{owner}.storage_tensors must be a tuple of names of fields, got {names!r}")
+    return frozenset((*names, *REQUIRED, TRUNC2))
+
+
+def _refuse_appending(owner: str, method: Callable[..., Any]) -> None:
+    old = [name for name in inspect.signature(method).parameters if name.startswith("tensor_")]
+    if old:
+        raise TypeError(
+            f"{owner}.insert_single_tensor_slice with {', '.join(old)} would never be used: it is called as "
+            f"insert_single_tensor_slice(key, values, start=0), to overwrite a field; override insert_data_slice"
+        )
+
+
+def _called_with_whole_steps(method: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``insert_transition`` that takes ``envs``, and calls one without them with whole steps."""
+    parameters = inspect.signature(method).parameters
+    if "envs" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return method
+
+    @functools.wraps(method)
+    def insert_transition(self: Any, sample: Sample, envs: Any = None) -> None:
+        if envs is None:
+            method(self, sample)
+        else:
+            self.insert_in_part(sample, envs, lambda step: method(self, step))
+
+    return insert_transition
