@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.memory import RecurrentBody
+from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 
@@ -98,7 +98,7 @@ class ActingView:
         if features is None:
             assert isinstance(body, RecurrentBody)
             where = body.stored_at
-            before = body.initial_state(self._done.shape[0]) if where is None else self._rhs[:, where]
+            before = body.initial_state(len(self._done), self._done.device) if where is None else self._rhs[:, where]
             features, state = body(self._obs, before, self._done)
             self._features[body] = features
             if where is not None:
