@@ -97,9 +97,9 @@ class ActingView:
         features = self._features.get(body)
         if features is None:
             assert isinstance(body, RecurrentBody)
-            where = body.stored_at
-            before = body.initial_state(len(self._done), self._done.device) if where is None else self._rhs[:, where]
-            features, state = body(self._obs, before, self._done)
+            where, done = body.stored_at, self._done
+            before = body.initial_state(done.shape[0], done.device) if where is None else self._rhs[:, where]
+            features, state = body(self._obs, before, done)
             self._features[body] = features
             if where is not None:
                 self._states[where.start] = where, state
