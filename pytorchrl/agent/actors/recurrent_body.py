@@ -29,7 +29,7 @@ class RecurrentBody(nn.Module):
     @property
     def learns(self) -> bool:
         """Whether any of its weights requires gradients."""
-        return any(parameter.requires_grad for parameter in self.parameters())
+        return _learns(self._modules["memory"]) or _learns(self._modules["body"])
 
     def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """Compute one step: features (B, size) of observations (B, *obs), and the next state; see ``Memory``."""
@@ -67,6 +67,16 @@ class RecurrentBody(nn.Module):
     def initial_state(self, batch: int, device: torch.device | None = None) -> Tensor:
         """Return (batch, state_size) zeros; on the CPU unless a device is given."""
         return torch.zeros((batch, self.state_size), device=device)
+
+
+def _learns(module: nn.Module | None) -> bool:
+    """Whether any weight requires gradients; `parameters()` would take several times as long, in each update."""
+    if module is None:
+        return False
+    for parameter in module._parameters.values():
+        if parameter is not None and parameter.requires_grad:
+            return True
+    return any(_learns(child) for child in module._modules.values())
 
 
 def flat(value: Any) -> Any:
