@@ -7,6 +7,7 @@ from typing import Any
 from gymnasium import spaces
 
 from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.stacked_memory import described_memory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.spaces import have_other_bounds
@@ -234,8 +235,8 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         return reason
     if memory is not None and sequences is None:
         return (
-            f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "
-            f"single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
+            f"{actor.name} has a memory ({described_memory(memory)}), which learns from sequences, but {storage.name} "
+            f"makes batches of single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
         )
     if memory is None and sequences is not None and not (needs.sequences or needs.segments or needs.whole_episodes):
         return (

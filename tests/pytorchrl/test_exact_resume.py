@@ -12,6 +12,7 @@ import torch
 import pytorchrl as prl
 from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
 from tests.support.comparison import assert_equal
+from tests.support.memories import FastWeights, LinearAfterGRU, MinimalGatedUnit, WithTrace
 from tests.support.toys import Counter
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
@@ -96,12 +97,12 @@ def iqn(memory: Any = None) -> prl.Scheme:
     )
 
 
-def r2d2() -> prl.Scheme:
+def r2d2(memory: Any = "lstm") -> prl.Scheme:
     return prl.Scheme(
         prl.R2D2.create_factory(
             target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
         ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="lstm", memory_size=8),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
         prl.PERBuffer.create_factory(
             size=60, n_step=5, alpha=0.9, beta=0.6, sequences=prl.Sequences(6, burn_in=2, overlap=3)
         ),
@@ -307,7 +308,9 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "QR-DQN with priorities and n steps": qrdqn,
     "QR-DQN with a memory": lambda: qrdqn("gru"),
     "Rainbow": rainbow,
+    "SAC with a memory of one's own": lambda: sac(2, MinimalGatedUnit),
     "R2D2": r2d2,
+    "R2D2 with stacked memories of one's own": lambda: r2d2(("lstm", WithTrace, LinearAfterGRU)),
     "IQN of noisy layers with priorities and n steps": iqn,
     "IQN with a memory": lambda: iqn("gru"),
     "SARSA with priorities and n steps": lambda: sarsa("taken"),
@@ -329,6 +332,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),
+    "PPO with a memory and layers after it": lambda: ppo(4, memory=LinearAfterGRU),
+    "PPO with a memory of one's own": lambda: ppo(4, memory=FastWeights),
     "RND": rnd,
     "RND with a memory": lambda: rnd("gru"),
     "TRPO": trpo,

@@ -51,7 +51,8 @@ def test_parts_of_a_script_train_and_are_continued_exactly_and_only_by_the_scrip
         "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
         "Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
     )
-    parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES} | {"Waves": "class or function Waves"}
+    parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES}
+    parts |= {name: f"class or function {name}" for name in ("Waves", "Decaying")}
     expected = [
         f"the run was composed with the {parts[name]}; {remedy}"
         for name in sorted(own_parts.SCHEMES)

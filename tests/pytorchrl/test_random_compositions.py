@@ -19,6 +19,7 @@ import pytorchrl as prl
 from storages.transition import IRET
 from tests.support.comparison import assert_equal
 from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, Constant, expert_data
+from tests.support.memories import LinearAfterGRU, MinimalGatedUnit
 from tests.support.profiles import by_profile
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
@@ -40,9 +41,10 @@ WITHOUT_SHARED_BODY = (
 """Algorithms that train several networks of observations separately."""
 WITH_MODELS = ("PETS", "PDDM", "MBMPC", "MBPO")
 """Algorithms that learn models of observations."""
-MEMORIES = {
+OWN_MEMORIES = [("lstm", MinimalGatedUnit), LinearAfterGRU]
+MEMORIES: dict[str, list[Any]] = {
     "DecisionTransformer": [None],
-    "R2D2": ["gru", "lstm"],
+    "R2D2": ["gru", "lstm", *OWN_MEMORIES],
     "CrossQ": [None],
     **{name: [None] for name in WITH_MODELS},
 }
@@ -106,7 +108,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         actions=draw(st.sampled_from(kinds)),
         observations=observations,
         num_envs=draw(st.sampled_from([1, 3])),
-        memory=draw(st.sampled_from(MEMORIES.get(name, [None, "gru", "lstm"]))),
+        memory=draw(st.sampled_from(MEMORIES.get(name, [None, "gru", "lstm", *OWN_MEMORIES]))),
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),

@@ -124,7 +124,7 @@ STABLE_BASELINES3 = {
         hidden_sizes: net_arch; activation: activation_fn; feature_extractor: features_extractor_class;
         shared_body: share_features_extractor; num_critics of algorithm: n_critics; -: normalize_images use_sde""",
     "OnPolicyActor": """
-        memory_size: lstm_hidden_size; -: n_lstm_layers; initialisation: ortho_init; initial_log_std:
+        memory_size: lstm_hidden_size; memory_layers: n_lstm_layers; initialisation: ortho_init; initial_log_std:
         log_std_init""",
     "ReplayBuffer": "size: buffer_size; num_envs of VecEnv: n_envs; -: optimize_memory_usage",
     "HERBuffer": "her_ratio: n_sampled_goal; strategy: goal_selection_strategy",

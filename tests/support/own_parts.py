@@ -31,6 +31,18 @@ class Waves(nn.Module):
         return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
+class Decaying(nn.Module):
+    """A memory."""
+
+    def __init__(self, input_size: int, size: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(input_size, size)
+        self.hidden_size = size
+
+    def forward(self, features: Tensor, state: Tensor) -> Tensor:
+        return 0.9 * state + torch.tanh(self.layer(features))
+
+
 class Expectile(prl.outputs.ScalarValue):
     """An output."""
 
@@ -280,6 +292,10 @@ def on_policy(algorithm: prl.Factory[prl.Algorithm]) -> prl.Scheme:
 
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "Waves": lambda: composed(actor=prl.OffPolicyActor.create_factory(feature_extractor=Waves, hidden_sizes=(8,))),
+    "Decaying": lambda: composed(
+        actor=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=("gru", Decaying), memory_size=8),
+        storage=prl.ReplayBuffer.create_factory(size=50, sequences=prl.Sequences(4, burn_in=2)),
+    ),
     "ExpectileDQN": lambda: composed(ExpectileDQN.create_factory(**OFF_POLICY)),
     "Sticky": lambda: composed(prl.DQN.create_factory(explorer=Sticky(0.5, prl.EpsilonGreedy(0.2)), **OFF_POLICY)),
     "Halving": lambda: composed(prl.DQN.create_factory(lr=Halving(1e-3, every=30), **OFF_POLICY)),

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.actors.stacked_memory import MemoryChoice
 from storages.transition import BURN_IN, DONE, LEAD_OUT, MASK, OBS, OBS2, RHS, WINDOW
 
 SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
@@ -19,7 +19,11 @@ SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
 
 
 def off_policy_scheme(
-    algorithm: Any, kind: MemoryKind, sequences: prl.Sequences | prl.Episodes, n_step: int = 1, **hyper_parameters: Any
+    algorithm: Any,
+    kind: MemoryChoice,
+    sequences: prl.Sequences | prl.Episodes,
+    n_step: int = 1,
+    **hyper_parameters: Any,
 ) -> prl.Scheme:
     """A small composition of an off-policy algorithm and an actor with a memory."""
     env = "CartPole-v1" if algorithm.actions == "discrete" else "Pendulum-v1"

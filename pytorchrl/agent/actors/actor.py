@@ -18,9 +18,10 @@ from pytorchrl.agent.actors.layers.initialisation import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
-from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.per_network import check_per_network, settings_of_network, values_of_setting
+from pytorchrl.agent.actors.recurrent_body import RecurrentBody, flat
+from pytorchrl.agent.actors.stacked_memory import MemoryChoice, check_memories, make_memory
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
@@ -61,10 +62,14 @@ class Actor(FieldComponent, nn.Module):
         activation: activation function after each layer.
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
-        memory: recurrent layer after the body, "gru" or "lstm"; None for feed-forward networks. Each network has its
-            own, unless the body is shared. Recurrent states of the networks that act are stored with transitions (RHS);
-            others begin each sequence with zeros, so that a burn-in helps them (Ni et al., arXiv 2110.05038).
-        memory_size: units of the recurrent layer.
+        memory: recurrent layer after the body: "gru", "lstm", a class or function of (input_size, size) that makes a
+            module with the interface of ``torch.nn.GRUCell`` or ``torch.nn.GRU``, or a sequence of these, one for each
+            layer, the first first; None for feed-forward networks. Each network has its own, unless the body is shared.
+            Recurrent states of the networks that act are stored with transitions (RHS); others begin each sequence with
+            zeros, so that a burn-in helps them (Ni et al., arXiv 2110.05038).
+        memory_size: units of each recurrent layer.
+        memory_layers: number of recurrent layers, each of the features of the one before; 1 where ``memory`` lists
+            them.
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions" (without the
             fully connected layer, which ``hidden_sizes`` or dueling streams replace), "embedding", "identity", or a
             module class or function of the observation space; "auto" takes a CNN for images, the small one where they
@@ -87,7 +92,7 @@ class Actor(FieldComponent, nn.Module):
         initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
         per_network: settings of single networks, by the names that the algorithm gives them, in place of those of all:
             ``per_network={"critics": {"hidden_sizes": (400, 300), "activation": "tanh"}}``. All of the above but
-            ``shared_body``, ``memory``, ``memory_size`` and ``normalize_observations``.
+            ``shared_body`` and ``normalize_observations``; a memory only where the actor has one.
         action_mask: name of the part of dict observations that says which discrete actions are allowed, other than 0
             for each that is. Only those are chosen, and only those count in targets; networks do not take the part as
             an input. None allows all.
@@ -106,8 +111,9 @@ class Actor(FieldComponent, nn.Module):
     activation: Activation = "relu"
     initialisation: Initialisation = "uniform"
     shared_body: bool = False
-    memory: MemoryKind | None = None
+    memory: MemoryChoice | None = None
     memory_size: Count = 128
+    memory_layers: Count = 1
     feature_extractor: ExtractorKind = "auto"
     normalize_observations: bool = False
     dueling: bool = False
@@ -124,10 +130,11 @@ class Actor(FieldComponent, nn.Module):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Check the settings of single networks."""
+        """Check the memory, and the settings of single networks."""
         super().check_hyper_parameters(hyper_parameters)
         per_network, shared_body = hyper_parameters["per_network"], hyper_parameters["shared_body"]
         check_per_network(per_network or {}, cls, shared_body)
+        check_memories(cls.__name__, hyper_parameters)
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
@@ -336,7 +343,8 @@ class Actor(FieldComponent, nn.Module):
 
     def _recurrent_body(self, layers: Layers | None) -> RecurrentBody:
         assert self.memory is not None
-        return RecurrentBody(self._body(self.hidden_sizes, layers), self.memory, self.memory_size)
+        body = self._body(self.hidden_sizes, layers)
+        return RecurrentBody(body, make_memory(self.memory, self.memory_layers, body.output_size, self.memory_size))
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """Make a fully connected layer of a head, noisy where the user wants it."""

@@ -1,13 +1,30 @@
 """Recurrent layers, the memory of earlier observations of an episode."""
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body
-
 MemoryKind: TypeAlias = Literal["gru", "lstm"]
+
+
+class RecurrentModule(Protocol):
+    """What bodies need of a memory, which is a module."""
+
+    @property
+    def output_size(self) -> int:
+        """Features out."""
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of its state."""
+
+    def __call__(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute one step; see :meth:`Memory.forward`."""
+
+    def unroll(self, features: Tensor, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
+        """Compute a sequence of steps; see :meth:`Memory.unroll`."""
 
 
 class Memory(nn.Module):
@@ -66,17 +83,11 @@ class Memory(nn.Module):
             Features (T, B, size), and the states after each step (T, B, state_size), or perhaps only after the last
             (1, B, state_size) where ``states`` is false.
         """
-        assert features.ndim == 3, f"sequences are (T, B, features), got {tuple(features.shape)}"
-        assert done.shape == (*features.shape[:2], 1), f"done must be (T, B, 1), got {tuple(done.shape)}"
+        check_sequence(features, done)
         if features.device.type != "cpu" or (states and not self._is_gru):
-            shown, after = zip(*self._steps(features, state, done), strict=True)
-            return torch.stack(shown), torch.stack(after)
-        # torch's own loop is faster but cannot reset states: it is called for each span in which no episode begins.
-        begins = done[1:].flatten(1).any(1).nonzero()[:, 0] + 1
-        ends = [*begins.tolist(), len(features)]
+            return unrolled_step_by_step(self, features, state, done)
         shown_parts: list[Tensor] = []
-        start = 0
-        for end in ends:
+        for start, end in spans_of_episodes(done):
             state = state * (1 - done[start])
             if self._is_gru:
                 part, _ = self.cells(features[start:end], state[None])
@@ -86,80 +97,36 @@ class Memory(nn.Module):
                 part, (last_shown, last_kept) = self.cells(features[start:end], before)
                 state = torch.cat([last_shown[0], last_kept[0]], dim=1)
             shown_parts.append(part)
-            start = end
         shown_all = torch.cat(shown_parts)
         return shown_all, (shown_all if self._is_gru else state[None])
 
-    def _steps(self, features: Tensor, state: Tensor, done: Tensor) -> Any:
-        for step in range(len(features)):
-            shown, state = self(features[step], state, done[step])
-            yield shown, state
+
+def check_sequence(features: Tensor, done: Tensor) -> None:
+    """Assert that a sequence is (T, B, features), and DONE (T, B, 1)."""
+    assert features.ndim == 3, f"sequences are (T, B, features), got {tuple(features.shape)}"
+    assert done.shape == (*features.shape[:2], 1), f"done must be (T, B, 1), got {tuple(done.shape)}"
 
 
-class RecurrentBody(nn.Module):
-    """A body followed by a recurrent layer.
+def spans_of_episodes(done: Tensor) -> list[tuple[int, int]]:
+    """Return first steps and ends of the spans within which no episode begins but at the first step.
+
+    Loops of torch are faster than single steps, but cannot reset states: they are called for each span.
 
     Args:
-        body: from an observation to features.
-        kind: of the recurrent layer, as of :class:`Memory`.
-        size: features out.
+        done: (T, B, 1) float, 1 where an episode begins; on a CPU, because the host waits for it.
     """
-
-    def __init__(self, body: Body, kind: MemoryKind, size: int) -> None:
-        super().__init__()
-        self.body = body
-        self.memory = Memory(kind, body.output_size, size)
-        self.output_size = size
-        self.state_size = self.memory.state_size
-        self.stored_at: slice | None = None
-        """Slice of its state in the stored recurrent state (RHS) of a transition; None where it is not stored."""
-
-    @property
-    def learns(self) -> bool:
-        """Whether its weights require gradients."""
-        return next(self.memory.parameters()).requires_grad
-
-    def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute one step: features (B, size) of observations (B, *obs), and the next state; see :class:`Memory`."""
-        features: tuple[Tensor, Tensor] = self.memory(self.body(obs), state, done)
-        return features
-
-    def unroll(self, obs: Any, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
-        """Compute many steps: features (T, B, size) of observations (T, B, *obs), and states; see :class:`Memory`."""
-        return self.memory.unroll(self.features(obs, done), state, done, states=states)
-
-    def features(self, obs: Any, done: Tensor) -> Tensor:
-        """Return the inputs (T, B, features) of the memory for observations (T, B, *obs), of the sizes of DONE."""
-        features: Tensor = self.body(flat(obs)).unflatten(0, done.shape[:2])
-        return features
-
-    def unroll_packed(self, obs: Any, state: Tensor, done: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
-        """Compute packed episodes, laid out as in torch's ``PackedSequence``.
-
-        Args:
-            obs: (N, *obs): first steps of all episodes, the longest episode first, then the second steps, and so on.
-            state: (B, state_size) before the first steps, the longest episode first.
-            done: (N, 1).
-            sizes: for each of T steps, the number of episodes that have it.
-
-        Returns:
-            Features (N, size), and the state after each step (N, state_size).
-        """
-        shown, states = [], []
-        for features, begins in zip(torch.split(self.body(obs), sizes), torch.split(done, sizes), strict=True):
-            output, state = self.memory(features, state[: len(features)], begins)
-            shown.append(output)
-            states.append(state)
-        return torch.cat(shown), torch.cat(states)
-
-    def initial_state(self, batch: int) -> Tensor:
-        """Return (batch, state_size) zeros."""
-        weight = next(self.memory.parameters())
-        return weight.new_zeros((batch, self.state_size))
+    begins = (done[1:].flatten(1).any(1).nonzero()[:, 0] + 1).tolist()
+    return list(zip([0, *begins], [*begins, len(done)], strict=True))
 
 
-def flat(value: Any) -> Any:
-    """Flatten (T, B, ...) to (T * B, ...), of a tensor or a dict of such."""
-    if isinstance(value, dict):
-        return {name: part.flatten(0, 1) for name, part in value.items()}
-    return value.flatten(0, 1)
+Step: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def unrolled_step_by_step(step: Step, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute :meth:`Memory.unroll` by single steps, with the state after each."""
+    shown, states = [], []
+    for number in range(len(features)):
+        output, state = step(features[number], state, done[number])
+        shown.append(output)
+        states.append(state)
+    return torch.stack(shown), torch.stack(states)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pytorchrl.agent.actors.stacked_memory import OF_ONE_NETWORK
 from storages.component.annotations import conform_named
 from storages.component.declared import hyper_parameters_of
 
@@ -22,6 +23,7 @@ SETTINGS = (
     "late_action",
     "dropout",
     "initial_log_std",
+    *OF_ONE_NETWORK,
 )
 """Hyper-parameters of actors that one network may have to itself."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.memory import RecurrentBody, flat
+from pytorchrl.agent.actors.recurrent_body import RecurrentBody, flat
 from storages.transition import (
     BATCH_SIZES,
     BURN_IN,
@@ -111,7 +111,7 @@ class Unrolling:
     def _begin(self, body: RecurrentBody, episodes: int, fields: Batch) -> Tensor:
         """Return the initial states (B, state_size): those stored if the body acts, else zeros."""
         if body.stored_at is None or RHS not in fields:
-            return body.initial_state(episodes)
+            return body.initial_state(episodes, self.batch[DONE].device)
         begin: Tensor = fields[RHS][:, body.stored_at]
         return begin
 

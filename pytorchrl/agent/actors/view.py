@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.memory import RecurrentBody
+from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 
@@ -97,9 +97,9 @@ class ActingView:
         features = self._features.get(body)
         if features is None:
             assert isinstance(body, RecurrentBody)
-            where = body.stored_at
-            before = body.initial_state(self._done.shape[0]) if where is None else self._rhs[:, where]
-            features, state = body(self._obs, before, self._done)
+            where, done = body.stored_at, self._done
+            before = body.initial_state(done.shape[0], done.device) if where is None else self._rhs[:, where]
+            features, state = body(self._obs, before, done)
             self._features[body] = features
             if where is not None:
                 self._states[where.start] = where, state

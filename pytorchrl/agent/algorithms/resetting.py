@@ -1,14 +1,16 @@
 """Initialising the networks of an algorithm anew during training, all of them or their last layers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.memory import RecurrentBody
 from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.recurrent_body import RecurrentBody
+from pytorchrl.agent.actors.stacked_memory import StackedMemory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 
 
@@ -76,7 +78,9 @@ def _layers(module: nn.Module | None) -> list[list[nn.Module]]:
     if isinstance(module, Network):
         return [*_layers(module.body), *_layers(module.joint), list(module.head.modules())]
     if isinstance(module, RecurrentBody):
-        return [*_layers(module.body), list(module.memory.modules())]
+        memory: Any = module.memory
+        recurrent = memory.layers if isinstance(memory, StackedMemory) else [memory]
+        return [*_layers(module.body), *(list(layer.modules()) for layer in recurrent)]
     if isinstance(module, Body):
         return [*_layers(module.features), *_layers(module.hidden)]
     if isinstance(module, MLP):

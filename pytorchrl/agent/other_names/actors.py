@@ -5,6 +5,8 @@ from storages.component.other_names import OtherNames
 _UNITS = {"hidden_sizes": "hidden_sizes"}
 _EXTRACTOR = {"feature_extractor": "feature_extractor"}
 _MEMORY = {"memory": 'memory, "gru" or "lstm"'}
+_MEMORY_SIZE = {"memory_size": "memory_size"}
+_MEMORY_LAYERS = {"memory_layers": "memory_layers"}
 
 ACTOR_NAMES: OtherNames = {
     "seed": {"": "seed of Scheme"},
@@ -20,9 +22,14 @@ ACTOR_NAMES: OtherNames = {
     "n_hidden_channels": _UNITS,
     "n_hidden_layers": _UNITS,
     "num_layers": {"": "hidden_sizes of the actor"},
-    "lstm_hidden_size": {"memory_size": "memory_size"},
-    "lstm_cell_size": {"memory_size": "memory_size"},
-    "n_lstm_layers": {"": "no setting: a memory has one layer"},
+    "lstm_hidden_size": _MEMORY_SIZE,
+    "lstm_cell_size": _MEMORY_SIZE,
+    "rnn_hidden_size": _MEMORY_SIZE,
+    "rnn_hidden_dim": _MEMORY_SIZE,
+    "n_lstm_layers": _MEMORY_LAYERS,
+    "rnn_num_layers": _MEMORY_LAYERS,
+    "rnn_type": _MEMORY,
+    "recurrent_net": _MEMORY,
     "use_lstm": _MEMORY,
     "recurrent": _MEMORY,
     "activation_fn": {"activation": "activation"},

@@ -119,6 +119,9 @@ def _traced(network: ActingNetwork, path: Path) -> Any:
 
 def _way_out(algorithm: Algorithm) -> str:
     own = [name for name in ("act", "policy") if not _owner(algorithm, name).__module__.startswith("pytorchrl.")]
+    # Such as a feature extractor or a memory of the user's.
+    classes = dict.fromkeys(type(module) for module in algorithm.actor.networks.modules())
+    own += [cls.__name__ for cls in classes if cls.__module__.partition(".")[0] not in ("pytorchrl", "torch")]
     if own:
         return (
             f"Its {' and '.join(own)} must compute actions by torch alone, for all rows at once: without numbers that "

@@ -74,7 +74,11 @@ def test_recurrent_networks_have_them_too() -> None:
             {"critics": {"hidden_size": (9,)}},
             r"per_network\['critics'\]: there is no setting 'hidden_size'; did you mean",
         ),
-        ({"critics": {"memory": "gru"}}, r"per_network\['critics'\]: memory is of all networks together"),
+        (
+            {"critics": {"normalize_observations": True}},
+            r"per_network\['critics'\]: normalize_observations is of all networks together",
+        ),
+        ({"critics": {"memory": "gru"}}, r"per_network\['critics'\]: memory='gru', but all networks have a memory or"),
         ({"critics": {"dropout": 1.5}}, r"per_network\['critics'\]: dropout must lie in \[0, 1\], got 1.5"),
     ],
 )

@@ -399,6 +399,33 @@ def test_an_imported_module_provides_a_network_and_a_callback_function(
     assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
 
 
+@pytest.mark.long
+def test_a_command_gives_an_actor_layers_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_module(
+        "my_memory_of_a_command",
+        monkeypatch,
+        tmp_path,
+        "import torch\nclass MyCell(torch.nn.GRUCell):\n    pass\n",
+    )
+    train = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "60"]
+    train += ["--storage.sequences", "Sequences(4)", "--actor.memory-size", "4", "--import", "my_memory_of_a_command"]
+    memories = {"stack": ["[lstm, MyCell]"], "layers": ["gru", "--actor.memory-layers", "2"], "own": ["MyCell"]}
+    for folder, options in memories.items():
+        command(monkeypatch, *train, "--log-dir", folder, "--actor.memory", *options)
+    kinds = {
+        folder: [
+            type(module).__name__
+            for module in prl.load_policy(f"{folder}/seed-1").algorithm.actor.modules()
+            if type(module).__name__ in ("GRU", "LSTM", "MyCell")
+        ]
+        for folder in memories
+    }
+    assert kinds == {"stack": ["LSTM", "MyCell"], "layers": ["GRU", "GRU"], "own": ["MyCell"]}
+    capsys.readouterr()
+
+
 def test_a_function_that_two_imported_modules_define_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

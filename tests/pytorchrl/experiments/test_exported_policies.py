@@ -15,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import perturb
+from tests.support.memories import MinimalGatedUnit
 from tests.support.toys import Counter
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -135,6 +136,29 @@ def test_a_policy_that_no_file_can_be_is_refused_with_the_reason(
 def test_a_policy_that_cannot_be_exported_is_refused_before_it_is_trained(tmp_path: Path) -> None:
     learner = prl.Learner(scheme(Branching), 40, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.pt2")])
     with learner, pytest.raises(RuntimeError, match="Its act must compute actions by torch alone"):
+        learner.run()
+    assert learner.scheme.steps == 0
+
+
+class BranchingCell(MinimalGatedUnit):
+    """Reads a number from a tensor."""
+
+    def forward(self, features: Tensor, state: Tensor | None = None) -> Tensor:
+        """Branch on all rows at once."""
+        after = super().forward(features, state)
+        return after if after.sum() > 0 else -after
+
+
+@pytest.mark.long
+def test_a_memory_that_no_file_can_hold_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    recurrent = prl.Scheme(
+        prl.DQN.create_factory(**OFF),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=BranchingCell, memory_size=4),
+        prl.ReplayBuffer.create_factory(size=100, sequences=prl.Sequences(4)),
+        prl.VecEnv.create_factory(Counter),
+    )
+    learner = prl.Learner(recurrent, 40, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.pt2")])
+    with learner, pytest.raises(RuntimeError, match="Its BranchingCell must compute actions by torch alone"):
         learner.run()
     assert learner.scheme.steps == 0
 

@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import perturb
 from tests.support.every_algorithm import ACTIONS
+from tests.support.memories import MEMORIES
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning", "ignore::RuntimeWarning"
@@ -129,3 +130,11 @@ def test_a_policy_of_any_kind_of_actions_acts_in_a_file_as_in_the_toolkit(
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4, shared_body=True)
     observations = spaces.Dict(a=spaces.MultiDiscrete([3, 2]), b=BOX)
     acts_alike(policy_of(prl.PPO.create_factory(), actor, observations, actions), tmp_path / f"policy{suffix}")
+
+
+@pytest.mark.quick_share(0, long=0.3)
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_policy_with_any_memory_acts_in_a_file_as_in_the_toolkit(name: str, suffix: str, tmp_path: Path) -> None:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory_size=4, **MEMORIES[name])
+    acts_alike(policy_of(prl.PPO.create_factory(), actor, BOX, ACTIONS["bounded"]), tmp_path / f"policy{suffix}")

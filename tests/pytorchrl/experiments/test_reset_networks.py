@@ -16,6 +16,7 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.runs import checkpoint
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.memories import MinimalGatedUnit
 from tests.support.training import saved_and_loaded, stopped, train
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
@@ -298,6 +299,16 @@ def made(algorithm: Any, env: Any = CARTPOLE, **actor: Any) -> prl.Scheme:
             {f"q.head.numbers.{stream}{layer}" for stream in ("value", "advantage") for layer in ("", "_hidden")},
         ),
         (2, {"memory": "gru", "memory_size": 4}, {"q.head.numbers.layer", "q.body.memory.cells"}),
+        (
+            2,
+            {"memory": "gru", "memory_size": 4, "memory_layers": 3},
+            {"q.head.numbers.layer", "q.body.memory.layers.2.cells"},
+        ),
+        (
+            2,
+            {"memory": MinimalGatedUnit, "memory_size": 4},
+            {"q.head.numbers.layer", "q.body.memory.cells.gate", "q.body.memory.cells.new"},
+        ),
         (9, {}, {"q.head.numbers.layer", "q.body.hidden.layers.0", "q.body.hidden.layers.1"}),
     ],
 )

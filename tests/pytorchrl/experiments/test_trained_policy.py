@@ -25,6 +25,7 @@ from pytorchrl.scheme.evaluation import evaluate
 from tests.support.by_hand import envs_with, perturb
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.memories import FastWeights, LeakyIntegrator, LinearAfterGRU
 from tests.support.toys import Counter
 
 RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
@@ -422,6 +423,29 @@ def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_na
     assert any("load_policy(path, algo_factory=..., actor_factory=...)" in note for note in raised.value.__notes__)
     policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
     assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
+@pytest.mark.parametrize("memory", [LeakyIntegrator, FastWeights, ("lstm", LinearAfterGRU)])
+def test_a_memory_of_ones_own_is_given_by_the_actors_factory_and_acts_as_in_training(
+    memory: Any, tmp_path: Path
+) -> None:
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4)
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, mini_batch_size=4, test_every=0),
+        actor,
+        prl.ReplayBuffer.create_factory(size=100, sequences=prl.Sequences(4)),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with prl.Learner(scheme, target_steps=30, log_dir=tmp_path / "run") as learner:
+        learner.run()
+    with pytest.raises(prl.CompositionError, match=r"the class or function (LeakyI|FastW|LinearAfterGRU)"):
+        prl.load_policy(tmp_path / "run")
+    policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
+    expected = TrainedPolicy(scheme.algorithm)
+    seen = np.random.default_rng(0).normal(size=(20, 3, 4)).astype(np.float32)
+    actions = [policy(observations, starts=np.arange(3) == step) for step, observations in enumerate(seen)]
+    wanted = [expected(observations, starts=np.arange(3) == step) for step, observations in enumerate(seen)]
+    np.testing.assert_array_equal(actions, wanted)
 
 
 def test_weights_of_other_networks_are_refused_before_memory_is_allocated(

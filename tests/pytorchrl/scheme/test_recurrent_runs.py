@@ -48,7 +48,9 @@ def scheme_of(algorithm: Any, memory: Any, storage: Any, seed: int = 0) -> prl.S
 
 
 @pytest.mark.quick_share(0.2, long=0.5)
-@pytest.mark.parametrize("memory", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "memory", ["gru", *(pytest.param(each, marks=pytest.mark.long) for each in ("lstm", ("lstm", "gru")))]
+)
 @pytest.mark.parametrize("algorithm", [prl.DQN, pytest.param(prl.SAC, marks=pytest.mark.long), prl.PPO])
 @pytest.mark.parametrize("storage", STORAGES)
 def test_a_resumed_run_has_the_saved_state_and_reaches_its_target(

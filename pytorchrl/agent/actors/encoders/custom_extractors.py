@@ -18,7 +18,7 @@ UserExtractor: TypeAlias = Callable[[Any], nn.Module]
 _ROWS = 2
 
 
-def name_of(extractor: UserExtractor) -> str:
+def name_of(extractor: Callable[..., Any]) -> str:
     """Return the name of the class or function, for display; of a partial, that of the function it calls."""
     named: Any = extractor
     while hasattr(named, "func"):

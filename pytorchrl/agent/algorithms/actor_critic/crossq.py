@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, Squashed
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.per_network import values_of_setting
+from pytorchrl.agent.actors.stacked_memory import described_memory
 from pytorchrl.agent.actors.view import Joined, View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
@@ -140,7 +141,7 @@ class CrossQ(OffPolicyAlgorithm):
         if actor.memory is not None:
             raise ValueError(
                 f"{name} normalises transitions as one batch, but {type(actor).__name__} has a memory "
-                f"({actor.memory}); give it memory=None, or choose SAC, REDQ, DroQ or TQC"
+                f"({described_memory(actor.memory)}); give it memory=None, or choose SAC, REDQ, DroQ or TQC"
             )
         if late := max(values_of_setting(actor, "late_action")):
             raise ValueError(

@@ -21,6 +21,7 @@ from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows
+from storages.component.setting import text_of
 
 
 class Predicted(NamedTuple):
@@ -142,7 +143,7 @@ def make_dynamics_model(algorithm: Algorithm, size: int, *, probabilistic: bool)
     if actor.memory is not None:
         raise ValueError(
             f"{name} predicts the next observation from the present one alone; leave out "
-            f"memory={actor.memory!r}, or stack observations by wrappers"
+            f"memory={text_of(actor.memory)}, or stack observations by wrappers"
         )
     head = TransitionHead(math.prod(space.shape), probabilistic)
     networks = actor.make_ensemble("model", head, size, codec=algorithm.codec)

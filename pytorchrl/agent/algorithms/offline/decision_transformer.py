@@ -22,6 +22,7 @@ from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, explorer_for
 from pytorchrl.agent.optimizers import AdamW, Optimizer
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive
+from storages.component.setting import text_of
 from storages.transition import MASK
 
 
@@ -88,7 +89,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
         actor = self.actor
         if actor.memory is not None:
             raise ValueError(
-                f"{type(self).__name__} keeps its own context of past steps; leave out memory={actor.memory!r}"
+                f"{type(self).__name__} keeps its own context of past steps; leave out memory={text_of(actor.memory)}"
             )
         self.states = actor.make("states", Features(self.embedding_size), acts=True)
         distribution = self.distribution or _supervised_head(self.action_space)

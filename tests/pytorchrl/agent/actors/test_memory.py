@@ -123,5 +123,5 @@ def test_an_actor_without_memory_has_no_initial_state_and_unknown_kinds_are_refu
     for actor in (prl.OnPolicyActor.create_factory(), prl.OffPolicyActor.create_factory()):
         assert actor("cpu", envs).initial_memory(2) is None
     envs.close()
-    with pytest.raises(ValueError, match="memory must be one of 'gru', 'lstm', got 'rnn'"):
+    with pytest.raises(ValueError, match=r"memory must be one of 'gru', 'lstm', .* got 'rnn'"):
         prl.OnPolicyActor.create_factory(memory="rnn")

@@ -26,14 +26,19 @@ from storages.transition import (
 )
 from tests.support.by_hand import perturb
 from tests.support.comparison import assert_equal
+from tests.support.memories import LinearAfterGRU, WithTrace
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
+
+SEVERAL = (LinearAfterGRU, "lstm", WithTrace)
+"""A memory of several layers, two of them the user's."""
 
 
 @pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind, double: bool) -> None:
+def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: Any, double: bool) -> None:
+    kind = SEVERAL if kind == "several" else kind
     scheme = off_policy_scheme(prl.DQN, kind, *SEQUENCES[sequences], double=double)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.DQN)
@@ -64,9 +69,10 @@ def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kin
 
 
 @pytest.mark.quick_share(0.25)
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: MemoryKind) -> None:
+def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: Any) -> None:
+    kind = SEVERAL if kind == "several" else kind
     scheme = off_policy_scheme(prl.SAC, kind, *SEQUENCES[sequences])
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.SAC)
@@ -151,10 +157,11 @@ def test_masked_steps_do_not_affect_gradients(algorithm: Any) -> None:
 @pytest.mark.quick_share(0.4, long=0.7)
 @pytest.mark.parametrize("shared_body", [False, True])
 @pytest.mark.parametrize("sequence_length", [None, 8])
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
 def test_ppo_recomputes_stored_log_probabilities_and_values_from_sequences(
-    kind: MemoryKind, sequence_length: int | None, shared_body: bool
+    kind: Any, sequence_length: int | None, shared_body: bool
 ) -> None:
+    kind = SEVERAL if kind == "several" else kind
     scheme = Scheme(
         algo_factory=prl.PPO.create_factory(num_epochs=1, num_mini_batch=2),
         actor_factory=prl.OnPolicyActor.create_factory(
