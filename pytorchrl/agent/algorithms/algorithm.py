@@ -16,9 +16,10 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained, TrainingState, named_parameters_of
+from pytorchrl.agent.algorithms.training import TrainingState
 from pytorchrl.agent.algorithms.training_check import check_training, refuse_other_optimizers
 from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
 from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
@@ -194,8 +195,9 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
-        chosen = self._optimizer_of(name, optimizer)
-        return self.training.add_group(Trained(name, {"value": parameter}, chosen, lr, None))
+        return self.training.add_group(
+            Trained(name, {"value": parameter}, self._optimizer_of(name, optimizer), lr, None)
+        )
 
     def _optimizer_of(self, group: str, of_algorithm: Optimizer | None) -> Optimizer:
         """Return the optimiser of a group: the user's own for it, else the algorithm's for it, else that of all."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.algorithms.parameter_group import Trained
 from storages.transition import ERRORS
 
 Metrics: TypeAlias = dict[str, Any]

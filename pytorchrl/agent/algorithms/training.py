@@ -1,83 +1,17 @@
-"""Training state of an algorithm: parameter groups with their optimisers, target networks, variables and counters.
+"""Training state of an algorithm: parameter groups, target networks, variables and counters.
 
 Each is registered when the algorithm is built. The contents of checkpoints, the names of gradients and scheduled
 learning rates follow from this register.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.algorithms.parameter_group import Trained
 from pytorchrl.agent.algorithms.targets import Target
-from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
-
-
-class Trained:
-    """A parameter group with its optimiser.
-
-    Args:
-        name: of the group.
-        parameters: by name, in order.
-        optimizer: of the parameters.
-        learning_rate: name of the algorithm's hyper-parameter.
-        max_grad_norm: name of the algorithm's hyper-parameter; None does not clip gradients.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        parameters: Mapping[str, nn.Parameter],
-        optimizer: Optimizer,
-        learning_rate: str,
-        max_grad_norm: str | None,
-    ) -> None:
-        self.name = name
-        self.parameters = dict(parameters)
-        self.learning_rate = learning_rate
-        self.max_grad_norm = max_grad_norm
-        self.flat = FlatParameters(self.parameters.values())
-        self.stepper: Stepper = optimizer.make(self.flat)
-        self.measures_gradients = False
-        """Whether the next step keeps the norm of its gradients in ``gradient_norm``."""
-        self.gradient_norm: Tensor | None = None
-        """(), of the last measured step, before gradients were clipped."""
-
-    def gradients(self) -> dict[str, Tensor]:
-        """Return copies of the existing gradients, by name."""
-        return {f"{self.name}.{n}": p.grad.clone() for n, p in self.parameters.items() if p.grad is not None}
-
-    def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> None:
-        """Replace the parameters' gradients by those that `gradients` returned."""
-        for name, parameter in self.parameters.items():
-            gradient = gradients.get(f"{self.name}.{name}")
-            parameter.grad = None if gradient is None else gradient.to(device, copy=True)
-
-    def step(self, algorithm: object) -> None:
-        """Take an optimiser step with the parameters' gradients, clipped as the algorithm's hyper-parameter says."""
-        if self.measures_gradients:
-            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-            self.gradient_norm = nn.utils.get_total_norm(gradients) if gradients else None
-            self.measures_gradients = False
-        self.stepper.step(self._norm_of(algorithm))
-
-    def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
-        """Take an optimiser step on a loss (), which it may evaluate several times; returns the first value."""
-        return self.stepper.minimise(loss, self._norm_of(algorithm))
-
-    def _norm_of(self, algorithm: object) -> float | None:
-        return None if self.max_grad_norm is None else getattr(algorithm, self.max_grad_norm)
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether no parameter requires a gradient."""
-        return self.flat.are_frozen
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether any parameter has a gradient."""
-        return any(parameter.grad is not None for parameter in self.parameters.values())
 
 
 class TrainingState:
@@ -199,13 +133,3 @@ class TrainingState:
                 f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of the "
                 f"same algorithm"
             )
-
-
-def named_parameters_of(networks: Sequence[nn.Module]) -> dict[str, nn.Parameter]:
-    """Return the parameters of networks by name, each once; with several, names begin with the network's position."""
-    named: dict[str, nn.Parameter] = {}
-    for position, network in enumerate(networks):
-        for name, parameter in network.named_parameters():
-            if all(parameter is not other for other in named.values()):
-                named[f"{position}.{name}" if len(networks) > 1 else name] = parameter
-    return named
