@@ -6,6 +6,8 @@ Compose an actor, an algorithm and a storage by their factories, and train::
     prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
 """
 
+from typing import TYPE_CHECKING
+
 from pytorchrl.agent import planners, risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
@@ -133,6 +135,7 @@ from pytorchrl.agent.explorers import (
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
+from pytorchrl.agent.other_names.missing import refuse_name
 from pytorchrl.commands.composition.compose import compose
 from pytorchrl.commands.data.making import make_dataset
 from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
@@ -461,3 +464,9 @@ __all__ = [
     "risk_measures",
     "start_from",
 ]
+
+
+if not TYPE_CHECKING:  # for which each name would exist
+
+    def __getattr__(name):
+        refuse_name(name)

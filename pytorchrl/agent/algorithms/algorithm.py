@@ -16,6 +16,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.other_libraries import AnswersOtherLibraries
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained, TrainingState, named_parameters_of
@@ -27,7 +28,6 @@ from pytorchrl.agent.device import find_device, make_generator, restore_generato
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.component.changeable import Changeable
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
@@ -36,7 +36,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(FieldComponent, Changeable, ABC):
+class Algorithm(AnswersOtherLibraries, FieldComponent, Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -59,7 +59,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
-    other_names = ALGORITHM_NAMES
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
