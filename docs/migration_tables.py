@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pytorchrl.agent.other_names.items import Item, items
 
@@ -24,6 +24,8 @@ TITLES = {
 }
 """Kinds of rows, in the order of a page."""
 HEAD = ("there", "here", "what differs")
+LIST = re.compile(r"`[^`]*`(, `[^`]*`)*")
+"""Names and nothing else."""
 
 
 def sections_of(libraries: Sequence[str]) -> Iterator[tuple[str, list[Sequence[str]]]]:
@@ -38,14 +40,15 @@ def rows_of(libraries: Sequence[str], kind: str | None = None) -> Iterator[Seque
     chosen = [
         item for item in items() if kind in (None, item.kind) and set(libraries) & set(item.libraries.split(", "))
     ]
-    for answer, group in itertools.groupby(chosen, key=lambda item: (item.here, item.differs, item.state)):
-        here, differs, state = answer
-        there = ", ".join(dict.fromkeys(_there(item, libraries) for item in group))
-        yield there, f"not here; {here}" if state == "absent" else here, differs
+    for (here, differs, state, of), group in itertools.groupby(chosen, key=lambda item: _answer(item, libraries)):
+        # A leading dot says that it is no name of the library itself.
+        there = list(dict.fromkeys(re.sub(r"`\.", "`", item.there) for item in group))
+        joined = (", " if all(LIST.fullmatch(one) for one in there) else "; ").join(there)
+        written = f"{joined} ({', '.join(of)})" if len(of) < len(libraries) else joined
+        yield written, f"not here; {here}" if state == "absent" else here, differs
 
 
-def _there(item: Item, libraries: Iterable[str]) -> str:
-    # A leading dot says that it is no name of the library itself.
-    there = re.sub(r"`\.", "`", item.there)
-    of = [library for library in libraries if library in item.libraries.split(", ")]
-    return there if len(of) == len(list(libraries)) else f"{there} ({', '.join(of)})"
+def _answer(item: Item, libraries: Sequence[str]) -> tuple[str, str, str, tuple[str, ...]]:
+    """What a row says, and which of the libraries it is of."""
+    of = tuple(library for library in libraries if library in item.libraries.split(", "))
+    return item.here, item.differs, item.state, of

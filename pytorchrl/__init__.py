@@ -135,7 +135,6 @@ from pytorchrl.agent.explorers import (
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
-from pytorchrl.agent.other_names.missing import refuse_name
 from pytorchrl.commands.composition.compose import compose
 from pytorchrl.commands.data.making import make_dataset
 from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
@@ -469,4 +468,7 @@ __all__ = [
 if not TYPE_CHECKING:  # for which each name would exist
 
     def __getattr__(name):
+        # Read where it is needed, as few programs need it.
+        from pytorchrl.agent.other_names.missing import refuse_name
+
         refuse_name(name)

@@ -56,7 +56,7 @@ _INTERVAL = {
 _METHOD = {"polyak": "polyak, 0 for hard updates", "": "no setting: there are no target networks"}
 _NOISE = {
     "exploration_noise": "exploration_noise, or explorer, for actions scaled to [-1, 1]",
-    "explorer": "explorer, such as GaussianNoise(0.1) for actions scaled to [-1, 1]",
+    "explorer": "explorer, such as GaussianNoise(0.1) or OrnsteinUhlenbeck(0.3, dt=1.0), for actions in [-1, 1]",
     "": "no setting: actions are drawn from the policy",
 }
 _SMOOTHING = {"target_noise": "target_noise, for actions scaled to [-1, 1]"}

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,27 @@ def test_modules_of_the_package_are_imported_as_ever() -> None:
         namespace: dict[str, object] = {}
         exec(f"from pytorchrl import {name}", namespace)
         assert namespace[name] is importlib.import_module(f"pytorchrl.{name}")
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "unit"),
+    [
+        (prl.DQN, "replay_start_size", "in environment transitions"),
+        (prl.DQN, "update_interval", "in environment transitions"),
+        (prl.DQN, "target_update_frequency", "in updates"),
+        (prl.NStepQLearning, "i_target", "in transitions"),
+        (prl.ACER, "t_max", "in transitions of all environments"),
+        (prl.TD3, "action_noise", "for actions scaled to [-1, 1]"),
+        (prl.TD3, "policy_noise", "for actions scaled to [-1, 1]"),
+        (prl.SAC, "action_noise", "dt=1.0), for actions in [-1, 1]"),
+        (prl.PERBuffer, "capacity", "in steps; size * num_envs transitions"),
+        (prl.SAC, "tau", "which is 1 - tau"),
+        (prl.PPO, "eval_freq", "in environment transitions"),
+    ],
+)
+def test_a_hint_says_which_unit_a_number_has(cls: Any, name: str, unit: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(unit)):
+        cls.create_factory(**{name: 1})
 
 
 def test_pages_on_migration_have_every_row() -> None:
