@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-short learning-imitation learning-offline learning-online learning-collectors docs format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-short learning-imitation learning-offline learning-online learning-collectors docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -75,6 +75,9 @@ learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and acto
 
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
+
+learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md: what strategies of replay change; goes on where it was stopped
+	$(BIN)/python benchmarks/learning/learning_strategies.py $(BENCH)
 
 learning-short: $(ENV) .venv/.installed-bench  ## docs/short-runs.md: many short runs beside stable-baselines3; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/short_runs.py $(BENCH)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -15,13 +15,19 @@ from pytorchrl.agent.envs.driven import DrivenEnvs
 from pytorchrl.agent.envs.spaces import EnvActions, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.wrappers.flat_observation import Flattening
+from pytorchrl.background_training import BackgroundTraining
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
-from pytorchrl.scheme.collector import Collector, Episode
+from pytorchrl.scheme.background_collector import BackgroundCollector
+from pytorchrl.scheme.collector import Collecting, Collector, Episode
+from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.scheme.seeds import ALGORITHM, seed_of
+from storages.component.annotations import conform_named
 from storages.component.closing import Closing
 from storages.component.factory import Factory
+from storages.component.hyper_parameters import Count
 from storages.storage import Storage
 
 
@@ -50,11 +56,17 @@ class Agent(Closing):
         checkpoint_every: transitions between checkpoints; None saves by :meth:`save` alone.
         log_to: further loggers, as of :class:`Learner`.
         log_every: transitions between records of metrics.
+        train_in_background: train in another thread, so that :meth:`observe` does not wait for updates and evaluations.
+            Actions are chosen with copies of the weights, of after the last finished update phase. When updates are
+            done then depends on the machine, and runs of one seed differ.
+        max_steps_ahead: steps of all environments that may wait for a training in the background; with more,
+            :meth:`observe` waits.
         settings: further arguments of :class:`Scheme`, such as ``device``, ``seed`` and ``normalize_rewards``.
 
     Raises:
         CompositionError: the parts are incompatible.
         UnsupportedSpaceError: storages, actors or the algorithm cannot take such observations or actions.
+        ValueError: ``max_steps_ahead`` is not positive.
     """
 
     def __init__(
@@ -73,13 +85,29 @@ class Agent(Closing):
         checkpoint_every: int | None = None,
         log_to: Sequence[str] = (),
         log_every: int = 1_000,
+        train_in_background: bool = False,
+        max_steps_ahead: int = 1_000,
         **settings: Any,
     ) -> None:
+        max_steps_ahead = conform_named(max_steps_ahead, Count, "Agent: max_steps_ahead")
+        if settings.get("collection") is not None:
+            raise CompositionError(
+                f"Agent: it collects nothing itself; leave out collection={settings['collection']}, or give "
+                f"train_in_background=True, which trains while the loop goes on"
+            )
         self._flattening = Flattening(observation_space, type(self).__name__)
         envs = DrivenEnvs.create_factory(
             space_as_data(self._flattening.space), space_as_data(action_space), num_envs or 1
         )
-        scheme = _DrivenScheme(algo_factory, actor_factory, storage_factory, envs, test_envs_factory, **settings)
+        scheme = _DrivenScheme(
+            algo_factory,
+            actor_factory,
+            storage_factory,
+            envs,
+            test_envs_factory,
+            in_background=train_in_background,
+            **settings,
+        )
         if resume and RunFolder(log_dir).checkpoint_file.exists():
             self.learner = Learner.resume(log_dir, scheme=scheme, target_steps=target_steps, log_to=log_to)
         else:
@@ -90,8 +118,12 @@ class Agent(Closing):
         self._env_actions = EnvActions(action_space)
         self._may_cut = self.learner.scheme.steps > 0
         """Whether the first observation may be of a new episode, as the run was resumed."""
-        self.policy = TrainedPolicy(scheme.algorithm, allow_nonfinite=getattr(scheme.storage, "allow_nonfinite", False))
+        allow_nonfinite = getattr(scheme.storage, "allow_nonfinite", False)
+        self.policy = TrainedPolicy(self._collector.algorithm, allow_nonfinite=allow_nonfinite)
         """Acts greedily with the present weights, without learning: ``agent.policy(observation)``."""
+        self._background: BackgroundTraining | None = None
+        if scheme.background_collector is not None:
+            self._background = BackgroundTraining(self.learner, scheme.background_collector, max_steps_ahead)
 
     def act(self, observation: Any, *, training: bool = True) -> Any:
         """Return the action for an observation, or actions (E, ...) for those of E environments.
@@ -107,6 +139,8 @@ class Agent(Closing):
             ValueError: the observation is not in the space, or in the middle of an episode it is another one than
                 :meth:`observe` was told.
         """
+        if self._background is not None:
+            self._background.take_weights()
         if not training or self.done:
             return self.policy(observation)
         given = self._batch(observation)
@@ -158,22 +192,24 @@ class Agent(Closing):
             self._column("truncated", truncated, np.bool_),
             self._infos(info),
         )
-        learner, before = self.learner, self.learner.scheme.steps
+        before = self.steps
+        if self._background is not None:
+            self._background.make_step()
         while self._envs.has_step:
-            learner.step()
+            self.learner.step()
         every = self._checkpoint_every
-        if every is not None and learner.scheme.steps // every > before // every:
+        if every is not None and self.steps // every > before // every:
             self.save()
 
     @property
     def done(self) -> bool:
         """Whether ``target_steps`` is reached; the agent then acts greedily, and learns no more."""
-        return self.learner.done()
+        return self.learner.done() or self.steps >= self.learner.target_steps
 
     @property
     def steps(self) -> int:
         """Transitions so far, of all environments."""
-        return self.learner.scheme.steps
+        return self._collector.steps
 
     @property
     def episodes(self) -> int:
@@ -181,7 +217,9 @@ class Agent(Closing):
         return self._collector.episodes
 
     def save(self) -> Path:
-        """Write a checkpoint to the run folder; returns the file."""
+        """Write a checkpoint to the run folder; returns the file. It waits for a training in the background."""
+        if self._background is not None:
+            self._background.settle()
         return self.learner.save_checkpoint()
 
     def get_metrics(self) -> dict[str, float]:
@@ -189,8 +227,15 @@ class Agent(Closing):
         return self.learner.get_metrics()
 
     def close(self) -> None:
-        """Close storages and loggers, and release the lock of the run folder; saves nothing."""
-        self.learner.close()
+        """Close storages and loggers, and release the lock of the run folder; saves nothing.
+
+        A training in the background first learns from all that was observed.
+        """
+        try:
+            if self._background is not None:
+                self._background.close()
+        finally:
+            self.learner.close()
 
     def _batch(self, observation: Any) -> Any:
         """Return observations (E, *obs), or a dict of such, as arrays of the space's dtypes, in a copy."""
@@ -226,17 +271,36 @@ class Agent(Closing):
 class _DrivenScheme(Scheme):
     """A scheme that collects only the steps which its environments were told."""
 
-    def __init__(self, algo: Any, actor: Any, storage: Any, envs: Any, test_envs: Any, **settings: Any) -> None:
+    def __init__(
+        self, algo: Any, actor: Any, storage: Any, envs: Any, test_envs: Any, *, in_background: bool, **settings: Any
+    ) -> None:
+        self._in_background = in_background
+        self.background_collector: BackgroundCollector | None = None
         super().__init__(algo, actor, storage, envs, test_envs, **settings)
-        assert isinstance(self.envs, DrivenEnvs)
-        assert isinstance(self.collector, Collector)
-        self.driven, self.driven_collector = self.envs, self.collector
         # Not copies of the training environments, which nobody steps.
         self.test_envs_factory = test_envs
 
+    def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
+        """Make the collector, which acts with an algorithm of its own where training is in the background."""
+        collector = super().make_collector(envs, normalize_rewards)
+        assert isinstance(collector, Collector)
+        assert isinstance(envs, DrivenEnvs)
+        self.driven, self.driven_collector = envs, collector
+        if not self._in_background:
+            return collector
+        acting = self.make_algorithm()
+        acting.seed(seed_of(self.run_seed, ALGORITHM, 1))
+        self.background_collector = BackgroundCollector(collector, acting, self.algorithm, self.storage)
+        return self.background_collector
+
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
         """As :meth:`Scheme.collect`, as far as steps were told."""
-        return super().collect(until, lambda: stopped() or not self.driven.has_step)
+        return super().collect(until, lambda: stopped() or not self._has_step)
+
+    @property
+    def _has_step(self) -> bool:
+        background = self.background_collector
+        return self.driven.has_step if background is None else background.steps_ahead > 0
 
 
 def _same_rows(given: Any, expected: Any, rows: int) -> NDArray[np.bool_]:

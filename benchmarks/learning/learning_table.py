@@ -2,9 +2,11 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.learning_pages import PAGES
@@ -13,6 +15,7 @@ from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_o
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.shared.paragraphs import paragraphs
 from benchmarks.shared.standard_error import standard_error
+from pytorchrl.logging.bootstrap import estimate
 from pytorchrl.logging.curves import Run as Measured
 
 
@@ -141,8 +144,10 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         f"Written by `benchmarks/learning/{page.script}`; `make {page.target}` makes the runs that are missing and "
         "writes it again.",
         "",
+        *([*paragraphs(page.about), ""] if page.about else []),
         *paragraphs(_how(page, [run for runs in by_task.values() for run in runs])),
         "",
+        *([] if page.baseline is None else _over_all_tasks(page, page.baseline, by_task)),
     ]
     for task_name, task in page.tasks.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
@@ -160,6 +165,42 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
             draw_curves(curves, f"{task.env}, training episodes", picture)
             lines += [f"![Return of training episodes over environment steps]({picture.name})", ""]
     return "\n".join(lines[:-1])
+
+
+def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Return the section that compares all compositions over the tasks for which all runs of the baseline are there."""
+    of_baseline = {task: _returns(by_task[task], baseline) for task in page.tasks}
+    complete = [task for task, runs in of_baseline.items() if len(runs) >= len(page.tasks[task].seeds)]
+    lines = [
+        "## All tasks",
+        "",
+        *paragraphs(
+            f"Greedy returns, divided by the mean of `{baseline}` in the same task: interquartile means over runs and "
+            "tasks, with 95% intervals of a bootstrap that draws runs within each task (Agarwal et al., "
+            "arXiv 2108.13264). Tasks count where all seeds of both have finished."
+        ),
+        "",
+    ]
+    rows = [["strategy", "interquartile mean", "95% interval", "tasks"], ["---", "---:", "---:", "---"]]
+    for algorithm in dict.fromkeys(name for task in page.tasks.values() for name in task.algorithms):
+        scores = {
+            task: np.asarray(found) / np.mean(of_baseline[task])
+            for task in complete
+            if len(found := _returns(by_task[task], algorithm)) >= len(page.tasks[task].seeds)
+        }
+        if scores:
+            found = estimate([*scores.values()])
+            rows.append(
+                [f"`{algorithm}`", f"{found.value:.2f}", f"{found.low:.2f} to {found.high:.2f}", ", ".join(scores)]
+            )
+        else:
+            rows.append([f"`{algorithm}`", "-", "-", "missing"])
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _returns(runs: Sequence[Run], algorithm: str) -> list[float]:
+    results = [run.result for run in runs if run.algorithm == algorithm]
+    return [result.greedy_return for result in results if result is not None]
 
 
 def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:

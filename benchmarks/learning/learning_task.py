@@ -86,3 +86,7 @@ class Page:
     compositions: str
     """The file with the settings, beside this one."""
     tasks: Mapping[str, Task]
+    about: str = ""
+    """What the page compares, in words."""
+    baseline: str | None = None
+    """Composition that is in all tasks, in units of whose mean return a table compares over all tasks."""

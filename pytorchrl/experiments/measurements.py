@@ -66,10 +66,17 @@ class Measurements:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the latest values, and the training metrics since the last record, as plain data."""
-        return {"logged": self._logged, "metrics": self.latest, "training": self.training.state_dict()}
+        return {
+            "logged": self._logged,
+            "metrics": self.latest,
+            "training": self.training.state_dict(),
+            "records": self._file.records,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._logged = tuple(state["logged"])
+        # Earlier versions saved no number.
+        self._file.records = state.get("records")
         self.latest = dict(state["metrics"])
         self.training.load_state_dict(state["training"])

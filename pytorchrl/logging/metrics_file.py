@@ -22,7 +22,13 @@ class MetricsFile:
         path: the file, which is not changed before the first record is written or :meth:`begin` is called.
         goes_on_at: the steps at which a resumed run continues. Existing records of more steps are dropped, since the
             run measures those steps again. None keeps all.
+
+    Attributes:
+        records: number of records in the file, once it was begun. Set before, by a resumed run, to the number when it
+            was saved: later records are dropped, those of the same steps too. None drops by steps alone.
     """
+
+    records: int | None = None
 
     def __init__(self, path: Path, goes_on_at: int | None = None) -> None:
         self._path = path
@@ -38,14 +44,19 @@ class MetricsFile:
         if self._begun:
             return
         self._begun = True
+        last, saved, self.records = self._goes_on_at, self.records, 0
         if not self._path.exists():
             return
-        last = self._goes_on_at
         if last is not None:
-            _rewrite(self._path, keep=lambda record: (record.get("steps") or 0) <= last)
-        elif not self._path.read_bytes().endswith(b"\n"):
+            self.records = _rewrite(
+                self._path,
+                keep=lambda number, record: (saved is None or number < saved) and (record.get("steps") or 0) <= last,
+            )
+        elif not (content := self._path.read_bytes()).endswith(b"\n"):
             # Else the next record would be appended to the unfinished line.
-            _rewrite(self._path, keep=lambda record: True)
+            self.records = _rewrite(self._path, keep=lambda number, record: True)
+        else:
+            self.records = sum(line != b"\n" for line in content.splitlines(keepends=True))
 
     def write(self, metrics: Mapping[str, float | int]) -> None:
         """Append a record. NaN and infinity, which JSON lacks, are written as null.
@@ -59,6 +70,8 @@ class MetricsFile:
         line = json.dumps({name: _plain(value) for name, value in metrics.items()}, allow_nan=False)
         with open_for_append(self._path) as file:
             file.write(line.encode() + b"\n")
+        assert self.records is not None
+        self.records += 1
 
     def close(self) -> None:
         """Refuse further records."""
@@ -114,7 +127,12 @@ def _check(record: object) -> None:
             raise ValueError(f"{name} is no number")
 
 
-def _rewrite(path: Path, keep: Callable[[_Record], bool]) -> None:
-    """Rewrite the file atomically with the records to keep."""
+def _rewrite(path: Path, keep: Callable[[int, _Record], bool]) -> int:
+    """Rewrite the file atomically with the records to keep, by number and content; return how many these are."""
+    kept = 0
     with replacing(path, durable=True) as file:
-        file.writelines(line.encode() + b"\n" for line, record in _records(path) if keep(record))
+        for number, (line, record) in enumerate(_records(path)):
+            if keep(number, record):
+                file.write(line.encode() + b"\n")
+                kept += 1
+    return kept

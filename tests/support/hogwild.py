@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytorchrl as prl
+from storages.transition import ERRORS
 
 Parts = Callable[[], dict[str, Any]]
 TARGET = 150
@@ -62,6 +63,32 @@ def recurrent(**changes: Any) -> dict[str, Any]:
     }
 
 
+def pcl(**changes: Any) -> dict[str, Any]:
+    """New steps and replayed episodes, two optimisers, updates at the end of each episode."""
+    return {
+        "algo_factory": prl.PCL.create_factory(
+            episodes_per_update=1, start_steps=20, mini_batch_size=4, optimizer=prl.RMSprop(), test_every=0
+        ),
+        "actor_factory": prl.OnPolicyActor.create_factory(hidden_sizes=(8,), shared_body=False),
+        "storage_factory": prl.ReplayBuffer.create_factory(size=100, sequences=prl.Sequences(8)),
+        "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1"),
+        **changes,
+    }
+
+
+def dqn(**changes: Any) -> dict[str, Any]:
+    """Priorities in each process, and a target network that is updated every 4 updates of all processes."""
+    return {
+        "algo_factory": prl.DQN.create_factory(
+            start_steps=20, mini_batch_size=8, target_update_interval=4, polyak=0.0, optimizer=prl.SGD(), test_every=0
+        ),
+        "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        "storage_factory": prl.PERBuffer.create_factory(size=100, alpha=0.6, n_step=2),
+        "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1", 2),
+        **changes,
+    }
+
+
 def train(scheme: prl.Scheme, until: int, target: int = TARGET) -> list[dict[str, float]]:
     """Train like a learner, but only up to a number of steps; returns the metrics of the updates."""
     scheme.set_progress(scheme.steps, target)
@@ -70,7 +97,8 @@ def train(scheme: prl.Scheme, until: int, target: int = TARGET) -> list[dict[str
         _, due = scheme.collect(until)
         scheme.set_progress(scheme.steps, target)
         for _ in range(due):
-            metrics += [{name: float(value) for name, value in one.items()} for one in scheme.update()]
+            for one in scheme.update():
+                metrics.append({name: float(value) for name, value in one.items() if name != ERRORS})
     return metrics
 
 

@@ -30,33 +30,42 @@ from storages.storage import Storage
 
 _PLAIN = ("update", "update_phase", "compute_gradients", "apply_gradients", "losses_after_step", "end_update")
 """Methods whose meaning the processes rely on."""
+_OF_ONE_PROCESS = {
+    "directory": "and a directory belongs to one (checkpoints of the run keep what is in the storages)",
+    "rate_limit": "whose updates the others do not wait for",
+}
+"""Hyper-parameters of storages that do not fit several processes, and why."""
+_LEAST_REPLAY_STEPS = 16
+"""Transitions that a report counts as an update phase at least: to send one takes as long as several short phases."""
 
 
 class HogwildScheme(Scheme):
     """A scheme whose processes collect, and update parameters in shared memory without a lock.
 
     Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783): with :class:`A2C` it is A3C
-    (algorithm S3), with :class:`NStepQLearning` asynchronous n-step Q-learning (S2). Each process has its own
-    environments of ``train_envs_factory``, explorer, storage of a rollout, random generators and copy of the networks.
-    Before each rollout it copies the shared parameters; afterwards it applies the rollout's gradients to them, while
-    other processes do the same (Recht et al., "Hogwild!", arXiv 1106.5730). The averages of the optimiser, target
-    networks and counts are shared, too. Schedules follow the steps of all processes.
+    (algorithm S3), with :class:`NStepQLearning` asynchronous n-step Q-learning (S2), and with :class:`PCL` or
+    :class:`DQN` and a replay storage in each process it is their asynchronous form. Each process has its own
+    environments of ``train_envs_factory``, explorer, storage, random generators and copy of the networks. Before each
+    rollout it copies the shared parameters; afterwards it applies the rollout's gradients to them, while other
+    processes do the same (Recht et al., "Hogwild!", arXiv 1106.5730). The averages of the optimiser, target networks
+    and counts are shared, too. Schedules follow the steps of all processes; intervals between update phases, such as
+    ``update_every``, those of one process.
 
     The learner's process evaluates, logs and saves checkpoints; for evaluations and checkpoints, the processes pause.
     "train/policy_lag" is the number of updates by other processes while a rollout was made. Runs are not reproducible,
     because updates depend on the speed of the processes; with a single process, a run is that of :class:`Scheme`.
 
     Args:
-        algo_factory: of the algorithm, an on-policy one that learns from full rollouts, with the optimiser
-            :class:`RMSprop` or :class:`SGD`.
+        algo_factory: of the algorithm, which learns from full rollouts or replay by gradients of ``losses`` alone, with
+            the optimiser :class:`RMSprop` or :class:`SGD`.
         actor_factory: of the actor, the body of the networks.
-        storage_factory: of the rollouts, one in each process.
+        storage_factory: of the storages, one in each process, in memory.
         train_envs_factory: of the environments of one process.
         test_envs_factory: of the test environments, in the learner's process. None uses one copy of the training
             environments.
         processes: number of processes that collect and update.
-        rollouts_at_once: rollouts that a process makes, and learns from, before it reports to the learner. More have
-            less overhead; evaluations and checkpoints begin between two reports.
+        rollouts_at_once: rollouts, or with replay update phases, that a process makes before it reports to the learner.
+            More have less overhead; evaluations and checkpoints begin between two reports.
         explorers: one for each process; None uses the algorithm's explorer for all.
         **settings: see :class:`Scheme`; further sources, and devices other than the CPU, are refused.
 
@@ -107,16 +116,19 @@ class HogwildScheme(Scheme):
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Fork the processes, and let them share the algorithm's training state."""
         name = type(self.algorithm).__name__
-        if not isinstance(self.algorithm.plan, EveryRollout):
+        plan, is_replay = self.algorithm.plan, not self.storage.on_policy
+        if not (is_replay or isinstance(plan, EveryRollout)):
             raise CompositionError(
-                f"HogwildScheme: {name} updates by {self.algorithm.plan}, but the processes update after each full "
-                f"rollout, as A2C and NStepQLearning do; take one of these, or gradient workers of RayScheme"
+                f"HogwildScheme: {name} updates by {plan}, but with rollouts the processes update after each full one, "
+                f"as A2C and NStepQLearning do; take one of these, or gradient workers of RayScheme"
             )
         # Before any process is started, which would make its parts in vain.
         check_sharing(self.algorithm)
         self._processes = HogwildProcesses(self._num_processes, self._scheme_of)
-        rollout = (self.storage.size or 1) * envs.num_envs
-        self._processes.begin(self.algorithm, self.storage, rollout * self._rollouts_at_once)
+        phase = plan.steps_within(1, envs.num_envs, self.storage.size or 1) * envs.num_envs
+        if is_replay:
+            phase = max(phase, _LEAST_REPLAY_STEPS)
+        self._processes.begin(self.algorithm, self.storage, phase * self._rollouts_at_once)
         return self._processes
 
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
@@ -179,15 +191,16 @@ class HogwildScheme(Scheme):
                 f"HogwildScheme: the shared parameters lie in the memory of the CPU, got device {device}; give it "
                 f'device="cpu", or {way_out}'
             )
-        if not storage.cls.on_policy:
-            raise CompositionError(
-                f"HogwildScheme: the processes learn from rollouts, which {storage.name} does not hold; take "
-                f"VanillaOnPolicyBuffer and A2C, IMPALA or NStepQLearning, or for {algorithm.name} {way_out[5:]}"
-            )
+        for name, reason in _OF_ONE_PROCESS.items():
+            if storage.hyper_parameters.get(name) is not None:
+                raise CompositionError(
+                    f"HogwildScheme: each process has a {storage.name} of its own, {reason}; leave out {name}, or "
+                    f"{way_out}"
+                )
         if any(getattr(cls, name) is not getattr(Algorithm, name) for name in _PLAIN):
             raise CompositionError(
-                f"HogwildScheme: {algorithm.name} does more in an update than apply the gradients of a rollout; take "
-                f"A2C, IMPALA or NStepQLearning, or Scheme"
+                f"HogwildScheme: {algorithm.name} does more in an update than apply the gradients of its losses; take "
+                f"A2C, IMPALA, NStepQLearning, DQN or PCL, or Scheme"
             )
         if self._explorers is not None and len(self._explorers) != self._num_processes:
             raise CompositionError(

@@ -81,10 +81,11 @@ def _follow_commands(link: PipeToLearner, worker: "HogwildWorker") -> None:
 
 
 class HogwildWorker:
-    """Collects rollouts with its own copy of the networks, and applies their gradients to the shared parameters.
+    """Collects steps with its own copy of the networks, and applies gradients to the shared parameters.
 
     Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), algorithms S2 and S3: the
-    copy is made anew before each rollout, so that one policy acts in all of it, and its gradient is that policy's.
+    copy is made anew before each rollout, so that one policy acts in all of it, and its gradient is that policy's. With
+    replay it is made anew before the steps between two update phases, and before each batch but the first.
 
     Args:
         parts: what the process is made from.
@@ -108,7 +109,7 @@ class HogwildWorker:
         self._own.set_weights(weights)
 
     def work(self, order: Order) -> Report:
-        """Collect a number of transitions, and update the shared parameters after each rollout."""
+        """Collect a number of transitions, and update the shared parameters when it is due."""
         scheme, collector = self._scheme, self._collector
         self._follow(order)
         episodes: list[Episode] = []
@@ -171,7 +172,7 @@ class HogwildWorker:
 
     def _collect(self, until: int) -> list[Episode]:
         scheme, counted = self._scheme, self._shared.steps
-        if not len(scheme.storage):
+        if not (scheme.storage.on_policy and len(scheme.storage)):
             self._copy()
         before = scheme.steps
         self._collector.steps_elsewhere = int(counted.sum()) - before
@@ -182,7 +183,7 @@ class HogwildWorker:
         return episodes
 
     def _update(self, metrics: list[Metrics]) -> None:
-        """Compute the gradients of a rollout with the own copy, and apply them to the shared parameters."""
+        """Compute the gradients of an update phase with the own copy, and apply them to the shared parameters."""
         main, own, shared = self._scheme.storage, self._own, self._shared
         main.before_gradients()
         for number, batch in enumerate(own.batches(main)):
@@ -198,7 +199,8 @@ class HogwildWorker:
             if result.stop:
                 break
         self._due -= 1
-        main.reset()
+        if main.on_policy:
+            main.reset()
 
     def _copy(self) -> None:
         self._shared.copy_to(self._own)

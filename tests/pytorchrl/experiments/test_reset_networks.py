@@ -65,6 +65,20 @@ def test_networks_are_initialised_anew_before_the_step_that_follows_every_so_man
     learner.close()
 
 
+def test_a_reset_is_logged_once_by_a_run_that_was_killed_after_it(tmp_path: Path) -> None:
+    learner = prl.Learner(sac_scheme(), TARGET, tmp_path / "run", callbacks=[prl.ResetNetworks(every=25)])
+    while learner.scheme.steps < 65:
+        learner.step()
+    learner.save_checkpoint()
+    # Nothing of this is saved.
+    while learner.scheme.steps < 70:
+        learner.step()
+    learner.close()
+    with prl.Learner.resume(tmp_path / "run") as again:
+        assert again.run()
+    assert resets_of(again) == [(65, 1), (90, 2), (115, 3)]
+
+
 def test_each_reset_draws_other_weights_and_another_seed_too() -> None:
     one, other = sac_scheme(), sac_scheme(seed=1)
     drawn = [one.make_algorithm(25), one.make_algorithm(50), other.make_algorithm(25)]

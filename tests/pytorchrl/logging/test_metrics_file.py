@@ -129,6 +129,17 @@ def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_uncha
     assert path.read_text() == "\n".join(lines[:2]) + "\n"
 
 
+def test_records_that_were_written_after_a_run_was_saved_are_dropped_even_at_the_same_steps(path: Path) -> None:
+    written(path, {"steps": 1}, {"steps": 2}, {"steps": 2, "train/resets": 1}, {"steps": 3})
+    file = MetricsFile(path, goes_on_at=2)
+    file.records = 2
+    file.begin()
+    assert file.records == 2
+    file.write({"steps": 2, "train/resets": 1})
+    assert file.records == 3
+    assert read_metrics(path) == [{"steps": 1}, {"steps": 2}, {"steps": 2, "train/resets": 1}]
+
+
 def test_truncating_to_the_start_leaves_an_empty_file(path: Path) -> None:
     written(path, {"steps": 1}, {"steps": 2})
     MetricsFile(path, goes_on_at=0).begin()

@@ -16,12 +16,24 @@ from pytorchrl.scheme.hogwild.worker import Order
 from pytorchrl.scheme.seeds import seed_of_worker
 from storages.component.schedule import FunctionSchedule
 from tests.support.comparison import assert_equal
-from tests.support.hogwild import TARGET, Parts, a3c, explored_apart, noisy, nsq, processes_of, recurrent, train
+from tests.support.hogwild import (
+    TARGET,
+    Parts,
+    a3c,
+    dqn,
+    explored_apart,
+    noisy,
+    nsq,
+    pcl,
+    processes_of,
+    recurrent,
+    train,
+)
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
 
 
-@pytest.mark.parametrize("parts", [a3c, nsq, noisy, recurrent])
+@pytest.mark.parametrize("parts", [a3c, nsq, noisy, recurrent, pcl, dqn])
 def test_a_single_process_makes_the_updates_of_an_ordinary_scheme(parts: Parts) -> None:
     with prl.Scheme(**parts(), seed=3) as ordinary, prl.HogwildScheme(**parts(), seed=3, processes=1) as shared:
         expected, found = train(ordinary, TARGET), train(shared, TARGET)
@@ -215,7 +227,7 @@ def test_a_change_that_cannot_be_sent_to_the_processes_is_refused_by_name() -> N
             scheme.collect(10)
 
 
-@pytest.mark.parametrize("parts", [a3c, noisy, recurrent])
+@pytest.mark.parametrize("parts", [a3c, noisy, recurrent, pcl, dqn])
 def test_a_resumed_run_of_one_process_is_the_uninterrupted_run(parts: Parts) -> None:
     with prl.HogwildScheme(**parts(), processes=1) as whole:
         train(whole, TARGET)
@@ -259,6 +271,10 @@ def test_a_resumed_run_of_several_processes_goes_on_with_weights_optimiser_and_c
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"algo_factory": prl.SAC.create_factory(), "storage_factory": prl.ReplayBuffer.create_factory(size=9)},
+            "SAC does more in an update than apply the gradients of its losses; take A2C.*DQN or PCL",
+        ),
         ({"algo_factory": prl.PPO.create_factory()}, "PPO does more in an update than apply the gradients"),
         ({"algo_factory": prl.REINFORCE.create_factory()}, "updates by EveryEpisodes.*take one of these"),
         ({"algo_factory": prl.A2C.create_factory(optimizer=prl.Adam())}, r"share the state of Adam\(.*give it RMSprop"),
@@ -279,15 +295,42 @@ def test_parts_that_cannot_be_shared_are_refused_by_name_before_a_process_is_sta
         prl.HogwildScheme(**a3c(**changes), processes=2)
 
 
-def test_replay_is_refused_and_numbers_out_of_range_too() -> None:
-    with pytest.raises(prl.CompositionError, match=r"ReplayBuffer does not hold.*NStepQLearning, or for DQN"):
-        prl.HogwildScheme(
-            prl.DQN.create_factory(),
-            prl.OffPolicyActor.create_factory(),
-            prl.ReplayBuffer.create_factory(size=9),
-            prl.VecEnv.create_factory("CartPole-v1"),
-            processes=2,
-        )
+@pytest.mark.parametrize("parts", [pcl, dqn])
+def test_several_processes_learn_from_replay_of_their_own(parts: Parts, tmp_path: Path) -> None:
+    learner = prl.Learner(prl.HogwildScheme(**parts(), processes=2), 400, tmp_path / "run")
+    before = learner.scheme.algorithm.get_weights()
+    while learner.scheme.steps < 240:
+        learner.step()
+    learner.save_checkpoint()
+    saved = copy.deepcopy(learner.scheme.state_dict())
+    learner.close()
+    again = prl.Learner.resume(tmp_path / "run")
+    assert_equal(again.scheme.state_dict()["algorithm"], saved["algorithm"])
+    assert again.run()
+    state = again.scheme.state_dict()
+    after = again.scheme.algorithm.get_weights()
+    again.close()
+    assert any((after[name] != weight).any() for name, weight in before.items())
+    workers = [one["scheme"] for one in state["collector"]["workers"]]
+    assert sum(one["collector"]["steps"] for one in workers) == 400
+    first, second = (one["storage"] for one in workers)
+    with pytest.raises(AssertionError):
+        assert_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("storage", "message"),
+    [
+        ({"directory": "there"}, "each process has a ReplayBuffer of its own, and a directory belongs to one"),
+        ({"rate_limit": prl.RateLimit(1.0, 10, 5)}, "leave out rate_limit"),
+    ],
+)
+def test_storages_that_belong_to_one_process_are_refused(storage: dict[str, Any], message: str) -> None:
+    with pytest.raises(prl.CompositionError, match=message):
+        prl.HogwildScheme(**dqn(storage_factory=prl.ReplayBuffer.create_factory(size=9, **storage)), processes=2)
+
+
+def test_numbers_out_of_range_are_refused() -> None:
     for name in ("processes", "rollouts_at_once"):
         with pytest.raises(ValueError, match=f"HogwildScheme: {name}"):
             prl.HogwildScheme(**a3c(), **({"processes": 2} | {name: 0}))
