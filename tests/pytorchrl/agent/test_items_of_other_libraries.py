@@ -59,7 +59,7 @@ def test_code_in_answers_refers_to_what_exists(kind: str) -> None:
         "`capacity` of the actor",
         "`prl.heads.GaussianPolicy(spread=1.0)`",
         "`learner.train()`",
-        "`memory_layers=2` of the actor",
+        "`memory_depth=2` of the actor",
         "`learning/unexplained_variance`",
         "`storages.renamed_transition`",
         "`best_model.pt`",
