@@ -6,7 +6,8 @@ replaced. The kinds are
 - "hyper-parameters" of components, "settings" of a frozen dataclass, "sections", one for each of several such;
 - "composition" of an algorithm, its "curve" on the pages of learning curves, and "learners" from a storage;
 - "index", which lists all algorithms, "presets", and "algorithms", which lists their pages and learning curves;
-- "reference", the names of a page of the API.
+- "reference", the names of a page of the API;
+- "migration" from libraries, in sections, and "names" of a library, in one table; underscores stand for hyphens.
 """
 
 import functools
@@ -25,7 +26,7 @@ from gymnasium import spaces
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytorchrl as prl
-from docs import algorithm_curves, algorithm_parameters, part_sections, reference_pages
+from docs import algorithm_curves, algorithm_parameters, migration_tables, part_sections, reference_pages
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.envs.hybrid_box import HybridBox
@@ -112,6 +113,8 @@ def _generated(kind: str, names: str | None) -> str:
         return _settings(_named(names)) or "None."
     if kind == "reference":
         return reference_pages.reference(names or "")
+    if kind in ("migration", "names"):
+        return _migration((names or "").replace("_", "-").split(", "), in_sections=kind == "migration")
     if kind == "sections":
         return "\n\n".join(_section(name) for name in (names or "").split(", "))
     if kind == "learners":
@@ -141,6 +144,13 @@ def _section(name: str) -> str:
     cls = _named(name)
     parts = [f"## {cls.__name__}", part_sections.purpose_of(cls), _settings(cls)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _migration(libraries: Sequence[str], in_sections: bool) -> str:
+    if not in_sections:
+        return _table(migration_tables.HEAD, migration_tables.rows_of(libraries))
+    sections = migration_tables.sections_of(libraries)
+    return "\n\n".join(f"## {title}\n\n{_table(migration_tables.HEAD, rows)}" for title, rows in sections)
 
 
 def _learners(storage: str) -> str:

@@ -6,6 +6,8 @@ Compose an actor, an algorithm and a storage by their factories, and train::
     prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
 """
 
+from typing import TYPE_CHECKING
+
 from pytorchrl.agent import planners, risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
@@ -461,3 +463,12 @@ __all__ = [
     "risk_measures",
     "start_from",
 ]
+
+
+if not TYPE_CHECKING:  # for which each name would exist
+
+    def __getattr__(name):
+        # Read where it is needed, as few programs need it.
+        from pytorchrl.agent.other_names.missing import refuse_name
+
+        refuse_name(name)

@@ -16,6 +16,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.other_libraries import AnswersOtherLibraries
 from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -28,7 +29,6 @@ from pytorchrl.agent.device import find_device, make_generator, restore_generato
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.component.changeable import Changeable
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
@@ -37,7 +37,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(FieldComponent, Changeable, ABC):
+class Algorithm(AnswersOtherLibraries, FieldComponent, Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -60,7 +60,6 @@ class Algorithm(FieldComponent, Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
-    other_names = ALGORITHM_NAMES
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
@@ -195,9 +194,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
-        return self.training.add_group(
-            Trained(name, {"value": parameter}, self._optimizer_of(name, optimizer), lr, None)
-        )
+        chosen = self._optimizer_of(name, optimizer)
+        return self.training.add_group(Trained(name, {"value": parameter}, chosen, lr, None))
 
     def _optimizer_of(self, group: str, of_algorithm: Optimizer | None) -> Optimizer:
         """Return the optimiser of a group: the user's own for it, else the algorithm's for it, else that of all."""

@@ -25,8 +25,11 @@ _EXPLORATION = {
     "explorer": "explorer, such as EpsilonGreedy(0.1)",
     "": "no setting: actions are drawn from the policy",
 }
-_START = {"start_steps": "start_steps", "": "no setting: learning begins with the first rollout"}
-_PERIOD = {"update_every": "update_every"} | _ROLLOUT
+_START = {
+    "start_steps": "start_steps, in environment transitions",
+    "": "no setting: learning begins with the first rollout",
+}
+_PERIOD = {"update_every": "update_every, in environment transitions"} | _ROLLOUT
 _OPTIMIZERS = {"optimizers": "optimizers, by parameter group; rates are lr_pi, lr_q and the like"}
 _OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
 _EPSILON_OF_ADAM = {"": "optimizer=Adam(eps=...)"}
@@ -52,12 +55,12 @@ _INTERVAL = {
 }
 _METHOD = {"polyak": "polyak, 0 for hard updates", "": "no setting: there are no target networks"}
 _NOISE = {
-    "exploration_noise": "exploration_noise, or explorer",
-    "explorer": "explorer, such as GaussianNoise(0.1)",
+    "exploration_noise": "exploration_noise, or explorer, for actions scaled to [-1, 1]",
+    "explorer": "explorer, such as GaussianNoise(0.1) or OrnsteinUhlenbeck(0.3, dt=1.0), for actions in [-1, 1]",
     "": "no setting: actions are drawn from the policy",
 }
-_SMOOTHING = {"target_noise": "target_noise"}
-_SMOOTHING_CLIP = {"target_noise_clip": "target_noise_clip"}
+_SMOOTHING = {"target_noise": "target_noise, for actions scaled to [-1, 1]"}
+_SMOOTHING_CLIP = {"target_noise_clip": "target_noise_clip, for actions scaled to [-1, 1]"}
 _NORM = {
     "max_grad_norm": "max_grad_norm, of the norm of a group's gradients",
 }

@@ -1,0 +1,69 @@
+"""Answers to names and calls of other libraries' algorithms."""
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.other_names import ALGORITHM_NAMES
+from storages.component.other_names import OtherNames
+
+_DISCRETE_OR_ANY = ("discrete", "any")
+
+
+class AnswersOtherLibraries:
+    """An algorithm that tells users of other libraries what to write here."""
+
+    other_names: ClassVar[OtherNames] = ALGORITHM_NAMES
+    actions: ClassVar[ActionKind]
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args, **kwargs):
+            """Refuse the calls of other libraries, such as ``PPO("MlpPolicy", env)``.
+
+            Raises:
+                TypeError: the text says what to write instead.
+            """
+            # Factories, copies and unpickled objects make it without arguments.
+            if (args or kwargs) and not _is_made_of_parts(cls, args, kwargs):
+                raise TypeError(_answer(cls, args, kwargs))
+            return super().__new__(cls)
+
+
+def _is_made_of_parts(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    takes_named = takes_all or kwargs.keys() <= {parameter.name for parameter in parameters}
+    return takes_named and _is_device(args[0] if args else kwargs.get("device"))
+
+
+def _is_device(value: Any) -> bool:
+    if isinstance(value, torch.device) or value == "auto":
+        return True
+    try:
+        return isinstance(value, str) and bool(torch.device(value))
+    except RuntimeError:
+        return False
+
+
+def _answer(cls: type[AnswersOtherLibraries], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    name, env = cls.__name__, _id_of_env(args[1] if len(args) > 1 else kwargs.get("env"))
+    if env is None:
+        env = "CartPole-v1" if cls.actions in _DISCRETE_OR_ANY else "Pendulum-v1"
+    of_networks = any(isinstance(one, (nn.Module, nn.ModuleDict, dict)) for one in (*args, *kwargs.values()))
+    networks = "; the actor makes the networks: hidden_sizes, or a feature_extractor of your own" if of_networks else ""
+    return (
+        f"{name} is not called: its factory is one of four parts of a scheme, which a learner trains: "
+        f'prl.Learner(prl.compose("{name}", "{env}"), target_steps=100_000, log_dir="runs/{name.lower()}").run(); '
+        f"hyper-parameters are those of prl.{name}.create_factory{networks}"
+    )
+
+
+def _id_of_env(env: Any) -> str | None:
+    """The id of an environment of gymnasium, or itself."""
+    spec = getattr(env, "spec", None)
+    return env if isinstance(env, str) else None if spec is None else str(spec.id)

@@ -1,0 +1,70 @@
+"""What other libraries have, and what is here instead: the table ``items.tsv``.
+
+The pages on migration are made of it, and `pytorchrl` answers the names of other libraries from it.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+CODE = re.compile(r"`([^`]*)`")
+_NAME = re.compile(r"([A-Za-z]\w*)(?=\(|$)")
+NO_SETTING = "no setting"
+"""What stands under ``here`` where nothing has to be written."""
+_PARAMETER = "parameter"
+
+
+class Item(NamedTuple):
+    """A row of the table. Code in its texts stands between backticks."""
+
+    kind: str
+    """Such as "algorithm", "parameter" or "buffer"."""
+    there: str
+    """Classes and functions, or ``Class.parameter``; a leading dot marks what is no name of the library itself."""
+    libraries: str
+    """Those that have it, separated by commas."""
+    here: str
+    """What to write instead."""
+    state: str
+    """"done" where it is the same, "differs", or "absent" where it is not here."""
+    differs: str
+    """What differs; empty where nothing does."""
+    test: str
+    """A test of the effect, ``file::function``, where one is named."""
+
+    @property
+    def names(self) -> list[str]:
+        """The public names of the libraries that the row is about."""
+        if self.kind == _PARAMETER:
+            return []
+        return [found[1] for code in CODE.findall(self.there) if (found := _NAME.match(code))]
+
+
+@functools.cache
+def items() -> Sequence[Item]:
+    """Return the rows of the table, read when they are first asked for."""
+    _, *lines = Path(__file__).with_name("items.tsv").read_text(encoding="utf-8").splitlines()
+    return [Item(*line.split("\t")) for line in lines]
+
+
+@functools.cache
+def answers() -> Mapping[str, str]:
+    """Return what to write here for each name of another library, in one line."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for item in items():
+        for name in item.names:
+            found.setdefault(name, {}).setdefault(_text(item), []).extend(item.libraries.split(", "))
+    return {
+        name: "; ".join(f"that of {' and '.join(dict.fromkeys(of))} {text}" for text, of in texts.items())
+        for name, texts in found.items()
+    }
+
+
+def _text(item: Item) -> str:
+    note = f" ({item.differs})" if item.differs else ""
+    if item.here == NO_SETTING:
+        return f"has no counterpart{note}".replace("`", "")
+    verb = "is not here;" if item.state == "absent" else "is here"
+    return f"{verb} {item.here}{note}".replace("`", "")
