@@ -43,6 +43,8 @@ def reference(page: str) -> str:
 
 def _page_of(name: str) -> str:
     each = getattr(prl, name)
+    if isinstance(each, str):
+        return "fields"
     if inspect.ismodule(each):
         return "modules"
     if inspect.isclass(each):

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.other_libraries import AnswersOtherLibraries
+from pytorchrl.agent.algorithms.other_libraries import new_of_parts
 from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -29,6 +29,7 @@ from pytorchrl.agent.device import find_device, make_generator, restore_generato
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
+from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.component.changeable import Changeable
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
@@ -37,7 +38,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(AnswersOtherLibraries, FieldComponent, Changeable, ABC):
+class Algorithm(FieldComponent, Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -60,6 +61,7 @@ class Algorithm(AnswersOtherLibraries, FieldComponent, Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
+    other_names = ALGORITHM_NAMES
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
@@ -86,6 +88,9 @@ class Algorithm(AnswersOtherLibraries, FieldComponent, Changeable, ABC):
     compile: bool = False
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
+
+    if not TYPE_CHECKING:
+        __new__ = new_of_parts
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -2,36 +2,25 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
-from pytorchrl.agent.other_names import ALGORITHM_NAMES
-from storages.component.other_names import OtherNames
-
+T = TypeVar("T")
 _DISCRETE_OR_ANY = ("discrete", "any")
 
 
-class AnswersOtherLibraries:
-    """An algorithm that tells users of other libraries what to write here."""
+def new_of_parts(cls: type[T], *args: Any, **kwargs: Any) -> T:
+    """Return a new object, the ``__new__`` of algorithms; refuse the calls of other libraries.
 
-    other_names: ClassVar[OtherNames] = ALGORITHM_NAMES
-    actions: ClassVar[ActionKind]
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *args, **kwargs):
-            """Refuse the calls of other libraries, such as ``PPO("MlpPolicy", env)``.
-
-            Raises:
-                TypeError: the text says what to write instead.
-            """
-            # Factories, copies and unpickled objects make it without arguments.
-            if (args or kwargs) and not _is_made_of_parts(cls, args, kwargs):
-                raise TypeError(_answer(cls, args, kwargs))
-            return super().__new__(cls)
+    Raises:
+        TypeError: it was called as in another library, such as ``PPO("MlpPolicy", env)``; the text says what to write.
+    """
+    # Factories, copies and unpickled objects make it without arguments.
+    if (args or kwargs) and not _is_made_of_parts(cls, args, kwargs):
+        raise TypeError(_answer(cls, args, kwargs))
+    return object.__new__(cls)
 
 
 def _is_made_of_parts(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -50,7 +39,7 @@ def _is_device(value: Any) -> bool:
         return False
 
 
-def _answer(cls: type[AnswersOtherLibraries], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+def _answer(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     name, env = cls.__name__, _id_of_env(args[1] if len(args) > 1 else kwargs.get("env"))
     if env is None:
         env = "CartPole-v1" if cls.actions in _DISCRETE_OR_ANY else "Pendulum-v1"

@@ -10,6 +10,7 @@ import pytest
 import pytorchrl as prl
 import pytorchrl.agent.storages
 import storages
+from storages import transition
 from storages.transition import OBS, REW
 
 OFF_POLICY = {
@@ -39,6 +40,15 @@ def test_a_module_of_pytorchrl_holds_the_same_class_as_the_package(module: str, 
     assert cls is getattr(pytorchrl.agent.storages, name)
     parent = importlib.import_module(f"pytorchrl.agent.storages.{module}".rpartition(".")[0])
     assert cls is getattr(parent, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ACT", "ACTPROBS", "ADV", "DONE", "DONE2", "IADV", "INFO", "IREW", "IRET", "IVAL", "LOGP", "MASK"]
+    + ["OBS", "OBS2", "RET", "REW", "RHS", "RHS2", "VAL"],
+)
+def test_keys_of_samples_are_where_code_for_pytorchrl_takes_them_from(name: str) -> None:
+    assert getattr(prl, name) == getattr(transition, name)
 
 
 def test_every_module_of_the_package_is_checked() -> None:
