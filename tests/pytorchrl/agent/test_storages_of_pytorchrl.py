@@ -44,10 +44,10 @@ def test_a_module_of_pytorchrl_holds_the_same_class_as_the_package(module: str, 
 
 @pytest.mark.parametrize(
     "name",
-    (
+    [
         *("ACT", "ACTPROBS", "ADV", "DONE", "DONE2", "IADV", "INFO", "IREW", "IRET", "IVAL", "LOGP", "MASK"),
         *("OBS", "OBS2", "RET", "REW", "RHS", "RHS2", "VAL"),
-    ),
+    ],
 )
 def test_keys_of_samples_are_where_code_for_pytorchrl_takes_them_from(name: str) -> None:
     assert getattr(prl, name) == getattr(transition, name)
