@@ -23,6 +23,12 @@ def new_of_parts(cls: type[T], *args: Any, **kwargs: Any) -> T:
     return object.__new__(cls)
 
 
+# What editors show of a class that has no ``__init__`` of its own.
+new_of_parts.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("cls", "device", "actor", "envs")]
+)
+
+
 def _is_made_of_parts(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     parameters = inspect.signature(cls.__init__).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

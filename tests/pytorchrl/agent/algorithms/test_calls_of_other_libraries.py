@@ -64,7 +64,7 @@ def test_every_algorithm_answers() -> None:
             cls(NETWORK, None)  # type: ignore[call-arg, arg-type]
 
 
-class Own(prl.DQN):
+class Noted(prl.DQN):
     """Takes one argument more."""
 
     def __init__(self, device: Any, actor: Any, envs: Any, *, note: str = "", **others: Any) -> None:
@@ -90,5 +90,6 @@ def test_a_device_an_actor_and_environments_make_an_algorithm_and_so_does_a_copy
 
 
 def test_an_algorithm_of_ones_own_with_further_arguments_is_made_as_ever() -> None:
-    assert Own("cpu", actor(), ENVS, note="mine", more=1).note == "mine"
+    assert Noted("cpu", actor(), ENVS, note="mine", more=1).note == "mine"
     assert inspect.signature(prl.PPO).parameters.keys() == {"device", "actor", "envs"}
+    assert inspect.signature(Noted).parameters.keys() == {"device", "actor", "envs", "note", "others"}
