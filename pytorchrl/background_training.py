@@ -1,5 +1,6 @@
 """A thread that trains while another one acts."""
 
+import atexit
 from collections.abc import Callable
 from threading import Condition, Thread
 
@@ -10,7 +11,8 @@ from pytorchrl.scheme.background_collector import BackgroundCollector
 class BackgroundTraining:
     """Stores and learns from the steps that are handed over, in a thread of its own.
 
-    An exception in the thread ends it, and is raised by the next call of a method here.
+    An exception in the thread ends it, and is raised by the next call of a method here. A program that ends without
+    :meth:`close` waits for the step that the thread is in.
 
     Args:
         learner: is stepped while there are steps to store.
@@ -24,10 +26,14 @@ class BackgroundTraining:
         self._is_closing = self._is_busy = False
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="pytorchrl training", daemon=True)
+        # A thread in torch at the end of the interpreter would abort the program.
+        atexit.register(self._end)
         self._thread.start()
 
     def take_weights(self) -> None:
         """Act with the weights of after the last update phase."""
+        if self._error is not None:
+            raise self._error
         self._collector.take_weights()
 
     def make_step(self) -> None:
@@ -42,18 +48,24 @@ class BackgroundTraining:
         self._wait(lambda: not self._is_busy and not self._collector.steps_ahead)
 
     def close(self) -> None:
-        """Settle and end the thread."""
+        """Settle and end the thread; a second call does nothing."""
         if self._is_closing:
             return
         try:
             self.settle()
         finally:
-            with self._changed:
-                self._is_closing = True
-                self._changed.notify_all()
-            self._thread.join()
+            self._end()
+
+    def _end(self) -> None:
+        atexit.unregister(self._end)
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
+        if self._is_closing:
+            raise RuntimeError("Agent: it is closed; make another one with resume=True to go on from its checkpoint")
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or condition())
             if self._error is not None:

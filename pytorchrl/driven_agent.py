@@ -119,8 +119,7 @@ class Agent(Closing):
         self._may_cut = self.learner.scheme.steps > 0
         """Whether the first observation may be of a new episode, as the run was resumed."""
         allow_nonfinite = getattr(scheme.storage, "allow_nonfinite", False)
-        self.policy = TrainedPolicy(self._collector.algorithm, allow_nonfinite=allow_nonfinite)
-        """Acts greedily with the present weights, without learning: ``agent.policy(observation)``."""
+        self._policy = TrainedPolicy(self._collector.algorithm, allow_nonfinite=allow_nonfinite)
         self._background: BackgroundTraining | None = None
         if scheme.background_collector is not None:
             self._background = BackgroundTraining(self.learner, scheme.background_collector, max_steps_ahead)
@@ -139,10 +138,10 @@ class Agent(Closing):
             ValueError: the observation is not in the space, or in the middle of an episode it is another one than
                 :meth:`observe` was told.
         """
-        if self._background is not None:
-            self._background.take_weights()
         if not training or self.done:
             return self.policy(observation)
+        if self._background is not None:
+            self._background.take_weights()
         given = self._batch(observation)
         expected, running = self._collector.observation, ~self._collector.begins[:, 0]
         broken = running & ~_same_rows(given, expected, len(running))
@@ -202,6 +201,16 @@ class Agent(Closing):
             self.save()
 
     @property
+    def policy(self) -> TrainedPolicy:
+        """Acts greedily with the present weights, without learning: ``agent.policy(observation)``.
+
+        With a training in the background, the weights are those of after the last update phase, at each access.
+        """
+        if self._background is not None:
+            self._background.take_weights()
+        return self._policy
+
+    @property
     def done(self) -> bool:
         """Whether ``target_steps`` is reached; the agent then acts greedily, and learns no more."""
         return self.learner.done() or self.steps >= self.learner.target_steps
@@ -239,7 +248,7 @@ class Agent(Closing):
 
     def _batch(self, observation: Any) -> Any:
         """Return observations (E, *obs), or a dict of such, as arrays of the space's dtypes, in a copy."""
-        batch, is_one = self.policy.as_arrays(observation)
+        batch, is_one = self._policy.as_arrays(observation)
         if is_one != self._is_one:
             wanted = "of one environment" if self._is_one else f"(E, ...) of {self._envs.num_envs} environments"
             raise ValueError(f"Agent: observations must be {wanted}; num_envs of the agent says how many there are")

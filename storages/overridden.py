@@ -8,7 +8,10 @@ from typing import Any
 from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS
 from storages.component.own_factory import returning_factories
 from storages.renamed import appends_to_dict, both_spellings
-from storages.transition import REQUIRED, TRUNC2, Sample
+from storages.transition import ACTPROBS, IREW, IVAL, LOGP, REQUIRED, REWC, RHS, RHS2, SKIPPED, TRUNC2, VAL, Sample
+
+_OF_LEARNING = (TRUNC2, RHS, RHS2, IREW, REWC, ACTPROBS, VAL, LOGP, IVAL, SKIPPED)
+"""Fields that samples have only where environments, actor or algorithm need them."""
 
 
 def adapt_overrides(cls: type[Any]) -> None:
@@ -56,10 +59,10 @@ def _has_bases_with(cls: type[Any], name: str) -> bool:
 
 
 def _fields_named(owner: str, names: Any) -> frozenset[str]:
-    """Return the fields that ``storage_tensors`` names, and those that every sample must have."""
+    """Return the fields that ``storage_tensors`` names, and those that samples have because they are needed."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{owner}.storage_tensors must be a tuple of names of fields, got {names!r}")
-    return frozenset((*names, *REQUIRED, TRUNC2))
+    return frozenset((*names, *REQUIRED, *_OF_LEARNING))
 
 
 def _refuse_appending(owner: str, method: Callable[..., Any]) -> None:

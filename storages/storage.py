@@ -80,8 +80,8 @@ class Storage(Changeable, Closing):
     states_kept = 2
     """With a directory, how many of the newest states returned by :meth:`state_dict` stay loadable."""
     storage_tensors: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that transitions have. A subclass that sets it stores these alone, and those that every
-    sample must have; otherwise further fields of samples are stored, too."""
+    """Names of the fields that transitions have. A subclass that sets it stores these, and those that every sample
+    must have or that environments, actor and algorithm need, alone; otherwise further fields are stored, too."""
     stored_fields: ClassVar[frozenset[str] | None] = None
     """Fields of samples that are stored, by ``storage_tensors`` of a subclass; all where None."""
     stores_slices_whole: ClassVar[bool] = True

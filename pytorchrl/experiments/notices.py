@@ -51,8 +51,10 @@ def of_cut_episodes(scheme: Scheme, envs: Sequence[int]) -> str | None:
     """Return that the running episodes of environments are lost in a resumed run; None if there are no such."""
     if not envs or scheme.envs is None:
         return None
+    # The environments of the processes of a HogwildScheme are more than those that it describes.
+    among = max(scheme.envs.num_envs, max(envs) + 1)
     return (
-        f"{len(envs)} of {scheme.envs.num_envs} environments could not be restored (number "
+        f"{len(envs)} of {among} environments could not be restored (number "
         f"{', '.join(map(str, envs))}): the last observation was not reproduced. Their running episodes count as "
         f"truncated, and new ones begin."
     )

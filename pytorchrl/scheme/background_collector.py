@@ -58,7 +58,8 @@ class BackgroundCollector:
         self._outbox = _Outbox(storage)
         act.algorithm, act.storage = acting, cast("Storage", self._outbox)
         self._shaped: list[float] = []
-        self._updates_published = algorithm.updates
+        self._version = self._present_version()
+        """Updates and changed hyper-parameters of what was published last."""
         self._published: deque[_Published] = deque(maxlen=1)
 
     # In the thread that acts
@@ -95,11 +96,18 @@ class BackgroundCollector:
 
     def publish(self) -> None:
         """Let further actions be chosen with the present weights, if they have changed."""
+        version = self._present_version()
+        if version != self._version:
+            self._publish(version)
+
+    def _present_version(self) -> tuple[int, dict[str, Any]]:
+        return self.algorithm.updates, self.algorithm.changed_parameters
+
+    def _publish(self, version: tuple[int, dict[str, Any]]) -> None:
         algorithm = self.algorithm
-        if algorithm.updates != self._updates_published:
-            self._updates_published = algorithm.updates
-            progress = algorithm.steps, algorithm.target_steps
-            self._published.append(_Published(algorithm.get_weights(), algorithm.changed_parameters, progress))
+        progress = algorithm.steps, algorithm.target_steps
+        self._version = version
+        self._published.append(_Published(algorithm.get_weights(), version[1], progress))
 
     def take_shaped_returns(self) -> list[float]:
         """Return the episode returns in stored rewards since the last call; [] if rewards are unchanged."""
@@ -122,8 +130,7 @@ class BackgroundCollector:
         if "noise" in state:
             self.acting.load_random_state(state["noise"])
         self.steps, self.episodes = self.act.steps, self.act.episodes
-        self._updates_published = -1
-        self.publish()
+        self._publish(self._present_version())
         return lost
 
 

@@ -1,5 +1,7 @@
 """An agent that trains in the background learns what it is told, while the loop around it goes on."""
 
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -72,13 +74,11 @@ def test_the_loop_goes_on_during_an_update_with_the_weights_before_it(blocked: t
         loop.run(agent, 20)
         assert (agent.steps, scheme.steps) == (50, stored)
         assert scheme.algorithm.updates == 0
+        assert_equal(agent.policy.algorithm.get_weights(), weights)
         blocked.allowed.set()
         agent.save()
         assert scheme.steps == 50
         assert scheme.algorithm.updates > 0
-        # The acting thread has not asked for an action since.
-        assert_equal(agent.policy.algorithm.get_weights(), weights)
-        agent.act(loop.observation)
         assert_equal(agent.policy.algorithm.get_weights(), scheme.algorithm.get_weights())
 
 
@@ -107,12 +107,57 @@ def test_an_error_of_an_update_is_raised_in_the_loop(
     agent = background("blocked", tmp_path / "run")
     with pytest.raises(ArithmeticError, match="an update failed"):
         Loop("blocked").run(agent, 2_000)
-    with pytest.raises(ArithmeticError, match="an update failed"):
-        agent.save()
+    for call in (agent.save, lambda: agent.act(Loop("blocked").observation)):
+        with pytest.raises(ArithmeticError, match="an update failed"):
+            call()
     with pytest.raises(ArithmeticError, match="an update failed"):
         agent.close()
     # All is closed nevertheless.
     made("dqn", tmp_path / "run", resume=True).close()
+
+
+def test_a_closed_agent_refuses_steps_and_checkpoints(tmp_path: Path) -> None:
+    agent = background("dqn", tmp_path / "run")
+    loop = Loop("dqn")
+    loop.run(agent, 5)
+    agent.close()
+    agent.close()
+    with pytest.raises(RuntimeError, match="Agent: it is closed; make another one with resume=True"):
+        loop.run(agent, 1)
+    with pytest.raises(RuntimeError, match="Agent: it is closed"):
+        agent.save()
+
+
+def test_changed_hyper_parameters_reach_the_actions_without_an_update(tmp_path: Path) -> None:
+    with background("dqn", tmp_path / "run") as agent:
+        loop = Loop("dqn")
+        loop.run(agent, 3)
+        agent.save()
+        agent.learner.scheme.algorithm.update_algorithm_parameter("epsilon", 0.25)
+        loop.run(agent, 1)
+        agent.save()
+        loop.run(agent, 1)
+        assert agent.learner.scheme.algorithm.updates == 0
+        acting: Any = agent.policy.algorithm
+        assert acting.epsilon == 0.25
+
+
+UNCLOSED = """
+import sys
+from pathlib import Path
+from tests.pytorchrl.test_background_training import Loop, background
+
+agent = background("sac", Path(sys.argv[1]), steps=100_000)
+Loop("sac").run(agent, 60)
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.long
+def test_a_program_that_ends_without_closing_it_ends_as_it_says(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UNCLOSED, str(tmp_path / "run")]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert ended.returncode == 7, ended.stderr
 
 
 @each_setting

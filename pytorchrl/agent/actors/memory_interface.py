@@ -4,8 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from pytorchrl.agent.torch_random import seeded
 
 _STEPS, _ROWS = 3, 2
 
@@ -48,7 +51,7 @@ def interface_of(module: nn.Module, input_size: int, who: str) -> tuple[Interfac
     """Try a module as a cell and as a layer, and return its interface and the number of features out.
 
     Raises:
-        ValueError: it has neither, or its steps depend on later ones.
+        ValueError: it has neither, its steps depend on later ones, or it begins with another state than zeros.
     """
     modes = {part: part.training for part in module.modules()}
     module.eval()
@@ -58,6 +61,7 @@ def interface_of(module: nn.Module, input_size: int, who: str) -> tuple[Interfac
             for tried in (_tried_as_cell, _tried_as_layer):
                 try:
                     interface, size = tried(module, input_size)
+                    _check_beginning(module, interface, input_size, who)
                     if interface.is_layer:
                         _check_steps(module, interface, input_size, who)
                     return interface, size
@@ -106,6 +110,30 @@ def _tried_as_layer(module: nn.Module, input_size: int) -> tuple[Interface, int]
     shapes = tuple((part.shape[0], *part.shape[2:]) for part in parts)
     interface = Interface(is_layer=True, shapes=shapes, is_single=isinstance(after, Tensor))
     return interface, output.shape[2]
+
+
+def _check_beginning(module: nn.Module, interface: Interface, input_size: int, who: str) -> None:
+    """See that a module begins with zeros where it is given no state, and keeps none between calls."""
+    features = _features(module, *((_STEPS, _ROWS) if interface.is_layer else (_ROWS,)), input_size)
+    begin = interface.own(features.new_zeros((_ROWS, sum(map(math.prod, interface.shapes)))))
+    found = []
+    for state in ((), (), (begin,)):
+        try:
+            # The same numbers for a module that draws some.
+            with seeded(np.random.SeedSequence(0), features.device):
+                returned = _called(module, features, *state)
+        except _MisfitError:
+            # It takes no call without a state.
+            return
+        found.append(interface.flat(returned[1] if interface.is_layer else returned))
+    once, again, from_zeros = found
+    if once.is_meta or torch.allclose(once, from_zeros, rtol=1e-3, atol=1e-4):
+        return
+    if not torch.allclose(once, again, rtol=1e-3, atol=1e-4):
+        reason = "keeps a state between calls; the state is an argument and a result"
+    else:
+        reason = "begins with another state than zeros where it is given none; states here begin with zeros"
+    raise ValueError(f"memory {who} {reason}, where an episode begins too")
 
 
 def _check_steps(module: nn.Module, interface: Interface, input_size: int, who: str) -> None:

@@ -40,6 +40,18 @@ class SchemeSettings(TypedDict, total=False):
     max_test_episode_steps: int
 
 
+def refuse_collection(owner: str, settings: Mapping[str, Any]) -> None:
+    """Refuse a ``collection`` among the settings of a scheme that collects in its own way.
+
+    Raises:
+        CompositionError: there is one.
+    """
+    if settings.get("collection") is not None:
+        raise CompositionError(
+            f"{owner} collects in processes of its own; leave out collection={settings['collection']}, or take Scheme"
+        )
+
+
 class RayScheme(Scheme):
     """A scheme that collects in other processes, on this machine or on a Ray cluster.
 
@@ -133,6 +145,7 @@ class RayScheme(Scheme):
             raise ImportError('RayScheme needs the package ray: pip install ".[ray]", or ray alone')
         self._plan, self._address = plan, address
         self._given = algo_factory, actor_factory, storage_factory, train_envs_factory
+        refuse_collection("RayScheme", settings)
         self._given_sources = dict(settings.get("sources") or {})
         self._phases = 0
         """Number of update phases made."""

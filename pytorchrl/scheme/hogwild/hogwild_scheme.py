@@ -16,7 +16,7 @@ from pytorchrl.scheme.collector import Collecting, Episode
 from pytorchrl.scheme.compatibility import CompositionError, check_roles
 from pytorchrl.scheme.distributed.blueprint import with_explorer
 from pytorchrl.scheme.distributed.collectors import CollectorEnvs
-from pytorchrl.scheme.distributed.ray_scheme import SchemeSettings
+from pytorchrl.scheme.distributed.ray_scheme import SchemeSettings, refuse_collection
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.hogwild.processes import HogwildProcesses
 from pytorchrl.scheme.hogwild.shared_training import check_sharing
@@ -185,6 +185,7 @@ class HogwildScheme(Scheme):
                 raise CompositionError(
                     f"HogwildScheme: each process learns from its own rollouts alone; leave out {name}, or take Scheme"
                 )
+        refuse_collection("HogwildScheme", settings)
         device = find_device(settings.get("device", "cpu"))
         if device.type != "cpu":
             raise CompositionError(

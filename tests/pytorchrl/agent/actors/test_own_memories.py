@@ -374,6 +374,38 @@ def test_a_memory_that_none_can_be_is_refused_when_the_factory_is_made(given: di
         prl.OnPolicyActor.create_factory(**given)
 
 
+class LearntBeginning(nn.Module):
+    """Begins with a parameter where it is given no state."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.layer, self.first = nn.GRU(inputs, size), nn.Parameter(torch.ones(1, 1, size))
+
+    def forward(self, features: Tensor, state: Any = None) -> Any:
+        return self.layer(features, self.first.repeat(1, features.shape[1], 1) if state is None else state)
+
+
+class Keeping(nn.Module):
+    """Goes on with the state of its last call where it is given none."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.layer, self.last = nn.GRU(inputs, size), None
+
+    def forward(self, features: Tensor, state: Any = None) -> Any:
+        kept = self.last if self.last is not None and self.last.shape[1] == features.shape[1] else None
+        output, self.last = self.layer(features, kept if state is None else state)
+        return output, self.last
+
+
+@pytest.mark.parametrize(
+    ("memory", "reason"), [(LearntBeginning, "begins with another state than zeros"), (Keeping, "keeps a state")]
+)
+def test_a_memory_that_begins_with_another_state_than_zeros_is_refused(memory: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"memory {memory.__name__} {reason}"):
+        OwnMemory(memory, 3, 4)
+
+
 def test_a_layer_that_draws_random_numbers_is_no_error() -> None:
     class Noisy(LinearAfterGRU):
         def forward(self, features: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:

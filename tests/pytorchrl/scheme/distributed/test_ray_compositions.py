@@ -89,6 +89,7 @@ def compose(**changes: Any) -> prl.RayScheme:
             },
             "takes no explorer",
         ),
+        ({"collection": prl.Overlapped(max_policy_lag=1)}, "RayScheme collects in processes of its own; leave out"),
     ],
 )
 def test_incompatible_parts_are_refused_by_name(changes: dict[str, Any], message: str) -> None:

@@ -283,6 +283,7 @@ def test_a_resumed_run_of_several_processes_goes_on_with_weights_optimiser_and_c
             "leave out normalize_observations, or take gradient workers of RayScheme",
         ),
         ({"sources": {"more": prl.ReplayBuffer.create_factory(size=9)}}, "leave out sources, or take Scheme"),
+        ({"collection": prl.Overlapped(max_policy_lag=1)}, "HogwildScheme collects in processes of its own; leave out"),
         ({"device": "meta"}, 'give it device="cpu"'),
         ({"explorers": (prl.EpsilonGreedy(0.1),)}, "there are 2 processes and 1 explorers; give one for each"),
     ],
