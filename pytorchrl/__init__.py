@@ -509,6 +509,6 @@ if not TYPE_CHECKING:  # for which each name would exist
 
     def __getattr__(name):
         # Read where it is needed, as few programs need it.
-        from pytorchrl.agent.other_names.missing import refuse_name
+        from pytorchrl.agent.other_names.items import refuse_name
 
         refuse_name(name)

@@ -5,11 +5,7 @@ from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from benchmarks.learning.values_compositions import (
-    BREAKOUT_SETTINGS,
-    FRAMES_BETWEEN_TARGETS,
-    FRAMES_BETWEEN_UPDATES,
-)
+from benchmarks.learning.values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_UPDATES, breakout
 from pytorchrl.agent.preset import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
@@ -48,27 +44,10 @@ def _storage(size: int, strategy: Mapping[str, Any]) -> Factory[Storage]:
 
 
 def _dqn(strategy: Mapping[str, Any]) -> Composition:
+    common = breakout(prl.DQN, update_every=_PHASE_FRAMES, num_mini_batch=_PHASE_FRAMES // FRAMES_BETWEEN_UPDATES)
+
     def compose() -> Preset:
-        shared = BREAKOUT_SETTINGS
-        algo_factory = prl.DQN.create_factory(
-            gamma=shared["gamma"],
-            lr=shared["lr"],
-            optimizer=prl.Adam(eps=shared["adam_eps"]),
-            epsilon=prl.LinearSchedule(1.0, shared["final_epsilon"], fraction=shared["epsilon_fraction"]),
-            start_steps=shared["start_steps"],
-            update_every=_PHASE_FRAMES,
-            num_mini_batch=_PHASE_FRAMES // FRAMES_BETWEEN_UPDATES,
-            mini_batch_size=shared["mini_batch_size"],
-            polyak=0.0,
-            target_update_interval=FRAMES_BETWEEN_TARGETS // FRAMES_BETWEEN_UPDATES,
-            max_grad_norm=shared["max_grad_norm"],
-            test_every=0,
-        )
-        return Preset(
-            algo_factory=algo_factory,
-            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(), feature_extractor="small_cnn"),
-            storage_factory=_storage(shared["buffer_size"], strategy),
-        )
+        return Preset({**common.compose(), "storage_factory": _storage(BREAKOUT_SETTINGS["buffer_size"], strategy)})
 
     return Composition(compose)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from storages.transition import ACT, DONE2, LOGP, OBS, REW
-from tests.pytorchrl.test_driven_agent import SETTINGS, Loop, each_setting, made
+from storages.transition import LOGP, OBS, REW
+from tests.pytorchrl.test_driven_agent import SETTINGS, Loop, assert_stored, each_setting, made
 from tests.support.comparison import assert_equal
 
 
@@ -31,12 +31,7 @@ def test_all_that_is_observed_is_stored_and_learnt_from(setting: str, tmp_path: 
         scheme = agent.learner.scheme
         assert (agent.steps, scheme.steps, agent.episodes) == (60, 60, 12)
         assert scheme.algorithm.updates == updates
-        if not scheme.storage.on_policy:
-            stored = scheme.storage.get_all_buffer_data()
-            start = 1 if setting == "dqn" else 0
-            acted = np.stack(loop.actions).reshape(60, -1) - start
-            np.testing.assert_array_equal(stored[ACT].reshape(60, -1), acted)
-            assert stored[DONE2].sum() == 12
+        assert_stored(agent, loop)
 
 
 class Blocked(prl.DQN):

@@ -80,12 +80,18 @@ def test_what_is_observed_is_what_is_stored_and_learnt_from(setting: str, tmp_pa
         assert agent.episodes == 12
         after = scheme.algorithm.get_weights()
         assert any((after[name] != weight).any() for name, weight in before.items())
-        if not scheme.storage.on_policy:
-            stored = scheme.storage.get_all_buffer_data()
-            start = 1 if setting == "dqn" else 0
-            acted = np.stack(loop.actions).reshape(60, -1) - start
-            np.testing.assert_array_equal(stored[ACT].reshape(60, -1), acted)
-            assert stored[DONE2].sum() == 12
+        assert_stored(agent, loop)
+
+
+def assert_stored(agent: prl.Agent, loop: Loop) -> None:
+    """Assert that replay holds the 60 actions of a loop, and its 12 episodes."""
+    storage = agent.learner.scheme.storage
+    if not storage.on_policy:
+        stored = storage.get_all_buffer_data()
+        start = getattr(loop.env.action_space, "start", 0)
+        acted = np.stack(loop.actions).reshape(60, -1) - start
+        np.testing.assert_array_equal(stored[ACT].reshape(60, -1), acted)
+        assert stored[DONE2].sum() == 12
 
 
 @each_setting

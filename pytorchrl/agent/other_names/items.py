@@ -5,15 +5,17 @@ The pages on migration are made of it, and `pytorchrl` answers the names of othe
 
 import functools
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 CODE = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"([A-Za-z]\w*)(?=\(|$)")
 NO_SETTING = "no setting"
 """What stands under ``here`` where nothing has to be written."""
 _PARAMETER = "parameter"
+_PACKAGE = "pytorchrl"
 
 
 class Item(NamedTuple):
@@ -68,3 +70,22 @@ def _text(item: Item) -> str:
         return f"has no counterpart{note}".replace("`", "")
     verb = "is not here;" if item.state == "absent" else "is here"
     return f"{verb} {item.here}{note}".replace("`", "")
+
+
+def refuse_name(name: str) -> NoReturn:
+    """Raise the error for an attribute that the package does not have, called by its ``__getattr__``.
+
+    Raises:
+        AttributeError: in one line, with what to write instead of the name of another library.
+        ImportError: the same, for ``from pytorchrl import name``, which would drop the text of an AttributeError.
+    """
+    message = f"module {_PACKAGE!r} has no attribute {name!r}"
+    answer = None if name.startswith("_") else answers().get(name)
+    if answer is None:
+        # With the module, Python adds the nearest name.
+        raise AttributeError(message, name=name, obj=sys.modules[_PACKAGE])
+    # The frame above is that of __getattr__; above it is what asked.
+    asked = sys._getframe(1).f_back
+    if asked is not None and asked.f_code.co_name == "_handle_fromlist":
+        raise ImportError(f"cannot import name {name!r} from {_PACKAGE!r}: {answer}", name=_PACKAGE)
+    raise AttributeError(f"{message}: {answer}", name=name)

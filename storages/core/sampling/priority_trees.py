@@ -32,14 +32,18 @@ class PrioritySettings(NamedTuple):
     smallest: float = 0.0
     """Lower bound of proportional priorities."""
 
+    def clip(self, magnitudes: NDArray[np.float64]) -> None:
+        """Clip the magnitudes of errors to the bounds, in place."""
+        if self.error_min > 0 or self.error_max < math.inf:
+            np.clip(magnitudes, self.error_min, self.error_max, out=magnitudes)
+
 
 def compute_priorities(magnitudes: NDArray[np.float64], settings: PrioritySettings) -> NDArray[np.float64]:
     """Compute ``(magnitude + epsilon)**alpha`` of clipped magnitudes, in place.
 
     Always on an array, so that a filled tree is bitwise equal to one that was set leaf by leaf.
     """
-    if settings.error_min > 0 or settings.error_max < math.inf:
-        np.clip(magnitudes, settings.error_min, settings.error_max, out=magnitudes)
+    settings.clip(magnitudes)
     if settings.epsilon:
         magnitudes += settings.epsilon
     np.power(magnitudes, settings.alpha, out=magnitudes)
@@ -59,7 +63,7 @@ class ProportionalTree(SumTree):
         settings: how priorities are computed from errors.
     """
 
-    _beside_leaves: ClassVar[tuple[str, ...]] = ("_settings", "_clips", "_initial")
+    _beside_leaves: ClassVar[tuple[str, ...]] = ("_settings", "_initial")
     """Attributes that are copied and pickled besides the leaves."""
     is_current = True
     """Whether all priorities are up to date; otherwise :meth:`settle` must be called before any is read."""
@@ -72,7 +76,6 @@ class ProportionalTree(SumTree):
     def follow(self, settings: PrioritySettings) -> None:
         """Use other settings from now on; existing priorities are not recomputed."""
         self._settings = settings
-        self._clips = settings.error_min > 0 or settings.error_max < math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {name: getattr(self, name) for name in self._beside_leaves}
@@ -192,7 +195,6 @@ class RankTree(ProportionalTree):
 
     def _buckets(self, magnitudes: NDArray[np.float64]) -> NDArray[np.int32]:
         # The bits of non-negative floats, as integers, are in the same order.
-        if self._clips:
-            np.clip(magnitudes, self._settings.error_min, self._settings.error_max, out=magnitudes)
+        self._settings.clip(magnitudes)
         bits: NDArray[np.int32] = magnitudes.astype(np.float32).view(np.int32)
         return bits >> SHIFT_OF_BUCKETS
