@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from storages.component.other_names import STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.other_names import STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.stored_fields import append_values
 
 T = TypeVar("T")

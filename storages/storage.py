@@ -14,10 +14,8 @@ from storages.checks import checked_device, checked_gamma, refuse_incomplete, sl
 from storages.component.changeable import Changeable
 from storages.component.closing import Closing
 from storages.component.counts import saved_count
-from storages.component.factory import Factory
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.factory import Factory, MadeDirectly, parameter
 from storages.component.hyper_parameters import WholeCount
-from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
@@ -26,6 +24,7 @@ from storages.core.ring.ring import Ring
 from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
+from storages.other_names import STORAGE_NAMES
 from storages.overridden import adapt_overrides
 from storages.protocols import Discounting, Environments, StorageLog
 from storages.renamed import appends_to_dict, both_spellings, missing_attribute
@@ -40,8 +39,7 @@ class EmptyStorageError(RuntimeError):
     """A batch was requested from an empty storage."""
 
 
-@with_hyper_parameters
-class Storage(Changeable, Closing):
+class Storage(MadeDirectly, Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL

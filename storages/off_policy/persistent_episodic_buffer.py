@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.factory import parameter
 from storages.component.hyper_parameters import Count, WholeCount
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
@@ -26,7 +26,6 @@ from storages.transition import INDICES, Batch, Sample
 from storages.windows import Episodes, Sequences
 
 
-@with_hyper_parameters
 class PersistentEpisodicBuffer(PERBuffer):
     """Replay of whole episodes on disk, in a zarr group, with a cache of episodes in memory.
 

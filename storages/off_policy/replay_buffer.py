@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from storages.checks import refuse_counts
 from storages.component.annotations import conform_named
 from storages.component.counts import saved_count
-from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero, WholeCount
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
@@ -79,7 +78,6 @@ class Draw(NamedTuple):
     """States of the random generator and the sampler before the draw; None where it is never undone."""
 
 
-@with_hyper_parameters
 class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.factory import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns
@@ -48,7 +48,6 @@ from storages.transition import (
 )
 
 
-@with_hyper_parameters
 class VanillaOnPolicyBuffer(Storage):
     """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns minus values.
 

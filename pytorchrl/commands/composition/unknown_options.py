@@ -5,9 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storages.component.declared import hyper_parameters_of
-from storages.component.factory import NEAREST
-from storages.component.other_names import hint_for
+from storages.component.factory import hyper_parameters_of
+from storages.component.other_names import NEAREST, hint_for
 
 _OPTIONS: Mapping[str, str] = {
     "num_envs of VecEnv": "--num-envs",
