@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pytorchrl as prl
 from pytorchrl.commands.composition.options import descriptions
 from storages.component.annotations import Within
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.setting import Setting
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import griffe
 
 from docs.algorithm_parameters import shown, values
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component
 
 ROLE = re.compile(r":\w+:`~?([^`]*)`")

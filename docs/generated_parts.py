@@ -32,7 +32,7 @@ from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.envs.hybrid_box import HybridBox
 from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.compatibility import check_composition
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 
 DOCS = Path(__file__).parent
 PAGES = DOCS / "algorithms"

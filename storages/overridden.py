@@ -5,7 +5,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from storages.component.factory import Factory, defaults_of
+from storages.component.declared import defaults_of
+from storages.component.factory import Factory
 from storages.other_names import NEVER_CALLED, STORAGE_ARGUMENTS
 from storages.renamed import appends_to_dict, both_spellings
 from storages.transition import ACTPROBS, IREW, IVAL, LOGP, REQUIRED, REWC, RHS, RHS2, SKIPPED, TRUNC2, VAL, Sample

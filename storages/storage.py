@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import checked_device, checked_gamma, refuse_incomplete, slice_errors, steps_of
+from storages.closing import Closing
 from storages.component.changeable import Changeable
-from storages.component.closing import Closing
-from storages.component.counts import saved_count
-from storages.component.factory import Factory, MadeDirectly, parameter
+from storages.component.declared import parameter
+from storages.component.factory import Factory, MadeDirectly
 from storages.component.hyper_parameters import WholeCount
 from storages.component.schedule import Schedule, value_at
+from storages.core.counts import saved_count
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
 from storages.core.ring.layout import FieldKey, Layout, as_array, leaves, nest, text

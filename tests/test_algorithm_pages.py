@@ -10,7 +10,7 @@ import pytorchrl as prl
 from docs import algorithm_curves, generated_parts
 from docs.algorithm_parameters import descriptions
 from docs.generated_parts import DOCS, PAGES, documented, exported
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 
 NAMES = list(exported(prl.Algorithm))
 PAGES_OF_ALGORITHMS = [page for page in sorted(PAGES.glob("*.md")) if page.name != "README.md"]

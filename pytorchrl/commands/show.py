@@ -15,7 +15,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import TextConsole, tell
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.setting import plain
 
 _LAST = 10

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Union
 
-from storages.component.annotations import MisfitError, annotation_of, conform, conform_named
-from storages.component.factory import Component, defaults_of, hyper_parameters_of
+from storages.component.annotations import MisfitError, conform, conform_named
+from storages.component.declared import defaults_of, hyper_parameters_of
+from storages.component.factory import Component
 from storages.component.other_names import unknown_hyper_parameter
 from storages.component.setting import Setting, plain, text_of
 

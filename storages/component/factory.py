@@ -16,40 +16,17 @@ import types
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from numbers import Number
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, ParamSpec, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
 
-from storages.component.annotations import annotation_of, conform_named, is_class_variable
+from storages.component.annotations import conform_named
+from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
 from storages.component.other_names import OtherNames, unknown_hyper_parameter
-from storages.component.own_init import Bound, Parameters, context_by_name, with_own_inits
+from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
-
-
-class _Declared:
-    """An attribute that :func:`parameter` declares, which reads as its default."""
-
-    def __init__(self, default: Any, kw_only: bool, after: str | None) -> None:
-        self.default, self.after = default, after
-        self.kind = Parameter.KEYWORD_ONLY if kw_only else Parameter.POSITIONAL_OR_KEYWORD
-
-    def __get__(self, instance: object, owner: type[Any]) -> Any:
-        if self.default is Parameter.empty:
-            raise AttributeError("a hyper-parameter without a default")
-        return self.default
-
-
-def parameter(*, default: Any = Parameter.empty, kw_only: bool = True, after: str | None = None) -> Any:
-    """Declare a hyper-parameter without a default, or one that may be passed by position.
-
-    Args:
-        default: its default; without one it is required.
-        kw_only: whether it is keyword-only.
-        after: the hyper-parameter that it follows; the last one where None.
-    """
-    return _Declared(default, kw_only, after)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
@@ -132,7 +109,7 @@ class Factory(Configured, Generic[T_co]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> T_co:
         """Make the part; the arguments are the ``context`` of the class."""
-        bound = _declarations_of(self._cls).bound
+        bound = declarations_of(self._cls).bound
         made = self._cls.__new__(self._cls)
         # Not by setattr: that of torch's modules works only after their __init__ has run.
         vars(made).update({k: value for k, value in self._hyper_parameters.items() if k not in bound.passed})
@@ -196,7 +173,7 @@ def _conformed(cls: type[Any], declared: Mapping[str, Parameter], given: Mapping
 
 def _bind_directly(made: MadeDirectly, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """Set those hyper-parameters of an object that its factory has not set, and return its context."""
-    cls, fields, present = type(made), _declarations_of(type(made)).fields, vars(made)
+    cls, fields, present = type(made), declarations_of(type(made)).fields, vars(made)
     context = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
     order = [*context, *fields.values()]
     if context and args and (args[0] is None or isinstance(args[0], Number)):
@@ -215,90 +192,6 @@ def _bind_directly(made: MadeDirectly, args: tuple[Any, ...], kwargs: Mapping[st
         if hyper_parameters_of(cls).keys() <= known.keys():
             cls.check_hyper_parameters(known)
     return [given[name] for name in cls.context]
-
-
-# Reading of declarations
-
-
-class _Declarations(NamedTuple):
-    """Hyper-parameters as a class and its base classes declare them."""
-
-    fields: Parameters
-    """Annotated attributes, also those that an ``__init__`` of a user's class does not pass on."""
-    bound: Bound
-    defaults: dict[str, Any]
-
-
-def hyper_parameters_of(cls: type[Any]) -> Parameters:
-    """Return a class's hyper-parameters by name, annotations resolved."""
-    return dict(_declarations_of(cls).bound.hyper_parameters)
-
-
-def defaults_of(cls: type[Any]) -> dict[str, Any]:
-    """Return the defaults of all hyper-parameters of a class and its base classes."""
-    return dict(_declarations_of(cls).defaults)
-
-
-def _declarations_of(cls: type[Any]) -> _Declarations:
-    # Kept, because reading a class takes longer than making most parts.
-    kept: _Declarations | None = vars(cls).get("_declarations")
-    if kept is None or any(getattr(cls, k, Parameter.empty) is not one.default for k, one in kept.fields.items()):
-        # A default was assigned to the class later.
-        kept = cls._declarations = _read(cls)
-    return kept
-
-
-def _read(cls: type[Any]) -> _Declarations:
-    fields: Parameters = {}
-    introduced: dict[str, type[Any]] = {}
-    defaults: dict[str, Any] = {}
-    # The attributes of other base classes, such as torch's modules, are not hyper-parameters.
-    for each in (each for each in reversed(cls.__mro__) if hasattr(each, "context")):
-        annotations = inspect.get_annotations(each)
-        for name, value in vars(each).items():
-            annotation = annotations.get(name)
-            if name.startswith("_") or name in cls.context:
-                continue
-            if annotation is not None and not is_class_variable(annotation):
-                fields = _with_field(fields, name, value, annotation_of(each, name))
-                introduced.setdefault(name, each)
-            elif name in fields and (annotation is not None or hasattr(value, "__get__")):
-                # A method, a property or a ClassVar in its place fixes the value.
-                del fields[name]
-            elif name in fields:
-                fields[name] = fields[name].replace(default=value)
-            if name in fields and fields[name].default is not Parameter.empty:
-                defaults[name] = fields[name].default
-    fields = _in_order(fields)
-    bound = with_own_inits(cls, fields, introduced)
-    bound = bound._replace(hyper_parameters=_in_order(bound.hyper_parameters))
-    of_init = {k: one.default for k, one in bound.hyper_parameters.items() if one.default is not Parameter.empty}
-    return _Declarations(fields, bound, defaults | of_init)
-
-
-def _with_field(fields: Parameters, name: str, value: Any, annotation: Any) -> Parameters:
-    """Return hyper-parameters with another one, or with one redeclared in its place."""
-    before = fields.get(name)
-    if isinstance(value, _Declared):
-        field = Parameter(name, value.kind, default=value.default, annotation=annotation)
-        if value.after is not None and before is None:
-            place = list(fields).index(value.after) + 1
-            return dict([*list(fields.items())[:place], (name, field), *list(fields.items())[place:]])
-    else:
-        kind = Parameter.KEYWORD_ONLY if before is None else before.kind
-        field = Parameter(name, kind, default=value, annotation=annotation)
-    return {**fields, name: field}
-
-
-def _in_order(parameters: Parameters) -> Parameters:
-    """Return parameters in an order that Python allows: none without a default follows one with, but by keyword."""
-    has_default, positional, keyword_only = False, {}, {}
-    for name, one in parameters.items():
-        if one.kind is Parameter.KEYWORD_ONLY or (has_default and one.default is one.empty):
-            keyword_only[name] = one.replace(kind=Parameter.KEYWORD_ONLY)
-        else:
-            positional[name], has_default = one, has_default or one.default is not one.empty
-    return positional | keyword_only
 
 
 if not TYPE_CHECKING:

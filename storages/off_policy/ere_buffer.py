@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount, Within
 from storages.core.parts import Sampler
 from storages.core.sampling.recency import Recency

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import Relabeler
 from storages.core.windows.hindsight import Hindsight, Strategy

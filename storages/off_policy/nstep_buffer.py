@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps

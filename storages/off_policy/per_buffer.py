@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.component.annotations import conform_named
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import (
     InitialError,
     NonNegative,

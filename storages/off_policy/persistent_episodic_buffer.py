@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import Count, WholeCount
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring

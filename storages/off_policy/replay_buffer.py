@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
 from storages.component.annotations import conform_named
-from storages.component.counts import saved_count
 from storages.component.hyper_parameters import Count, CountOrZero, WholeCount
+from storages.core.counts import saved_count
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer

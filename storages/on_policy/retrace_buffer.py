@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.kernels.returns import retrace
 from storages.on_policy.estimators import RewardStream

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns

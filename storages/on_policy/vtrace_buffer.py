@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.component.factory import parameter
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import Positive, UnitInterval
 from storages.core.kernels.returns import vtrace
 from storages.on_policy.estimators import RewardStream

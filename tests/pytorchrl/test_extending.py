@@ -10,7 +10,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import UnitInterval
 from storages.component.other_names import hint_for
 from storages.other_names import STORAGE_NAMES

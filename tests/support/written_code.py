@@ -11,7 +11,7 @@ from typing import Any
 
 import pytorchrl as prl
 from pytorchrl.agent.actors import heads, outputs
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.setting import Setting
 
 ROOT = Path(__file__).parents[2]

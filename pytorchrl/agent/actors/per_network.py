@@ -7,7 +7,7 @@ from typing import Any
 
 from pytorchrl.agent.actors.stacked_memory import OF_ONE_NETWORK
 from storages.component.annotations import conform_named
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 
 SETTINGS = (
     "hidden_sizes",

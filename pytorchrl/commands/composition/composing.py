@@ -20,7 +20,7 @@ from pytorchrl.experiments.runs.user_modules import factory_function, function_n
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component, Factory
 from storages.component.setting import text_of
 

@@ -17,7 +17,7 @@ from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme import Scheme, from_dataset
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import converting_named
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource

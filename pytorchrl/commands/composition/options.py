@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pytorchrl.commands.composition.unknown_options import unknown_option
 from pytorchrl.terminal import printable
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.schedule import Schedule
 from storages.component.setting import Setting
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.other_names import NEAREST, hint_for
 
 _OPTIONS: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory
 from pytorchrl.scheme.seeds import seed_of
 from storages import HERBuffer, PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Storage
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
 from storages.component.hyper_parameters import Count
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset

@@ -21,7 +21,7 @@ from storages import (
     Storage,
     VanillaOnPolicyBuffer,
 )
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 
 

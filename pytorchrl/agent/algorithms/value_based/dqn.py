@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import (
     Count,
