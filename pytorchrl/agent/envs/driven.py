@@ -31,7 +31,7 @@ class DrivenEnvs(VecEnv):
 
     observation_space: Any = parameter()
     action_space: Any = parameter()
-    env: ClassVar[None] = None  # type: ignore[misc]
+    env: ClassVar[None] = None  # type: ignore[misc, assignment]
     mode: ClassVar[Literal["sync"]] = "sync"  # type: ignore[misc]
     vectorization_mode: ClassVar[None] = None  # type: ignore[misc]
     backend: ClassVar[Literal["gymnasium"]] = "gymnasium"  # type: ignore[misc]
