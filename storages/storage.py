@@ -14,7 +14,7 @@ from storages.checks import checked_device, checked_gamma, refuse_incomplete, sl
 from storages.closing import Closing
 from storages.component.changeable import Changeable
 from storages.component.declared import parameter
-from storages.component.factory import Factory, MadeDirectly
+from storages.component.factory import Factory, StandaloneComponent
 from storages.component.hyper_parameters import WholeCount
 from storages.component.schedule import Schedule, value_at
 from storages.core.counts import saved_count
@@ -40,7 +40,7 @@ class EmptyStorageError(RuntimeError):
     """A batch was requested from an empty storage."""
 
 
-class Storage(MadeDirectly, Changeable, Closing):
+class Storage(StandaloneComponent, Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL

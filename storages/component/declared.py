@@ -48,10 +48,13 @@ class Declarations(NamedTuple):
     fields: Parameters
     """Annotated attributes, also those that an ``__init__`` of a user's class does not pass on."""
     bound: Bound
+    """Hyper-parameters of the class."""
     defaults: dict[str, Any]
+    """Defaults of both, and of attributes that the class has fixed."""
 
 
 def declarations_of(cls: type[Any]) -> Declarations:
+    """Return what a class and its base classes declare."""
     # Kept, because reading a class takes longer than making most parts.
     kept: Declarations | None = vars(cls).get("_declarations")
     if kept is None or any(getattr(cls, k, Parameter.empty) is not one.default for k, one in kept.fields.items()):
@@ -61,6 +64,7 @@ def declarations_of(cls: type[Any]) -> Declarations:
 
 
 def _read(cls: type[Any]) -> Declarations:
+    """Read the bodies of a class and its base classes, the base classes first."""
     fields: Parameters = {}
     introduced: dict[str, type[Any]] = {}
     defaults: dict[str, Any] = {}

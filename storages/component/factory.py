@@ -8,7 +8,7 @@ Every part that a user composes is a :class:`Component`. Its hyper-parameters ar
 3. A call of the factory, with the context (a device, an actor, environments), makes an empty object, sets the values as
    its attributes, and calls ``__init__`` with the context.
 
-Classes that are also made directly (:class:`MadeDirectly`) do the second step in ``__init__``.
+Classes that are also made directly (:class:`StandaloneComponent`) do the second step in ``__init__``.
 """
 
 import inspect
@@ -85,11 +85,12 @@ FieldComponent = Component
 """The name of :class:`Component` in versions in which it had another way to declare hyper-parameters."""
 
 
-class MadeDirectly(Component):
+class StandaloneComponent(Component):
     """A component that is made by its factory, or directly: by the context, then hyper-parameters.
 
-    The first hyper-parameter may precede the context, as in PyTorchRL; a call is read so where its first argument is a
-    number or None, which no context begins with.
+    Its ``__init__`` calls ``build`` with the context, once hyper-parameters are set. The first hyper-parameter may
+    precede the context, as in PyTorchRL; a call is read so where its first argument is a number or None, which no
+    context begins with.
     """
 
     takes_hyper_parameters = True
@@ -113,9 +114,10 @@ class Factory(Configured, Generic[T_co]):
         made = self._cls.__new__(self._cls)
         # Not by setattr: that of torch's modules works only after their __init__ has run.
         vars(made).update({k: value for k, value in self._hyper_parameters.items() if k not in bound.passed})
+        passed = {name: value for name, value in self._hyper_parameters.items() if name in bound.passed}
         if bound.context_follows:
             args, kwargs = context_by_name(self._cls.context, args, kwargs)  # type: ignore[attr-defined]
-        made.__init__(*args, **kwargs, **{name: self._hyper_parameters[name] for name in bound.passed})  # type: ignore[misc]
+        made.__init__(*args, **kwargs, **passed)  # type: ignore[misc]
         return made
 
     @property
@@ -171,19 +173,20 @@ def _conformed(cls: type[Any], declared: Mapping[str, Parameter], given: Mapping
     }
 
 
-def _bind_directly(made: MadeDirectly, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+def _bind_directly(made: StandaloneComponent, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """Set those hyper-parameters of an object that its factory has not set, and return its context."""
     cls, fields, present = type(made), declarations_of(type(made)).fields, vars(made)
     context = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
-    order = [*context, *fields.values()]
-    if context and args and (args[0] is None or isinstance(args[0], Number)):
-        order = [order.pop(len(context)), *order]
+    first, *others = fields.values()
+    order = [*context, first, *others]
+    if first.default is Parameter.empty and args and (args[0] is None or isinstance(args[0], Number)):
+        order = [first, *context, *others]
     try:
         given = Signature(order).bind_partial(*args, **kwargs).arguments
     except TypeError as error:
         raise TypeError(f"{cls.__name__}: {error}") from None
     for one in order:
-        if one.default is Parameter.empty and one.name not in given and one.name not in present:
+        if one.default is Parameter.empty and one.name not in given and (one in context or one.name not in present):
             raise TypeError(f"{cls.__name__}: missing a required argument: {one.name!r}")
     unset = {name: one for name, one in fields.items() if name in given or name not in present}
     if unset:

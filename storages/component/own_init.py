@@ -37,21 +37,20 @@ def with_own_inits(cls: type[Any], fields: Mapping[str, Parameter], introduced: 
         signature = dict(list(inspect.signature(vars(each)["__init__"]).parameters.items())[1:])
         kinds, names = {one.kind for one in signature.values()}, list(signature)
         own = _own_parameters(cls, each, signature, fields)
-        dropped = set(own) if not own else {*own, *(name for name, owner in introduced.items() if owner is each)}
-        if Parameter.VAR_KEYWORD not in kinds:
-            dropped |= passed
-            if cls.takes_hyper_parameters:
-                dropped |= {name for name, owner in introduced.items() if owner in each.__mro__[1:]}
-            passed = frozenset()
+        passes_on = Parameter.VAR_KEYWORD in kinds
+        dropped = set(own)
+        if own:
+            dropped |= {name for name, owner in introduced.items() if owner is each}
+        if not passes_on:
+            dropped, passed = dropped | passed, frozenset()
+        if not passes_on and cls.takes_hyper_parameters:
+            dropped |= {name for name, owner in introduced.items() if owner in each.__mro__[1:]}
         inherited = {name: one for name, one in found.items() if name not in dropped}
-        if own and not (
-            Parameter.VAR_POSITIONAL in kinds and all(one.kind is one.KEYWORD_ONLY for one in own.values())
-        ):
-            # Positional arguments are its own alone.
+        takes_positional = Parameter.VAR_POSITIONAL in kinds and all(p.kind is p.KEYWORD_ONLY for p in own.values())
+        if own and not takes_positional:
             inherited = {name: one.replace(kind=one.KEYWORD_ONLY) for name, one in inherited.items()}
         found = own | inherited
-        takes_all = Parameter.VAR_KEYWORD in kinds and cls.takes_hyper_parameters
-        passed = frozenset(found) if takes_all else passed | own.keys()
+        passed = frozenset(found) if passes_on and cls.takes_hyper_parameters else passed | own.keys()
     return Bound(found, passed, context_follows=bool(cls.context) and cls.context[0] in names[1:])
 
 

@@ -28,14 +28,14 @@ from pytorchrl.agent.envs.spaces import check_action_space, check_observation_sp
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from storages.closing import Closing
 from storages.component.declared import parameter
-from storages.component.factory import Factory, MadeDirectly, make_factory
+from storages.component.factory import Factory, StandaloneComponent, make_factory
 from storages.component.hyper_parameters import Count
 
 USUAL_INFOS = "is_success", "success", "score"
 """Infos of an episode's last step that are logged where an environment reports them."""
 
 
-class VecEnv(MadeDirectly, Closing):
+class VecEnv(StandaloneComponent, Closing):
     """``num_envs`` environments that are stepped together: copies of one, or a native vector environment.
 
     Copies are reset in the step in which their episode ends. A native vector environment steps all its environments

@@ -196,7 +196,7 @@ def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> N
 
 
 class Sharp(PERBuffer):
-    """Adds an attribute to hyper-parameters that are declared in ``__init__``, and changes the default of ``alpha``."""
+    """Adds a hyper-parameter, and changes the default of another."""
 
     sharpness: Positive = 1.0
     alpha: UnitInterval = 0.6
