@@ -85,6 +85,15 @@ FieldComponent = Component
 """The name of :class:`Component` in versions in which it had another way to declare hyper-parameters."""
 
 
+class _ShownSignature:
+    """The signature of a class that help and notebooks show, where it has no ``__init__`` of its own."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Signature:
+        if vars(StandaloneComponent)["__init__"] is not getattr(owner, "__init__", None):
+            raise AttributeError
+        return Signature([*_context_of(owner), *declarations_of(owner).fields.values()])
+
+
 class StandaloneComponent(Component):
     """A component that is made by its factory, or directly: by the context, then hyper-parameters.
 
@@ -99,6 +108,8 @@ class StandaloneComponent(Component):
 
         def __init__(self, *args, **kwargs):
             self.build(*_bind_directly(self, args, kwargs))
+
+        __signature__ = _ShownSignature()
 
 
 class Factory(Configured, Generic[T_co]):
@@ -173,10 +184,14 @@ def _conformed(cls: type[Any], declared: Mapping[str, Parameter], given: Mapping
     }
 
 
+def _context_of(cls: type[Component]) -> list[Parameter]:
+    return [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
+
+
 def _bind_directly(made: StandaloneComponent, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """Set those hyper-parameters of an object that its factory has not set, and return its context."""
     cls, fields, present = type(made), declarations_of(type(made)).fields, vars(made)
-    context = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
+    context = _context_of(cls)
     first, *others = fields.values()
     order = [*context, first, *others]
     if first.default is Parameter.empty and args and (args[0] is None or isinstance(args[0], Number)):

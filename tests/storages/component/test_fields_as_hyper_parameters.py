@@ -279,6 +279,13 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
 
 
+def test_the_signature_of_a_class_made_directly_shows_its_context_and_hyper_parameters() -> None:
+    assert list(inspect.signature(GAEBuffer).parameters)[:6] == [
+        "device", "actor", "algorithm", "envs", "size", "gae_lambda",
+    ]  # fmt: skip
+    assert list(inspect.signature(Sharper).parameters) == ["context", "more", "others"]
+
+
 def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
     class Later(Component):
         rate: float = 0.5
