@@ -40,6 +40,10 @@ class RingObserver(Protocol):
         """Called after the running episodes of some environments were truncated at their newest transitions."""
         return
 
+    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on."""
+        return
+
     def steps_at_once(self, ring: Ring) -> int:
         """Return how many steps may be inserted between two calls of the methods above."""
         return sys.maxsize
@@ -64,6 +68,10 @@ class RingObserver(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return entries of the storage's state, JSON-serialisable, under names that no other observer uses."""
+        return {}
+
+    def tensors(self) -> dict[str, Any]:
+        """Return further entries, tensors, which only :meth:`Storage.state_dict` holds, and no directory."""
         return {}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
@@ -222,10 +230,6 @@ class Sampler(RingObserver, Protocol):
         """Return the :class:`Mass` of a ring that is not empty."""
         rows = window.candidates(ring, ring.start).count
         return Mass(rows, float(rows))
-
-    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on."""
-        return
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Use the TD errors in an update's ``info``, and return metrics."""

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from storages.errors import EmptyStorageError
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.packed_batches import unpack
 from storages.sharded.replay_shard import Reply, Summary, Update
-from storages.storage import EmptyStorageError
 
 _SECONDS_BETWEEN_ATTEMPTS = 0.05
 

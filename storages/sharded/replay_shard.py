@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from storages.component.factory import Factory
 from storages.core.parts import Mass
+from storages.errors import EmptyStorageError
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.packed_batches import PackedBatches, PackedLayout, pack, pack_into
 from storages.sharded.shared_memory import OpenedPieces, Place
-from storages.storage import EmptyStorageError
 from storages.transition import Batch
 
 T = TypeVar("T")
