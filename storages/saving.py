@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 from storages.checks import refuse_incomplete
-from storages.core.ring.columns import saved_layout
 from storages.core.ring.ring import Ring
+from storages.core.ring.state import load_state, saved_layout
 from storages.core.sampling.prioritized import Priorities
 from storages.insertion import Insertion
 from storages.observers import Observers
@@ -112,7 +112,7 @@ def load_contents(storage: Saved, state: Mapping[str, Any]) -> None:
     observers.before_change(rows=True)
     if observers.log is not None:
         observers.log.refuse_other_fields(saved_layout(state["ring"]))
-    ring.load_state_dict(state["ring"])
+    load_state(ring, state["ring"])
     storage.load_extra_state(state)
     storage.insertion.load_state_dict(state, ring)
     observers.after_change()

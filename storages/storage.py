@@ -19,6 +19,7 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import WholeCount
 from storages.component.other_names import STORAGE_NAMES
 from storages.core.ring.ring import Ring
+from storages.core.ring.state import state_of
 from storages.insertion import Insertion
 from storages.observers import Observers
 from storages.protocols import Discounting, Environments
@@ -35,7 +36,8 @@ class Storage(BatchSource, Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL
-    ``(size, device, actor, algorithm, envs, ...)``.
+    ``(size, device, actor, algorithm, envs, ...)``. Parameters of methods may have PyTorchRL's names, too: ``start_pos``
+    and ``end_pos``, ``new_data``, ``parameter_name`` and ``new_parameter_value``.
 
     Args:
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
@@ -107,7 +109,7 @@ class Storage(BatchSource, Changeable, Closing):
         if algorithm is not None:
             checked_gamma(algorithm.gamma, type(self).__name__)
         self.ring = self.make_ring(envs)
-        """The ring buffer of the transitions; read-only."""
+        """The transitions; read-only."""
         self.ring.fields = self.stored_fields
         self.data = StoredFields(self.ring)
         """The fields of the stored steps by name, as copies that cannot be written to."""
@@ -203,8 +205,7 @@ class Storage(BatchSource, Changeable, Closing):
     def reset(self) -> None:
         """Drop all transitions; keep the allocated memory.
 
-        Nothing is kept for a recurrent actor, unlike in PyTorchRL, where the last steps stay: sequences of replay
-        storages overlap by ``Sequences(overlap=, burn_in=)``, and schemes reset rollouts alone.
+        Nothing is kept for a recurrent actor: sequences of replay storages overlap by ``Sequences(overlap=, burn_in=)``.
         """
         self.observers.before_change(rows=True)
         self.insertion.stage(None)
@@ -220,8 +221,6 @@ class Storage(BatchSource, Changeable, Closing):
     @both_spellings
     def get_data_slice(self, start: int, end: int) -> Batch:
         """Return copies of all fields of the steps [``start``, ``end``), counted from the oldest.
-
-        The parameters may be named ``start_pos`` and ``end_pos``, as in PyTorchRL.
 
         Raises:
             IndexError: the steps are not all stored.
@@ -241,8 +240,6 @@ class Storage(BatchSource, Changeable, Closing):
         A slice may have ERRORS (steps, E, 1), TD errors computed by its collector: a prioritised storage uses them
         instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay", arXiv 1803.00933,
         section 3). Other storages and ``PersistentEpisodicBuffer`` ignore them.
-
-        The parameter may be named ``new_data``, as in PyTorchRL.
 
         Raises:
             ValueError: fields have different numbers of steps, or errors are not one finite number for each
@@ -279,9 +276,6 @@ class Storage(BatchSource, Changeable, Closing):
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the storage is in use; its state holds the change, but a directory does not.
 
-        The parameters may be named ``parameter_name`` and ``new_parameter_value``, as in PyTorchRL; unlike there, an
-        unknown hyper-parameter is refused.
-
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or
                 conflicts with others. Nothing was changed.
@@ -309,7 +303,7 @@ class Storage(BatchSource, Changeable, Closing):
         staged = self.insertion.state_dict()
         if (log := self.observers.log) is not None:
             return log.save(self) | self._changes_to_save() | self.observers.tensors() | staged
-        return {"ring": self.ring.state_dict()} | state_without_contents(self) | staged
+        return {"ring": state_of(self.ring)} | state_without_contents(self) | staged
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned; with a directory, the commit that the state refers to.
@@ -409,7 +403,7 @@ class Storage(BatchSource, Changeable, Closing):
         ring = self.ring
         if ring.grows:
             return sys.maxsize
-        return 0 if ring.max_bytes is not None and not ring.layout else ring.size * ring.envs
+        return 0 if ring.limit is not None and not ring.layout else ring.size * ring.envs
 
     @property
     def num_envs(self) -> int:

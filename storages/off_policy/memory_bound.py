@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from storages.core.parts import RingObserver
-from storages.core.ring.memory_share import power_of_two_from
+from storages.core.ring.memory_limit import power_of_two_from
 from storages.core.ring.ring import Ring
 from storages.transition import Sample
 
@@ -57,7 +57,8 @@ class MemoryBound(RingObserver):
     def _look(self, ring: Ring) -> None:
         live, more = ring.live_steps, 2 * ring.envs
         is_due = any(live == ring.size // share for share in _SHARES)
-        fits = sum(self._bytes_needed(ring, more)) <= ring.bytes_of_tables
+        assert ring.limit is not None
+        fits = sum(self._bytes_needed(ring, more)) <= ring.limit.bytes_of_tables
         if not fits or is_due:
             self._make_room(ring, more, fits)
         # A step adds at most an entry for each environment, and ends the step before it.
@@ -78,7 +79,9 @@ class MemoryBound(RingObserver):
             kept = min(size, live)
             return [-(-int(counts[kept - 1]) * size // kept) + more if kept else more for counts in of_newest]
 
-        size = ring.size_for_tables(entries, smaller=not fits)
+        limit = ring.limit
+        assert limit is not None
+        size = limit.size_for_tables(ring.columns.tables, entries, ring.size if fits else limit.smaller(ring.size))
         if size < ring.size:
             storage = self._storage()
             assert storage is not None

@@ -18,6 +18,7 @@ from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.parts import Mass, Relabeler, Request, Rows, Sampler, Window
+from storages.core.ring.memory_limit import MemoryLimit
 from storages.core.ring.ring import Ring
 from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
@@ -157,7 +158,8 @@ class ReplayBuffer(Storage):
         if self.max_bytes is not None:
             beside = sum(part.bytes_of_a_transition for part in self.observers)
             apart = sum(part.bytes_apart for part in self.observers)
-            ring.limit_memory(self.max_bytes, beside, apart, _least_size(self.sequences))
+            most, ring.grows = sys.maxsize if ring.grows else ring.size, False
+            ring.limit = MemoryLimit(self.max_bytes, beside, apart, _least_size(self.sequences), most)
         log = self.make_log(envs)
         if log is not None:
             self.observers.attach(log)

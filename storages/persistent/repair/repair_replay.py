@@ -220,7 +220,7 @@ class _AfterGap:
         for step in range(part.first_whole(self._since), part.steps):
             sample = ring.gather(np.arange(step * ring.envs, (step + 1) * ring.envs))
             self._ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
-            yield step, sample, bool((ring.interrupted_after(step) & ~self._ended).any())
+            yield step, sample, bool((ring.broken(step, step + 1)[0] & ~self._ended).any())
 
     def broken_before(self, part: RowSpan) -> bool:
         """Return whether a part records that an episode was broken off after the row before it."""

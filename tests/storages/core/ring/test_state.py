@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import storages
-from storages.core.ring.sharing import sharing_memory
+from storages.core.ring.state import sharing_memory
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
 from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, Stream, environments
