@@ -36,8 +36,8 @@ class Storage(BatchSource, Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL
-    ``(size, device, actor, algorithm, envs, ...)``. Parameters of methods may have PyTorchRL's names, too: ``start_pos``
-    and ``end_pos``, ``new_data``, ``parameter_name`` and ``new_parameter_value``.
+    ``(size, device, actor, algorithm, envs, ...)``. Parameters of methods may have the names there, too: ``start_pos``,
+    ``end_pos``, ``new_data``, ``parameter_name`` and ``new_parameter_value``.
 
     Args:
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
@@ -205,7 +205,7 @@ class Storage(BatchSource, Changeable, Closing):
     def reset(self) -> None:
         """Drop all transitions; keep the allocated memory.
 
-        Nothing is kept for a recurrent actor: sequences of replay storages overlap by ``Sequences(overlap=, burn_in=)``.
+        Nothing is kept for a recurrent actor; see ``Sequences(overlap=, burn_in=)`` of replay storages.
         """
         self.observers.before_change(rows=True)
         self.insertion.stage(None)
