@@ -104,8 +104,8 @@ class Pipeline:
             request = self._queue.popleft()
             yield ShardBatch(next(request.batches), request.first_index, request.factor)  # type: ignore[arg-type]
 
-    def refresh(self) -> None:
-        """Request the summaries of all shards, and wait for them."""
+    def refresh(self) -> list[Summary]:
+        """Request the summaries of all shards, wait for them, and return those that came."""
         for shard in range(len(self._group)):
             self._awaited[shard] = self._group.summary(shard)
         for shard, pending in list(self._awaited.items()):
@@ -113,6 +113,7 @@ class Pipeline:
                 self._hear(shard, pending)
             else:
                 self._known.lose(shard)
+        return self._known.answering
 
     def drop(self) -> None:
         """Drop requested batches that were not used."""

@@ -22,7 +22,7 @@ from storages.protocols import Discounting
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import PendingUpdates, Pipeline
-from storages.sharded.replay_shard import Summary, Update
+from storages.sharded.replay_shard import Update
 from storages.storage import Storage
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
@@ -286,30 +286,26 @@ class ShardedReplay(BatchSource):
     @property
     def capacity(self) -> int:
         """Number of transitions that fit into all shards."""
-        return sum(summary.capacity for summary in self._summaries_now())
+        return sum(summary.capacity for summary in self._pipeline.refresh())
 
     @property
     def num_envs(self) -> int:
         """Number of environments in a step of each shard; 0 before it is known."""
-        return max((summary.num_envs for summary in self._summaries_now()), default=0)
+        return max((summary.num_envs for summary in self._pipeline.refresh()), default=0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory of all shards."""
-        return sum(summary.nbytes for summary in self._summaries_now())
+        return sum(summary.nbytes for summary in self._pipeline.refresh())
 
     def __len__(self) -> int:
         """Number of transitions that are stored in all shards."""
-        return sum(summary.transitions for summary in self._summaries_now())
+        return sum(summary.transitions for summary in self._pipeline.refresh())
 
     def __repr__(self) -> str:
         return f"{_OWNER}({len(self.group)} shards)"
 
     # Inside
-
-    def _summaries_now(self) -> list[Summary]:
-        self._pipeline.refresh()
-        return self._known.answering
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
         for fields, first_index, factor in self._pipeline.batches(

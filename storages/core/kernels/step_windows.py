@@ -50,7 +50,7 @@ def follow(
     address, record_bytes = address_of(final_numbers), final_numbers.strides[0]
     for ahead in range(windows + _WINDOWS_AHEAD):
         if ahead < windows:
-            # An unsigned division takes two thirds of the time of a signed one.
+            # An unsigned division is quicker than a signed one.
             rows[ahead] = np.int64(np.uint64(first[ahead]) % np.uint64(num_rows))
             _prefetch_window(address, record_bytes, rows[ahead], longest, num_envs, num_rows)
         i = ahead - _WINDOWS_AHEAD
@@ -123,21 +123,30 @@ def next_steps(
         continued[i, 0] = 1.0 if goes_on else 0.0
 
 
+@inlined_kernel
+def _discount(power: float, terminated: float) -> float:
+    """Return the DISCOUNT of a window, by which the value of the observation after it is multiplied.
+
+    It is ``gamma**k`` for a window of ``k`` steps, and 0 where the environment terminated, but not where an episode was
+    truncated. All fields DISCOUNT of batches are computed here.
+    """
+    return power if terminated == 0 else 0.0
+
+
 @kernel
-def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
-    """Return (B, 1): a discount, or 0 where ``terminated`` (B, 1) is not 0."""
+def step_discounts(terminated: NDArray[np.float32], gamma: float) -> NDArray[np.float32]:
+    """Return the discounts (B, 1) of windows of one step, with DONE2 ``terminated`` (B, 1)."""
     discounts = np.empty_like(terminated)
     for i in range(terminated.shape[0]):
-        discounts[i, 0] = discount if terminated[i, 0] == 0 else 0.0
+        discounts[i, 0] = _discount(gamma, terminated[i, 0])
     return discounts
 
 
 @kernel
 def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32]) -> None:
-    """Set discounts (B, 1) to 0 where ``terminated`` (B, 1) is not 0."""
+    """Turn powers ``gamma**k`` (B, 1) into the discounts of windows with DONE2 ``terminated`` (B, 1)."""
     for i in range(terminated.shape[0]):
-        if terminated[i, 0] != 0:
-            discounts[i, 0] = 0
+        discounts[i, 0] = _discount(discounts[i, 0], terminated[i, 0])
 
 
 @kernel

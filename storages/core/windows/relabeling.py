@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.step_windows import cut_discounts
 from storages.core.ring.layout import SampleError, leaves, text
 from storages.core.ring.ring import Ring
 from storages.core.windows.n_step import Spans
@@ -110,7 +111,9 @@ class RelabeledRows(NamedTuple):
         loses_its_end = (fields[DONE2][rows, 0] != 0) & ~is_over
         fields[TRUNC2][rows, 0] = np.where(cut < ends, 0, np.maximum(fields[TRUNC2][rows, 0], loses_its_end))
         fields[DONE2][rows, 0] = is_over
-        fields[DISCOUNT][rows, 0] = np.where(is_over, 0, np.power(self.gamma, cut - steps.starts + 1))
+        discounts = np.power(self.gamma, cut - steps.starts + 1).astype(np.float32)[:, None]
+        cut_discounts(is_over.astype(np.float32)[:, None], discounts)
+        fields[DISCOUNT][rows] = discounts
         if TAKEN2 in fields:
             fields[TAKEN2][rows, 0] *= ~is_over
         return cut

@@ -10,12 +10,13 @@ import torch
 
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
+from storages.persistent.episodes.claimed_manifest import manifest_to_read, manifest_to_write
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.episode_store import EpisodeStore
 from storages.persistent.episodes.memory_plan import RUNNING_STEPS
 from storages.persistent.episodes.memtable import Memtable
-from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
+from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.commit_log import Position
 from storages.persistent.log.json_file import name_damage, name_owner
 from storages.persistent.log.lock import Lock
