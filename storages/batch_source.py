@@ -1,6 +1,6 @@
 """What a learner draws batches from: a storage, a mix of storages, or shards of one."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ from storages.core.sampling.prioritized import Priorities
 from storages.transition import Batch
 
 
-class BatchSource:
+class BatchSource(ABC):
     """The calls of a learner around its updates; sources override those that concern them."""
 
     on_policy: ClassVar[bool]
@@ -28,6 +28,7 @@ class BatchSource:
 
     def before_gradients(self) -> None:
         """Prepare an update phase; on-policy storages compute returns and advantages here."""
+        return
 
     @abstractmethod
     def generate_batches(
@@ -45,6 +46,7 @@ class BatchSource:
 
     def after_episodes(self, returns: Sequence[float]) -> None:
         """Receive the undiscounted returns of training episodes that have ended."""
+        return
 
     def include_next_actions(self) -> None:
         """Add ACT2 and TAKEN2, the next action, to batches; called for algorithms that need it.
@@ -71,6 +73,7 @@ class BatchSource:
 
     def keep_newest_steps(self, steps: int) -> None:
         """Keep at least so many steps for :meth:`newest_steps`, if the source would not anyway."""
+        return
 
     def newest_steps(self, steps: int) -> Batch:
         """Return the newest steps of all environments, as a batch of sequences.
