@@ -211,7 +211,7 @@ class Insertion:
             if block is not None:
                 for before_insert in observers.before_insert:
                     before_insert(ring, sample)
-                stored = ring.insert_slice(block, step, observers.steps_at_once())
+                stored = ring.insert_block(block, step, observers.steps_at_once())
                 if stored:
                     storage.inserted += stored * ring.envs
                     for after_insert in observers.after_insert:
@@ -221,7 +221,7 @@ class Insertion:
                 stored = 1
             if step == 0 and storage.stores_slices_whole:
                 # The first may have fixed the layout.
-                block = ring.slice_of(arrays)
+                block = ring.block_of(arrays)
             step += stored
 
     def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:

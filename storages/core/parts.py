@@ -236,7 +236,7 @@ class Sampler(RingObserver, Protocol):
         return {}
 
 
-class Steps(Protocol):
+class SelectedSteps(Protocol):
     """The steps of the rows of a batch."""
 
     @property
@@ -270,9 +270,9 @@ class Segments(NamedTuple):
 class Window(Protocol):
     """Maps rows to their steps, and steps to the fields of a batch."""
 
-    selects_steps: ClassVar[bool] = False
+    is_multi_step: ClassVar[bool] = False
     """Whether a row consists of the steps returned by :meth:`select`, instead of one."""
-    is_named_by_start: ClassVar[bool] = True
+    is_indexed_by_first_step: ClassVar[bool] = True
     """Whether INDICES are the first transitions of these steps, rather than the row's."""
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
@@ -298,7 +298,7 @@ class Window(Protocol):
         return transitions
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`Steps` of rows that begin at transitions (B,)."""
+        """Return the :class:`SelectedSteps` of rows that begin at transitions (B,)."""
         return None
 
     def step_fields(

@@ -64,7 +64,7 @@ def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor |
             yield _padded_rows(batch, rows, errors)
 
 
-def misfits(batches: Mapping[str, Batch]) -> list[str]:
+def incompatible_fields(batches: Mapping[str, Batch]) -> list[str]:
     """Return the reasons why batches of several storages, by name, cannot be joined; empty if they can."""
     (first, expected), *others = ((name, _kinds_of(batch)) for name, batch in batches.items())
     found = []

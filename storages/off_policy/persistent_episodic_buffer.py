@@ -21,8 +21,8 @@ from storages.persistent.episodes.memory_plan import MemoryBudget
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.protocols import Environments, StorageLog
 from storages.saving import undoing_changes
+from storages.sequence_settings import Episodes, Sequences
 from storages.transition import INDICES, Batch, Sample
-from storages.windows import Episodes, Sequences
 
 
 @with_hyper_parameters

@@ -24,16 +24,15 @@ from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
-from storages.core.sampling.uniform import UniformSampler
-from storages.core.sampling.without_replacement import DistinctSampler, PassSampler
+from storages.core.sampling.uniform import DistinctSampler, PassSampler, UniformSampler
 from storages.core.windows.n_step import NSteps
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.off_policy.batch_maker import BatchMaker, Draw
-from storages.off_policy.memory_bound import MemoryBound
-from storages.off_policy.ring_growth import RingGrowth
+from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
+from storages.sequence_settings import Episodes, Sequences
 from storages.storage import Storage
 from storages.transforms import SEEDS, check_transforms
 from storages.transition import (
@@ -52,7 +51,6 @@ from storages.transition import (
     TRUNC2,
     Batch,
 )
-from storages.windows import Episodes, Sequences
 
 _SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
     "with replacement": UniformSampler,
@@ -388,9 +386,9 @@ class ReplayBuffer(Storage):
             self._refuse_if_empty()
         rows = self.draw_rows(batch_size, update, updates)
         transitions, steps, segments, relabeled = rows.transitions, None, None, None
-        if window.selects_steps:
+        if window.is_multi_step:
             transitions = window.starts(self._generator, ring, transitions)
-            if window.is_named_by_start:
+            if window.is_indexed_by_first_step:
                 rows = rows._replace(transitions=transitions)
             steps = window.select(ring, transitions)
             transitions, segments = steps.transitions.ravel(), steps.segments

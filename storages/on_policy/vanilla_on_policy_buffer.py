@@ -1,7 +1,7 @@
 """A rollout buffer with discounted returns: filled, used for a few epochs, emptied."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -14,12 +14,13 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns
-from storages.core.ring.layout import SCALAR
+from storages.core.parts import RingObserver
+from storages.core.ring.layout import SCALAR, SampleError
+from storages.core.ring.ring import Ring
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
 from storages.on_policy.estimators import Estimator, RewardStream
 from storages.on_policy.evaluation import RolloutEvaluation, begins_of
-from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
 from storages.storage import Storage
 from storages.transition import (
@@ -45,6 +46,7 @@ from storages.transition import (
     TRUNC2,
     VAL,
     Batch,
+    Sample,
 )
 
 
@@ -378,3 +380,32 @@ _ASKED_FOR = {VAL: "value", IVAL: "intrinsic_value"}
 
 _TINY = 1e-8
 """Prevents division by 0 where all advantages are equal."""
+
+
+class RolloutGuard(RingObserver):
+    """Refuses steps beyond a full rollout, and samples without a field that returns are computed from.
+
+    Args:
+        needed: the fields that samples must have.
+    """
+
+    def __init__(self, needed: Sequence[str]) -> None:
+        self._needed = needed
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Raise an error if the rollout is full or the sample lacks a field."""
+        if ring.live_steps == ring.size:
+            raise RuntimeError(f"{ring.owner}: the rollout of {ring.size} steps is full; call reset() first")
+        for field in self._needed:
+            if field not in sample:
+                raise SampleError(f"{ring.owner}: {_NEED[field]}; got {list(sample)}")
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Return the number of steps until the rollout is full."""
+        return ring.size - ring.live_steps
+
+
+_NEED = {
+    LOGP: f"a sample needs {LOGP}, the log probability of its action under the policy that acted",
+    VAL: f"an on-policy sample needs {VAL}, or an algorithm with {VAL} in its values_when_full",
+}

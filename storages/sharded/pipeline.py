@@ -11,7 +11,7 @@ from storages.errors import EmptyStorageError
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.packed_batches import unpack
-from storages.sharded.replay_shard import Reply, Summary, Update
+from storages.sharded.replay_shard import ShardReply, Summary, Update
 
 _SECONDS_BETWEEN_ATTEMPTS = 0.05
 
@@ -171,13 +171,13 @@ class Pipeline:
     def _hear(self, shard: int, pending: Pending[Any]) -> Any:
         """Process the result of a finished call, and return it; None if the shard died."""
         try:
-            answer: Reply | Summary = pending.result()
+            answer: ShardReply | Summary = pending.result()
         except ShardLostError:
             self._known.lose(shard)
             # The replacement of the shard answers it.
             self._awaited[shard] = self._group.summary(shard)
             return None
-        if self._known.learn(shard, answer.summary if isinstance(answer, Reply) else answer):
+        if self._known.learn(shard, answer.summary if isinstance(answer, ShardReply) else answer):
             self._replaced(shard)
         if self._awaited.get(shard) is pending:
             del self._awaited[shard]
@@ -209,7 +209,7 @@ class _Request:
         pending: the pending call.
     """
 
-    def __init__(self, shard: int, probability: float, pending: Pending[Reply]) -> None:
+    def __init__(self, shard: int, probability: float, pending: Pending[ShardReply]) -> None:
         self.shard, self.probability, self.pending = shard, probability, pending
         self.batches: Iterator[dict[str, Any]] | None = None
         """Batches that were not used yet; None before the answer has come."""

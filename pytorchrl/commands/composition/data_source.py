@@ -22,8 +22,8 @@ from storages.component.factory import Factory, make_factory
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource
 from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.sequence_settings import Sequences
 from storages.storage import Storage
-from storages.windows import Sequences
 
 OF_DATA = ("data", "select", "online", "data_share")
 """Names of the settings that describe the data."""

@@ -25,7 +25,7 @@ from storages.core.sampling.episode_starts import EpisodeStarts
 from storages.core.sampling.prioritized import Priorities
 from storages.core.sampling.priority_trees import PrioritySettings
 from storages.persistent import PersistenceError, read_state
-from storages.windows import Episodes, Sequences
+from storages.sequence_settings import Episodes, Sequences
 
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """Exceptions raised by loading a state with unexpected contents."""

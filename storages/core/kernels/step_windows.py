@@ -160,7 +160,7 @@ def lay_out(
     final_numbers: NDArray[np.int32],
     transitions: NDArray[np.int64],
     real: NDArray[np.float32],
-    anew: NDArray[np.float32],
+    resets: NDArray[np.float32],
 ) -> None:
     """Find the steps of sequences, including ``before`` burn-in steps.
 
@@ -177,19 +177,19 @@ def lay_out(
         final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         transitions: (steps, B) int64, written.
         real: (steps, B), written: 1 where a step is not padding.
-        anew: (steps, B), written: 1 where a step does not continue the one before it: the recurrent state is reset.
+        resets: (steps, B), written: 1 where a step does not continue the one before it: the recurrent state is reset.
     """
     rows = final_numbers.shape[0]
     for b in range(first.shape[0]):
         number, goes_on = first[b], True
         for t in range(before, transitions.shape[0]):
-            anew[t, b] = 0.0
+            resets[t, b] = 0.0
             if t > before and goes_on:
                 ended = final_numbers[number % rows, 0] >= 0
                 goes_on = number + num_envs < end and (across_episodes or not ended)
                 if goes_on:
                     number += num_envs
-                    anew[t, b] = 1.0 if ended else 0.0
+                    resets[t, b] = 1.0 if ended else 0.0
             transitions[t, b] = number
             real[t, b] = 1.0 if goes_on else 0.0
         number, goes_on = first[b], True
@@ -201,7 +201,7 @@ def lay_out(
                     number = earlier
             transitions[t, b] = number
             real[t, b] = 1.0 if goes_on else 0.0
-            anew[t, b] = 0.0 if goes_on else 1.0
+            resets[t, b] = 0.0 if goes_on else 1.0
 
 
 @kernel

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.ring.columns import Columns
-from storages.core.ring.insertion import Slice
+from storages.core.ring.insertion import StepBlock
 from storages.core.ring.layout import FieldKey, Layout, SampleError, first_layout, fit, nest, stored_fields, text
 from storages.core.ring.memory_limit import MemoryLimit
 from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
@@ -177,8 +177,8 @@ class Ring:
         if columns.computed:
             columns.drop_computed()
 
-    def slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        """Return steps (steps, E, ...) as a slice for :meth:`insert_slice`; None where each must be inserted alone."""
+    def block_of(self, arrays: Mapping[FieldKey, Array]) -> StepBlock | None:
+        """Return steps (steps, E, ...) as a slice for :meth:`insert_block`; None where each must be inserted alone."""
         steps, num_envs = len(arrays[(DONE,)]), self.envs
         if any(array.shape[:2] != (steps, num_envs) for array in arrays.values()):
             return None
@@ -188,9 +188,9 @@ class Ring:
         except SampleError:
             # The insertion of the offending step raises the error.
             return None
-        return self.columns.writer.slice_of(fitting, steps)
+        return self.columns.writer.block_of(fitting, steps)
 
-    def insert_slice(self, steps: Slice, first: int, most: int) -> int:
+    def insert_block(self, steps: StepBlock, first: int, most: int) -> int:
         """Store steps of a slice by one compiled call.
 
         Args:
@@ -201,7 +201,7 @@ class Ring:
         Returns:
             Number of stored steps, up to the first that does not continue the step before it, or is not finite.
         """
-        stored = self.columns.writer.append_slice(steps, first, most, self.steps, not self.allow_nonfinite)
+        stored = self.columns.writer.append_block(steps, first, most, self.steps, not self.allow_nonfinite)
         self.steps += stored
         if stored:
             self.columns.drop_computed()

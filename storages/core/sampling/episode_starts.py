@@ -9,8 +9,8 @@ from storages.core.kernels import episode_rows as kernel
 from storages.core.parts import TransitionList
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
+from storages.sequence_settings import Episodes
 from storages.transition import DONE, DONE2, TRUNC2, Array
-from storages.windows import Episodes
 
 _FEWEST_PLACES = 64
 BYTES_OF_A_TRANSITION = 16

@@ -27,8 +27,8 @@ from storages.core.sampling.update_errors import (
     errors_of_update,
     tensor_of_errors,
 )
+from storages.sequence_settings import Episodes, Sequences
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
-from storages.windows import Episodes, Sequences
 
 _ROUNDING_BYTES = 256
 """Most bytes by which a tree is larger than :attr:`PrioritizedSampler.bytes_of_a_transition` says."""

@@ -9,8 +9,8 @@ from storages.core.kernels.step_windows import lay_out
 from storages.core.parts import Candidates, Gather, Segments, TransitionList, TransitionRange, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.sequence_settings import Episodes, Sequences
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
-from storages.windows import Episodes, Sequences
 
 
 class SequenceWindow(Window):
@@ -23,7 +23,7 @@ class SequenceWindow(Window):
         only_whole: whether the ring holds only whole episodes, so that a sequence may begin at any of its steps.
     """
 
-    selects_steps = True
+    is_multi_step = True
 
     def __init__(self, sequences: Sequences, steps: Window, reach: int | None = None, only_whole: bool = False) -> None:
         self.sequences, self.steps = sequences, steps
@@ -93,7 +93,7 @@ class SequenceWindow(Window):
         shape, learnt = steps.transitions.shape, steps.learnt
         burn_in = learnt.start
         parts = {key: in_time(value, shape) for key, value in fields.items()}
-        parts[DONE] = np.maximum(parts[DONE], steps.anew[..., None])
+        parts[DONE] = np.maximum(parts[DONE], steps.resets[..., None])
         batch = {key: _cut(value, learnt) for key, value in parts.items()}
         batch[MASK] = np.ascontiguousarray(steps.real[learnt, :, None])
         batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
@@ -127,7 +127,7 @@ class EpisodeWindow(SequenceWindow):
         tracker: index of the ring's episodes.
     """
 
-    is_named_by_start = False
+    is_indexed_by_first_step = False
 
     def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker
@@ -176,7 +176,7 @@ class SequenceLayout(NamedTuple):
     """Numbers of their transitions."""
     real: NDArray[np.float32]
     """1, or 0 where a step is padding: a repetition of the last real step, or a step after the row."""
-    anew: NDArray[np.float32]
+    resets: NDArray[np.float32]
     """1 where a step does not continue the one before it, and the recurrent state is reset."""
     learnt: slice
     """Range of the steps that are learnt from."""
@@ -195,7 +195,7 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
 class _Steps(NamedTuple):
     numbers: NDArray[np.int64]
     real: NDArray[np.float32]
-    anew: NDArray[np.float32]
+    resets: NDArray[np.float32]
 
 
 def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:

@@ -182,7 +182,7 @@ class EpisodeLog(StorageLog):
             if pin or live_range.live > archive.live:
                 pinned = archive.log.with_pin(live_range.live, pin) if pin else None
                 archive.note(live_range.live, queue.watermarks_on_disk, pinned=pinned)
-            archive.manifest.tell_zarr(store.folder, archive.next_row, store.durable)
+            archive.manifest.write_zarr_metadata(store.folder, archive.next_row, store.durable)
             if known is not None:
                 remove_note(store.folder, store.durable)
                 known.write(store.folder, live_range.next, store.durable)
@@ -245,7 +245,7 @@ class EpisodeLog(StorageLog):
         if store.read_only:
             archive = SegmentStore.beside_a_writer(store.folder, store.queue.archive.manifest)
             archive.roll_back(position["archive"])
-            store.queue.begin_anew(archive)
+            store.queue.restart(archive)
             state = storage.extra_state() | {"live": archive.live, "unwritten": archive.end}
         else:
             store.writable()
@@ -282,7 +282,7 @@ class EpisodeLog(StorageLog):
         with self._or_release():
             state = store.writable().roll_back(position["position"])
             store.queue.archive.roll_back(position["archive"])
-            store.queue.begin_anew(store.queue.archive)
+            store.queue.restart(store.queue.archive)
             remove_marker(store.folder, store.durable)
         return state
 

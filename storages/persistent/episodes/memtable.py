@@ -76,7 +76,7 @@ class Memtable:
         """
         return [one for one in self._late if one[0] > self.ring.first]
 
-    def go_on_from(self, watermarks: Sequence[int], late: Sequence[Sequence[int]] = ()) -> list[EpisodeSpan]:
+    def resume_from(self, watermarks: Sequence[int], late: Sequence[Sequence[int]] = ()) -> list[EpisodeSpan]:
         """Resume after recovery: return the episodes finished after the watermarks, which segments do not hold.
 
         Args:

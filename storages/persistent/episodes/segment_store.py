@@ -26,7 +26,7 @@ from storages.persistent.episodes.ancestors import (
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.episode_manifest import GROUP, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.episodes.segment_log import segments_log, write_log_anew
+from storages.persistent.episodes.segment_log import rewrite_log, segments_log
 from storages.persistent.log.commit_log import Position
 from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage, name_repair
@@ -94,7 +94,7 @@ class SegmentStore:
             return
         older = self._older()
         segments = [*older.segments, *older.lost.values()]
-        write_log_anew(self.directory, manifest, 1, segments, older.live, older.end, durable=self._durable)
+        rewrite_log(self.directory, manifest, 1, segments, older.live, older.end, durable=self._durable)
 
     def _replay(self, until: int | None) -> None:
         log = segments_log(self.directory, self._durable)
@@ -350,7 +350,7 @@ class SegmentStore:
             for number in column.numbers(self.directory / GROUP):
                 if number >= self.next_row // column.rows:
                     column.path(self.directory / GROUP, number).unlink()
-        self.manifest.tell_zarr(self.directory, self.next_row, self._durable)
+        self.manifest.write_zarr_metadata(self.directory, self.next_row, self._durable)
 
     def _delete_unneeded(self) -> None:
         needed = self._needed

@@ -88,10 +88,10 @@ def _repaired(folder: Path, left: IntactRows | IntactEpisodes) -> list[str]:
         # ``lost`` describes it already.
         missing = None
     as_closed = closed is not None and closed.position == left.log.position
-    beside = left.take_beside(closed.errors if closed is not None and as_closed else None)
+    beside = left.adopt_sidecars(closed.errors if closed is not None and as_closed else None)
     dropped = [*lost, *([missing] if missing else []), *flaws_of_note, *beside]
     if dropped:
-        left.drop_beside()
+        left.drop_sidecars()
         remove_note(folder, durable=True)
         left.write(bool(lost), missing is not None, closed)
     return dropped

@@ -10,7 +10,7 @@ from storages.persistent.episodes.cold_priorities import NAME as ERRORS_NAME
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import GROUP, WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, segment_of
-from storages.persistent.episodes.segment_log import SUFFIX, write_log_anew
+from storages.persistent.episodes.segment_log import SUFFIX, rewrite_log
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.commit_log import CommitLog, is_number
 from storages.persistent.log.notes import MARKER_NAME, ClosingNote, read_marker, remove_marker
@@ -117,7 +117,7 @@ class IntactEpisodes:
         oldest = self.log.files.path(min(self.log.files.numbers()))
         return [f"{oldest} does not go back to transition {self._live}: the log up to {first} is gone"]
 
-    def take_beside(self, errors: int | None) -> list[str]:
+    def adopt_sidecars(self, errors: int | None) -> list[str]:
         """Describe damage of the zarr metadata, the write-ahead log, the cold priorities and the rollback marker.
 
         Args:
@@ -151,7 +151,7 @@ class IntactEpisodes:
             flaws.append(f"{self._folder / MARKER_NAME} is damaged: the target of an unfinished rollback is lost")
         return flaws
 
-    def drop_beside(self) -> None:
+    def drop_sidecars(self) -> None:
         """Delete damaged cold priorities."""
         if self._errors_damage:
             (self._folder / ERRORS_NAME).unlink(missing_ok=True)
@@ -193,9 +193,7 @@ class IntactEpisodes:
             # Without relative paths, so that the log is still read as one of an earlier version until it is replaced.
             ancestors = tuple(one._replace(relative="") for one in self.manifest.ancestors)
             replace(self.manifest, ancestors=ancestors).write(self._folder, durable=True)
-        write_log_anew(
-            self._folder, self.manifest, number, segments, live, end, self._watermarks(), self._row_after_all()
-        )
+        rewrite_log(self._folder, self.manifest, number, segments, live, end, self._watermarks(), self._row_after_all())
         self.manifest.write(self._folder, durable=True)
 
     def _watermarks(self) -> list[int]:

@@ -85,11 +85,11 @@ class IntactRows:
             self._before_flaws = None
         return dropped
 
-    def take_beside(self, errors: int | None) -> list[str]:
+    def adopt_sidecars(self, errors: int | None) -> list[str]:
         """Return no descriptions: a replay storage has no other files."""
         return []
 
-    def drop_beside(self) -> None:
+    def drop_sidecars(self) -> None:
         """Do nothing: a replay storage has no other files."""
 
     def _put(self, part: RowSpan, apart: bool) -> None:
@@ -169,10 +169,10 @@ class IntactRows:
             self.log.files.cut(self._before_flaws)
         elif lost or missing:
             last = 0 if self.newest is None else self.newest.record.commit
-            self._write_anew(max(0 if closed is None else closed.commit, last, *self.log.files.numbers()) + 1)
+            self._rewrite(max(0 if closed is None else closed.commit, last, *self.log.files.numbers()) + 1)
         self.log.files.close()
 
-    def _write_anew(self, number: int) -> None:
+    def _rewrite(self, number: int) -> None:
         if self.newest is not None:
             ring, newest = self.ring, self.newest.record
             size = newest.facts.get("size")
