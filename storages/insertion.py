@@ -1,7 +1,7 @@
 """Insertion of steps that environments deliver in part, and of slices of steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,38 +14,9 @@ from storages.observers import Observers
 from storages.slices import slice_errors
 from storages.transition import ERRORS, SKIPPED, Array, Leaf, Sample
 
-
-class HoldsSteps(Protocol):
-    """A part that keeps the inserted steps until they can be drawn."""
-
-    @property
-    def ring(self) -> Ring:
-        """The ring of these steps."""
-
-
-class Inserting(Protocol):
-    """Attributes of a storage that insertion uses."""
-
-    on_policy: ClassVar[bool]
-    computed_fields: ClassVar[frozenset[str]]
-    stores_slices_whole: ClassVar[bool]
-    inserted: int
-
-    @property
-    def num_envs(self) -> int:
-        """Number of environments; 0 before it is known."""
-
-    def init_tensors(self, sample: Sample) -> None:
-        """Fix shapes and dtypes by a sample."""
-
-    def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
-        """Store one step."""
-
-    def insert_masked(self, sample: Sample, mask: NDArray[np.bool_]) -> None:
-        """Store the transitions of those environments that made one."""
-
-    def end_episode(self, envs: Sequence[int] | None = None) -> None:
-        """Truncate the running episodes of environments."""
+if TYPE_CHECKING:
+    from storages.persistent.episodes.memtable import Memtable
+    from storages.storage import Storage
 
 
 class Insertion:
@@ -58,7 +29,7 @@ class Insertion:
 
     def __init__(self, ring: Ring, observers: Observers) -> None:
         self._ring, self._observers = ring, observers
-        self.memtable: Callable[[], HoldsSteps] | None = None
+        self.memtable: Callable[[], Memtable] | None = None
         """Returns where inserted steps go to, if it is not the storage's ring."""
         self.staging: Staging | None = None
         """Buffer of incomplete steps; None where there are none."""
@@ -97,7 +68,7 @@ class Insertion:
         else:
             self._take_errors(first, of_step)
 
-    def insert_masked(self, storage: Inserting, sample: Sample, mask: NDArray[np.bool_]) -> None:
+    def insert_masked(self, storage: "Storage", sample: Sample, mask: NDArray[np.bool_]) -> None:
         """Store a step as :meth:`Storage.insert_masked`."""
         given, mask, num_envs = np.shape(mask), np.asarray(mask, np.bool_).reshape(-1), storage.num_envs
         if given not in ((len(mask),), (len(mask), 1)) or (num_envs and len(mask) != num_envs):
@@ -150,7 +121,7 @@ class Insertion:
 
     # Slices
 
-    def insert_slice(self, storage: Inserting, data: Mapping[str, Any]) -> None:
+    def insert_slice(self, storage: "Storage", data: Mapping[str, Any]) -> None:
         """Store consecutive steps as :meth:`Storage.insert_data_slice`."""
         ring, owner = self._ring, self._ring.owner
         arrays = {
@@ -183,7 +154,7 @@ class Insertion:
         return len(array)
 
     def _insert_masked_steps(
-        self, storage: Inserting, arrays: dict[FieldKey, Array], errors: NDArray[np.floating] | None
+        self, storage: "Storage", arrays: dict[FieldKey, Array], errors: NDArray[np.floating] | None
     ) -> None:
         """Store the steps of a slice with SKIPPED, and use its errors as those of one slice."""
         made, first = ~arrays.pop((SKIPPED,))[..., 0].astype(bool), self._ring.steps * self._ring.envs
@@ -202,7 +173,7 @@ class Insertion:
             if stored:
                 self._take_errors(first, np.concatenate(stored))
 
-    def _insert_steps(self, storage: Inserting, arrays: Mapping[FieldKey, Array], steps: int) -> None:
+    def _insert_steps(self, storage: "Storage", arrays: Mapping[FieldKey, Array], steps: int) -> None:
         """Store the steps of a slice, as many per call as the observers allow."""
         ring, observers, step, block = self._ring, self._observers, 0, None
         while step < steps:

@@ -2,75 +2,35 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 from storages.checks import refuse_incomplete
-from storages.core.ring.ring import Ring
 from storages.core.ring.state import load_state, saved_layout
-from storages.core.sampling.prioritized import Priorities
-from storages.insertion import Insertion
-from storages.observers import Observers
 from storages.protocols import StorageLog
 
-
-class HasChanges(Protocol):
-    """Attributes of a component whose hyper-parameters may have changed."""
-
-    @property
-    def changed_parameters(self) -> dict[str, Any]:
-        """Hyper-parameters that differ from those with which the object was made."""
-
-    def take_changes(self, changes: Mapping[str, Any]) -> None:
-        """Take the changed hyper-parameters of another object."""
-
-    def _changes_to_save(self) -> dict[str, Any]: ...
-    def _load_changes(self, state: Mapping[str, Any]) -> None: ...
-
-
-class Saved(HasChanges, Protocol):
-    """Attributes of a storage that saving uses."""
-
-    ring: Ring
-    observers: Observers
-    insertion: Insertion
-    state_names: ClassVar[tuple[str, ...]]
-
-    def roll_back(self, position: Any) -> None:
-        """Restore a commit, and drop later ones."""
-
-    @property
-    def priorities(self) -> Priorities | None:
-        """Priorities of the stored transitions."""
-
-    def extra_state(self) -> dict[str, Any]:
-        """Return the state other than transitions."""
-
-    def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the state other than transitions."""
-
-    def flush(self) -> None:
-        """Commit everything."""
+if TYPE_CHECKING:
+    from storages.storage import Storage
 
 
 @contextmanager
-def undoing_changes(component: HasChanges) -> Iterator[None]:
-    """Return the hyper-parameters of a component to their values where the context ends with an exception."""
-    before = component.changed_parameters
+def undoing_changes(storage: "Storage") -> Iterator[None]:
+    """Return the hyper-parameters of a storage to their values where the context ends with an exception."""
+    before = storage.changed_parameters
     try:
         yield
     except BaseException:
-        component.take_changes(before)
+        storage.take_changes(before)
         raise
 
 
-def state_without_contents(storage: Saved) -> dict[str, Any]:
+def state_without_contents(storage: "Storage") -> dict[str, Any]:
     """Return the state of a storage without the transitions, for callers that keep these elsewhere."""
     state = storage.extra_state() | storage._changes_to_save() | storage.observers.tensors()
     priorities = storage.priorities
     return state if priorities is None else state | {"priorities": priorities.state_dict()}
 
 
-def load_state_without_contents(storage: Saved, state: Mapping[str, Any]) -> None:
+def load_state_without_contents(storage: "Storage", state: Mapping[str, Any]) -> None:
     """Restore what :func:`state_without_contents` returned; the transitions are stored already."""
     with undoing_changes(storage):
         storage._load_changes(state)
@@ -78,7 +38,7 @@ def load_state_without_contents(storage: Saved, state: Mapping[str, Any]) -> Non
         storage.load_extra_state(state)
 
 
-def directory_log(storage: Saved, use: str) -> StorageLog:
+def directory_log(storage: "Storage", use: str) -> StorageLog:
     """Return the log of a storage that has a directory.
 
     Raises:
@@ -89,7 +49,7 @@ def directory_log(storage: Saved, use: str) -> StorageLog:
     return storage.observers.log
 
 
-def load_contents(storage: Saved, state: Mapping[str, Any]) -> None:
+def load_contents(storage: "Storage", state: Mapping[str, Any]) -> None:
     """Restore what ``state_dict`` of a storage returned, except the hyper-parameters."""
     ring, observers, owner = storage.ring, storage.observers, type(storage).__name__
     if "position" in state:

@@ -133,8 +133,6 @@ class Storage(BatchSource, Changeable, Closing):
             computed=self.computed_fields if self.keeps_skipped_rows else self.computed_fields | {SKIPPED},
         )
 
-    # Insertion
-
     def init_tensors(self, sample: Sample) -> None:
         """Fix shapes and dtypes by a sample, without storing it; otherwise the first insertion fixes them."""
         self.ring.init_columns(sample)
@@ -151,10 +149,10 @@ class Storage(BatchSource, Changeable, Closing):
 
         Raises:
             IndexError: there is no such environment, or it is named twice.
-            RuntimeError: ``envs`` is None while incomplete steps are buffered, or an environment is too far ahead.
+            RuntimeError: ``envs`` is None while incomplete steps are buffered, an environment is too far ahead, or the
+                storage holds a full rollout and was not reset.
             SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
                 or infinity. Nothing of the sample was stored.
-            RuntimeError: the storage holds a full rollout and was not reset.
             DeviceMemoryError: the fields kept on the device do not fit into its memory; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
@@ -187,8 +185,7 @@ class Storage(BatchSource, Changeable, Closing):
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
         """Truncate the running episodes of environments, such as those that were reset by hand.
 
-        TRUNC2 of their newest transitions becomes 1; OBS2 is still bootstrapped from, and the next step begins another
-        episode. An environment without a running episode stays as it is.
+        TRUNC2 of their newest transitions becomes 1; OBS2 is still bootstrapped from, and the next step begins another.
 
         Args:
             envs: indices of the environments; all where None.
@@ -203,10 +200,7 @@ class Storage(BatchSource, Changeable, Closing):
             self.observers.after_end(ended)
 
     def reset(self) -> None:
-        """Drop all transitions; keep the allocated memory.
-
-        Nothing is kept for a recurrent actor; see ``Sequences(overlap=, burn_in=)`` of replay storages.
-        """
+        """Drop all transitions; keep the allocated memory."""
         self.observers.before_change(rows=True)
         self.insertion.stage(None)
         self.ring.reset()
@@ -244,9 +238,8 @@ class Storage(BatchSource, Changeable, Closing):
         Raises:
             ValueError: fields have different numbers of steps, or errors are not one finite number for each
                 transition; nothing was stored.
-            SampleError: a field does not fit; the steps before the one refused are stored.
-            RuntimeError: as of :meth:`insert_transition`, as are the other errors there; the steps before the one
-                refused are stored.
+            SampleError: a field does not fit; the steps before the one refused are stored, as after the other errors of
+                :meth:`insert_transition`.
         """
         self.insertion.insert_slice(self, data)
 
@@ -269,8 +262,6 @@ class Storage(BatchSource, Changeable, Closing):
         steps = self.insertion.overwrite(key, values, start)
         self.flush()
         return steps
-
-    # Hyper-parameters and the random generator
 
     @both_spellings
     def update_storage_parameter(self, name: str, value: Any) -> None:
@@ -323,11 +314,7 @@ class Storage(BatchSource, Changeable, Closing):
         return counts | self.observers.state_dict()
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`extra_state` returned; the ring is restored already.
-
-        Raises:
-            ValueError: the random generator is of another kind, or a count is none.
-        """
+        """Restore what :meth:`extra_state` returned; the ring is restored already."""
         self._generator.bit_generator.state = state["generator"]
         # Rollouts of versions before 0.2 lack it.
         self.inserted = saved_count(state, "inserted", type(self).__name__, otherwise=0)
@@ -340,8 +327,7 @@ class Storage(BatchSource, Changeable, Closing):
         Raises:
             PersistenceError: a pending commit could not be written.
         """
-        log = self.observers.log
-        return None if log is None else log.position
+        return None if self.observers.log is None else self.observers.log.position
 
     def flush(self) -> None:
         """Commit everything, and wait until it is on disk; do nothing without a directory.
@@ -391,8 +377,6 @@ class Storage(BatchSource, Changeable, Closing):
         if "observers" in vars(self):
             self.close()
 
-    # Size
-
     def __len__(self) -> int:
         """Number of stored transitions."""
         return self.ring.live_transitions
@@ -400,10 +384,8 @@ class Storage(BatchSource, Changeable, Closing):
     @property
     def capacity(self) -> int:
         """Number of transitions that fit; 0 before it is known, ``sys.maxsize`` where the storage grows."""
-        ring = self.ring
-        if ring.grows:
-            return sys.maxsize
-        return 0 if ring.limit is not None and not ring.layout else ring.size * ring.envs
+        is_unknown = self.ring.limit is not None and not self.ring.layout
+        return sys.maxsize if self.ring.grows else 0 if is_unknown else self.ring.size * self.ring.envs
 
     @property
     def num_envs(self) -> int:

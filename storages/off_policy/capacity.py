@@ -2,7 +2,7 @@
 
 import sys
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,15 +11,11 @@ from storages.core.ring.memory_limit import power_of_two_from
 from storages.core.ring.ring import Ring
 from storages.transition import Sample
 
+if TYPE_CHECKING:
+    from storages.off_policy.replay_buffer import ReplayBuffer
+
 _SHARES = (16, 8, 4, 2)
 """The capacity is reconsidered when the ring is filled to one of these fractions."""
-
-
-class Resizable(Protocol):
-    """A storage whose ring can be resized."""
-
-    def resize(self, size: int) -> None:
-        """Set the ring's capacity to ``size`` steps."""
 
 
 class RingGrowth(RingObserver):
@@ -29,7 +25,7 @@ class RingGrowth(RingObserver):
         storage: owner of the ring, weakly referenced.
     """
 
-    def __init__(self, storage: Resizable) -> None:
+    def __init__(self, storage: "ReplayBuffer") -> None:
         self._storage = weakref.ref(storage)
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
@@ -60,13 +56,6 @@ class RingGrowth(RingObserver):
         return RingGrowth, (self._storage(),)
 
 
-class Shrinkable(Protocol):
-    """A storage whose capacity can be reduced."""
-
-    def shrink(self, size: int) -> None:
-        """Reduce the capacity to ``size`` steps, and drop older ones."""
-
-
 class MemoryBound(RingObserver):
     """Reduces the capacity of a ring where its side tables need more than the memory left for them.
 
@@ -77,7 +66,7 @@ class MemoryBound(RingObserver):
         storage: owner of the ring, weakly referenced.
     """
 
-    def __init__(self, storage: Shrinkable) -> None:
+    def __init__(self, storage: "ReplayBuffer") -> None:
         self._storage = weakref.ref(storage)
         self._next_look = 0
         """Number of steps before which the tables cannot need more than they may, and nothing is to be estimated."""

@@ -130,22 +130,14 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._directory.init_columns(sample)
 
     def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
-        """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
+        """Store one step as :meth:`Storage.insert_transition`; episodes that it ends can be drawn from then on.
 
-        Transitions of a subset of the environments are buffered, not yet in the directory, until every environment has
-        delivered its own; :meth:`add_episode` stores an episode of one environment at once.
-
-        Args:
-            sample: arrays or tensors (E, ...).
-            envs: indices (N,) of the environments of a sample (N, ...); where None, it is of all, in their order.
+        Buffered transitions of a subset of the environments are not in the directory yet; :meth:`add_episode` stores an
+        episode of one environment at once.
 
         Raises:
-            IndexError: there is no such environment, or it is named twice.
-            RuntimeError: ``envs`` is None while incomplete steps are buffered, or an environment is too far ahead.
-            SampleError: the sample does not fit; nothing of it was stored.
             RateLimitError: ``rate_limit`` allows no insertion now.
-            PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
-                one was stored.
+            PersistenceError: as of the base class, or the buffer is read only.
         """
         if envs is not None:
             insert = PersistentEpisodicBuffer.insert_transition
@@ -165,13 +157,9 @@ class PersistentEpisodicBuffer(PERBuffer):
             self.rate_limiter.after_insert(self.ring, inserted)
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
-        """Truncate the running episodes of environments, which can be drawn from then on.
-
-        Args:
-            envs: indices of the environments; all where None.
+        """Truncate running episodes as :meth:`Storage.end_episode`; they can be drawn from then on.
 
         Raises:
-            IndexError: there is no such environment; nothing was changed.
             PersistenceError: the buffer is read only.
         """
         numbers = self.insertion.end_episodes(envs, self.num_envs)
