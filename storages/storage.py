@@ -77,7 +77,7 @@ class Storage(BatchSource, Changeable, Closing):
         """Have a subclass's own :meth:`insert_transition` called for every step, those of slices included.
 
         One that does not take ``envs`` is called with whole steps alone, as soon as all environments have delivered
-        theirs. Methods that are named in :mod:`storages.compatibility` may have the parameters of PyTorchRL's.
+        theirs. See :mod:`storages.compatibility`.
 
         Raises:
             TypeError: a name of PyTorchRL's storages is overridden, which nothing calls here.
@@ -104,8 +104,7 @@ class Storage(BatchSource, Changeable, Closing):
             envs: provide the number of environments; where None, it is that of the first sample.
         """
         self.device = checked_device(device, type(self).__name__)
-        self.actor = actor
-        self.algorithm = algorithm
+        self.actor, self.algorithm = actor, algorithm
         if algorithm is not None:
             checked_gamma(algorithm.gamma, type(self).__name__)
         self.ring = self.make_ring(envs)
@@ -118,7 +117,6 @@ class Storage(BatchSource, Changeable, Closing):
         self.observers = Observers(self.ring)
         """The parts that are told of changes of the ring."""
         self.insertion = Insertion(self.ring, self.observers)
-        """Inserts steps that environments deliver in part, and slices."""
         self._generator = np.random.default_rng()
 
     def make_ring(self, envs: Environments | None) -> Ring:
@@ -206,8 +204,6 @@ class Storage(BatchSource, Changeable, Closing):
         self.ring.reset()
         self.observers.after_change()
 
-    # Slices of steps, which workers exchange
-
     def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
         """Return copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
         return steps_of(self.ring, 0, self.ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
@@ -282,8 +278,6 @@ class Storage(BatchSource, Changeable, Closing):
         """Seed the random generator that draws rows."""
         self.observers.before_change()
         self._generator = np.random.default_rng(seed)
-
-    # State and persistence
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, random generator included, as tensors and plain data.

@@ -108,7 +108,8 @@ class Memtable:
         finished: list[EpisodeSpan] = []
         if put_aside != self._put_aside:
             newest = ring.steps - 1
-            finished = _shown_by(newest, *ring.broken(newest - 1, newest + 1), self.start_rows)
+            before, now = ring.broken(newest - 1, newest + 1)
+            finished = _shown_by(newest, before, now, self.start_rows)
         self._put_aside = put_aside
         if self.longest is not None and ring.steps >= self._too_long_at:
             finished += self._cut(self.longest)
