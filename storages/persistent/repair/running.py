@@ -8,7 +8,7 @@ from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.notes import remove_note
-from storages.persistent.repair.repair_manifest import manifest_of
+from storages.persistent.repair.manifest import manifest_of
 from storages.persistent.replay.recovery import SUFFIX, recover
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import flaw_of_part, flaw_of_state

@@ -16,7 +16,7 @@ from storages.persistent.log.commit_log import CommitLog, is_number
 from storages.persistent.log.notes import MARKER_NAME, ClosingNote, read_marker, remove_marker
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.log.system_calls import sync_directory
-from storages.persistent.repair.repair_running import IntactBeginning
+from storages.persistent.repair.running import IntactBeginning
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import flaw_of_state
