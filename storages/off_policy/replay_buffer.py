@@ -26,8 +26,7 @@ from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import DistinctSampler, PassSampler, UniformSampler
 from storages.core.windows.n_step import NSteps
-from storages.core.windows.packed import PackedWindow
-from storages.core.windows.segments import EpisodeWindow, SequenceWindow
+from storages.core.windows.segments import EpisodeWindow, PackedWindow, SequenceWindow
 from storages.off_policy.batch_maker import BatchMaker, Draw
 from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory

@@ -10,9 +10,9 @@ from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
+from storages.persistent.log.manifest import manifest_of
 from storages.persistent.log.notes import ClosingNote, remove_note
 from storages.persistent.repair.episodes import IntactEpisodes
-from storages.persistent.repair.manifest import manifest_of
 from storages.persistent.repair.replay import IntactRows
 from storages.persistent.replay.recovery import SUFFIX
 from storages.persistent.replay.ring_manifest import RingManifest
