@@ -78,7 +78,7 @@ class EpisodeBounds:
             timeouts = timeouts | (limits & ~terminals)
             truncated |= limits
             last |= limits
-        is_known = _says_where(flags, roles, answers, names)
+        is_known = _are_ends_known(flags, roles, answers, names)
         says_what = "terminals" in flags or answers.ends is not None
         if not is_known and (following is None or not says_what):
             refuse_unclear(path, _lacking(flags, named, answers), flags_in(arrays, named.values(), count))
@@ -116,7 +116,7 @@ class EpisodeBounds:
         """Whether the last row is no step, and its observation is the final one."""
 
 
-def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
+def _are_ends_known(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
     """Whether flags, or what the user says, mark all ends of episodes."""
     if "episode" in roles or "episode_starts" in flags or "last_rows" in flags:
         return True
@@ -126,7 +126,7 @@ def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Ans
         further = "terminals" not in flags or bool((np.asarray(flags["episode_ends"]) & ~flags["terminals"]).any())
         if is_told or further:
             return True
-    limits = "timeouts" in flags or answers.says_where
+    limits = "timeouts" in flags or answers.are_ends_given
     return limits and ("terminals" in flags or answers.ends == "truncated")
 
 
@@ -137,7 +137,7 @@ def _lacking(flags: Mapping[str, Any], named: Mapping[str, str], answers: Answer
             f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
             f"{HOW_TO_ANSWER}"
         )
-    how = "" if "timeouts" in flags or answers.says_where else HOW_TO_ANSWER
+    how = "" if "timeouts" in flags or answers.are_ends_given else HOW_TO_ANSWER
     return (
         f"as no array is known to mark terminations: name it by names=FlatNames(..., terminals=...), or say "
         f"ends='truncated' if no episode terminated (in commands --names or --ends){how}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from storages.datasets import minari, npz
 from storages.datasets.answers import Answers, Ends, FlatNames
 from storages.datasets.d3rlpy import D3rlpyDataset, is_d3rlpy
-from storages.datasets.dataset import About, Dataset, alike
+from storages.datasets.dataset import About, Dataset, require_same_fields
 from storages.datasets.directories import EpisodeDirectory, StorageDirectory
 from storages.datasets.grouped import GroupedDataset, is_grouped
 from storages.datasets.hdf5_arrays import D4rlDataset
@@ -205,9 +205,9 @@ def write_dataset(
     try:
         written = unfinished / place.name
         if chosen == "npz":
-            lengths = npz.write(written, alike(episodes), about)
+            lengths = npz.write(written, require_same_fields(episodes), about)
         else:
-            lengths = minari.write(written, alike(episodes), about, chosen.removeprefix("minari-"))
+            lengths = minari.write(written, require_same_fields(episodes), about, chosen.removeprefix("minari-"))
         refuse_to_overwrite(place)
         written.rename(place)
     except DatasetError as error:

@@ -74,7 +74,7 @@ class MemoryBound(RingObserver):
     def before_insert(self, ring: Ring, sample: Sample) -> None:
         """Make room for the entries of one step, and of the end of the one before it."""
         if ring.steps >= self._next_look and ring.layout:
-            self._look(ring)
+            self._check_tables(ring)
 
     def steps_at_once(self, ring: Ring) -> int:
         """Return how many steps may be inserted before the next look."""
@@ -88,7 +88,7 @@ class MemoryBound(RingObserver):
         """Look again before the next insertion."""
         self._next_look = 0
 
-    def _look(self, ring: Ring) -> None:
+    def _check_tables(self, ring: Ring) -> None:
         live, more = ring.live_steps, 2 * ring.envs
         is_due = any(live == ring.size // share for share in _SHARES)
         assert ring.limit is not None

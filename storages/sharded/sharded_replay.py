@@ -98,7 +98,7 @@ class ShardedReplay(BatchSource):
             rounds_ahead,
             patience_seconds,
             give_up_seconds,
-            self._take_up_replacement,
+            self._configure_replacement,
         )
         self.states_kept = Storage.states_kept
         """``states_kept`` of each shard's storage."""
@@ -362,10 +362,10 @@ class ShardedReplay(BatchSource):
             try:
                 self.group.exchange(shard, updates.get(shard, ()), progress, 0, 1).result()
             except ShardLostError:
-                self._known.lose(shard)
+                self._known.mark_lost(shard)
         self._pipeline.refresh()
 
-    def _take_up_replacement(self, shard: int) -> None:
+    def _configure_replacement(self, shard: int) -> None:
         """Have a shard that was replaced go on as the others, and pin the commit to which the latest state refers."""
         self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
         for method in self._fields_added:

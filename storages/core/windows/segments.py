@@ -151,7 +151,7 @@ class EpisodeWindow(SequenceWindow):
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range of transitions in which episodes begin."""
-        return self.tracker.starts.where_to_begin(first), ring.end
+        return self.tracker.starts.first_candidate(first), ring.end
 
     def candidates(self, ring: Ring, first: int) -> Candidates:
         """Return the transitions at which episodes begin."""

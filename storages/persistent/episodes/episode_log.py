@@ -150,7 +150,7 @@ class EpisodeLog(StorageLog):
             except PersistenceError:
                 remove_marker(folder, store.durable)
                 raise
-            return self._go_back(unfinished)
+            return self._roll_back_logs(unfinished)
         return state
 
     # Commits
@@ -256,7 +256,7 @@ class EpisodeLog(StorageLog):
             store.settle(storage.extra_state, seal=True)
             self._refuse_unless_there(position)
             self._mark(position)
-            state = self._as_recovered(self._go_back(position))
+            state = self._as_recovered(self._roll_back_logs(position))
         if saved is None:
             cache.collect_errors()
             cache.cold = cache.cold.since(store.queue.archive.live)
@@ -279,7 +279,7 @@ class EpisodeLog(StorageLog):
         self._store.queue.archive.refuse_unless_there(position["archive"])
         self._store.writable().wal.refuse_unless_there(position["position"])
 
-    def _go_back(self, position: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _roll_back_logs(self, position: Mapping[str, Any]) -> dict[str, Any] | None:
         store = self._store
         with self._or_release():
             state = store.writable().roll_back(position["position"])

@@ -109,7 +109,7 @@ class Memtable:
         if put_aside != self._put_aside:
             newest = ring.steps - 1
             before, now = ring.broken(newest - 1, newest + 1)
-            finished = _shown_by(newest, before, now, self.start_rows)
+            finished = _episodes_ended_by(newest, before, now, self.start_rows)
         self._put_aside = put_aside
         if self.longest is not None and ring.steps >= self._too_long_at:
             finished += self._cut(self.longest)
@@ -234,7 +234,7 @@ def finished_since(
         if shows[place] or shows[before]:
             at_once = ended[place].copy()
             at_once[then] = False
-            found += _shown_by(row, broken[before] & (place > 0), at_once, begun)
+            found += _episodes_ended_by(row, broken[before] & (place > 0), at_once, begun)
         if longest is not None and row + 1 - begun.min() >= longest:
             found += _finish(row + 1 - begun >= longest, row + 1, row + 1, begun)
         for env in then:
@@ -242,7 +242,7 @@ def finished_since(
     return begun, found
 
 
-def _shown_by(
+def _episodes_ended_by(
     row: int, broken_before: NDArray[np.bool_], ended: NDArray[np.bool_], start_rows: NDArray[np.int64]
 ) -> list[EpisodeSpan]:
     """Return the episodes that a row shows to be finished.

@@ -309,12 +309,12 @@ class SegmentStore:
                 self.lost[segment.first] = segment
                 raise DroppedError(
                     f"{segment.directory.parent}, an ancestor of {self.directory}, does not hold "
-                    f"{segment.described()} any more"
+                    f"{segment.description()} any more"
                 ) from None
             if self._read_only and not segment.ancestor:
                 now = SegmentStore.beside_a_writer(self.directory, self.manifest)
                 if not any(segment.is_same_as(other) for other in now.segments):
-                    raise DroppedError(f"{self.directory} does not hold {segment.described()} any more") from None
+                    raise DroppedError(f"{self.directory} does not hold {segment.description()} any more") from None
             with name_repair(self.directory, "drops these episodes and keeps the rest"):
                 raise damage
 
@@ -331,7 +331,7 @@ class SegmentStore:
             remove_note(self.directory, self._durable)
         self._read_log(position["commit"])
         if not self._read_only:
-            self.tidy()
+            self.delete_uncommitted()
 
     def refuse_unless_there(self, position: Position) -> int:
         """Check that a rollback to a commit is possible; return the oldest transition that was live then.
@@ -344,7 +344,7 @@ class SegmentStore:
         live: int = self.log.commit_at(position, self._deleted).facts["needed"]
         return live
 
-    def tidy(self) -> None:
+    def delete_uncommitted(self) -> None:
         """Delete chunks without a commit, and update the zarr metadata."""
         for column in self._columns:
             for number in column.numbers(self.directory / GROUP):

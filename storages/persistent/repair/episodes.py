@@ -171,7 +171,7 @@ class IntactEpisodes:
         if lost or missing or self._wal_damage:
             self._write_log(closed)
         if self._beginning is not None:
-            self._beginning.drop_the_rest()
+            self._beginning.truncate_log()
         elif self._wal_damage:
             # Renamed first, which is atomic: some of its files alone may look like a valid log.
             (self._folder / WAL_FOLDER).rename(self._folder / _DROPPED)
@@ -179,7 +179,7 @@ class IntactEpisodes:
             shutil.rmtree(self._folder / _DROPPED)
         remove_marker(self._folder, durable=True)
         archive = SegmentStore(self._folder, self.manifest, durable=True)
-        archive.tidy()
+        archive.delete_uncommitted()
         archive.close()
 
     def _write_log(self, closed: ClosingNote | None) -> None:
@@ -248,7 +248,7 @@ class IntactBeginning:
         is_usable = log.position["commit"] > 0 and ring.needed >= log.oldest_row
         return IntactBeginning(folder, manifest, log) if is_usable else None
 
-    def drop_the_rest(self) -> None:
+    def truncate_log(self) -> None:
         """Truncate the log after the commits; an interrupted call can be repeated."""
         remove_note(self.folder, durable=True)
         self.log.cut()

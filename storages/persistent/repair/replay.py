@@ -16,7 +16,7 @@ from storages.persistent.log.notes import ClosingNote
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.replay.recovery import ErrorRows, changed_in
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, flaw_of_state, mended, part_of
+from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, flaw_of_state, part_of, repaired_state
 from storages.transition import DONE2, TRUNC2
 
 
@@ -74,7 +74,7 @@ class IntactRows:
             self._put(part_of(record), apart=gap)
             gap = False
             if ArrayKey(ERRORS) in record.arrays:
-                self._errors.change(record, self._now(changed_in(record)))
+                self._errors.change(record, self._renumbered(changed_in(record)))
         if not dropped and self.newest and (needed := self.newest.record.facts["needed"]) < self._oldest_there:
             dropped.append(f"{self._folder}: the file with steps {needed} to {self._oldest_there} is gone")
             within = True
@@ -100,23 +100,23 @@ class IntactRows:
             self._runs, self._apart = [_Extent(part.first, part.first, self.ring.steps)], None
         elif apart or not self._runs:
             self._apart = _AfterGap(self.manifest.ring("repair", self._log_bytes), part.first)
-        if self._apart is not None and self._apart.whole_without_it(part):
+        if self._apart is not None and self._apart.needs_no_earlier_rows(part):
             self._apart = None
         if self._apart is None:
-            self._put_behind(part)
+            self._append_part(part)
         else:
-            self._put_apart(part, self._apart)
+            self._insert_after_gap(part, self._apart)
 
-    def _put_behind(self, part: RowSpan) -> None:
+    def _append_part(self, part: RowSpan) -> None:
         run = self._runs[-1]
         run.end = part.steps
         first = run.now + part.first - run.first
-        since = first if part.begins else max(self.ring.first, self._step_now(part.since))
+        since = first if part.begins else max(self.ring.first, self._renumbered_step(part.since))
         part = part.numbered(first, since)
         self.ring.append_span(part)
         self._put_errors(part)
 
-    def _put_apart(self, part: RowSpan, apart: "_AfterGap") -> None:
+    def _insert_after_gap(self, part: RowSpan, apart: "_AfterGap") -> None:
         """Insert step by step the rows whose frame stacks do not reach into the gap."""
         first = self.ring.steps
         if apart.first is None or apart.broken_before(part):
@@ -131,7 +131,7 @@ class IntactRows:
         if apart.first is None:
             return
         self._runs[-1].end = part.steps
-        self.ring.drop_before(max(self.ring.first, self._step_now(part.since)))
+        self.ring.drop_before(max(self.ring.first, self._renumbered_step(part.since)))
         if ArrayKey(ERRORS) in part.arrays:
             errors = part.array(ERRORS)[len(part) - (self.ring.steps - first) :]
             self._put_errors(replace(part, first=first, steps=self.ring.steps, arrays={ArrayKey(ERRORS): (errors,)}))
@@ -140,14 +140,14 @@ class IntactRows:
         if ArrayKey(ERRORS) in part.arrays:
             self._errors.put(part)
 
-    def _step_now(self, step: int) -> int:
+    def _renumbered_step(self, step: int) -> int:
         """Return the new number of a step, or of the first intact step after it."""
         for run in self._runs:
             if step < run.end:
                 return run.now + max(0, step - run.first)
         return self.ring.steps
 
-    def _now(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _renumbered(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the new numbers of transitions, -1 for those that were dropped."""
         steps, envs = np.divmod(numbers, self.ring.envs)
         now = np.full_like(numbers, -1)
@@ -180,7 +180,7 @@ class IntactRows:
                 ring.drop_before(ring.steps - size)
             part = replace(ring.snapshot(ring.needed), begins=True)
             facts = self.log.next_facts(ring.needed, [], begins=True)
-            state = mended(newest.facts["state"], ring.live_transitions)
+            state = repaired_state(newest.facts["state"], ring.live_transitions)
             facts |= {"state": state, "since": part.since, "start": ring.start}
             facts |= {"size": size} if size is not None else {}
             facts["manifest"] = self.manifest.facts()
@@ -208,7 +208,7 @@ class _AfterGap:
         self.first: int | None = None
         """Number of the first row with a complete frame stack; None as long as there is none."""
 
-    def whole_without_it(self, part: RowSpan) -> bool:
+    def needs_no_earlier_rows(self, part: RowSpan) -> bool:
         """Return whether the frame stacks of a part need no rows before :attr:`first`."""
         # A part without rows proves nothing.
         return self.first is not None and len(part) > 0 and part.first_whole(self.first) == part.first

@@ -62,7 +62,7 @@ def flaw_of_state(state: Mapping[str, Any]) -> str | None:
     return None
 
 
-def mended(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
+def repaired_state(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
     """Return a state with a new random generator, and as many transitions inserted as are stored, where unusable."""
     counts = {"inserted": inserted, "sampled": 0}
     fresh: dict[str, Any] = {"generator": np.random.default_rng(0).bit_generator.state} | {

@@ -353,7 +353,7 @@ class WriteAheadLog:
                 self.written = record.steps
             elif end not in (None, log.files.end):
                 # The next commit reuses the number.
-                log.files.take_back(end)
+                log.files.undo_write(end)
             if not isinstance(error, OSError):
                 raise
             safe = (
