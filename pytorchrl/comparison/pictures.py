@@ -53,7 +53,7 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
         grid[1].set_xlim(-0.03, 1.03)
         grid[1].set_xlabel(in_figure(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50)))
     for axes in grid:
-        _dress(axes)
+        _style_axes(axes)
     figure.suptitle(in_figure(f"{_where(comparison)}95% bootstrap intervals"), fontsize="medium")
     return save_figure(figure, Path(output))
 
@@ -95,7 +95,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     axes.set_ylabel("share of runs with more than τ")
     axes.set_ylim(-0.02, 1.02)
     axes.set_title(in_figure(f"{_where(comparison)}performance profiles"), fontsize="medium")
-    _dress(axes)
+    _style_axes(axes)
     legend.add_to(figure)
     return save_figure(figure, Path(output))
 
@@ -126,7 +126,7 @@ def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) ->
         )
 
 
-def _dress(axes: "Axes") -> None:
+def _style_axes(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -140,13 +140,13 @@ def surprising_of(run: RunRead, largest_checkpoint: float) -> list[Surprise]:
     if not run.checkpoint.is_file() or is_too_large(run, largest_checkpoint):
         return []
     try:
-        return [_told(one) for one in most_surprising(run.folder, COUNT)]
+        return [_describe_transition(one) for one in most_surprising(run.folder, COUNT)]
     except UNREADABLE:
         # The section of storages says why.
         return []
 
 
-def _told(one: TransitionDescription) -> Surprise:
+def _describe_transition(one: TransitionDescription) -> Surprise:
     step = "" if one.step_in_episode is None else f"step {one.step_in_episode + 1:,} of {one.episode_length:,} in "
     return Surprise(
         row=one.row,

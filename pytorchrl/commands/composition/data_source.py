@@ -1,4 +1,4 @@
-"""What `train` can start or learn from beside its environments: another run, and a data set."""
+"""Sources that `train` starts from or learns from: another run, and a data set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -302,7 +302,7 @@ def storage_of_run(storage: Factory[Storage], run: Path, names: Sequence[str], s
             return in_directory(storage, str(place))
     if not shared and not any(has_commits(other) for other in given.glob("seed-*")):
         return storage
-    # Who moves or deletes the storage of one run must not take along those of others.
+    # Moving or deleting the storage of one run must leave those of others in place.
     return in_directory(storage, str(beside if has_commits(given) else inside))
 
 

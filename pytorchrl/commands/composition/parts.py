@@ -246,7 +246,7 @@ def _node_value(node: ast.expr, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, RecursionError, MemoryError):
-        # Such as an environment's id with a slash.
+        # A text such as an environment's id with a slash.
         return text
 
 

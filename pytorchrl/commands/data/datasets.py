@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.commands.data.shared import (
-    NOTHING_SAID,
+    NO_ANSWERS,
     AsOptions,
     Count,
     Format,
@@ -56,18 +56,18 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
 def show(
     path: tyro.conf.Positional[Path],
     output: Picture = None,
-    said: AsOptions = NOTHING_SAID,
+    answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Describe a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
-        said: what the file leaves open.
+        answers: what the file leaves open.
     """
     if output is not None:
         refuse_other_suffix(output)
-    dataset = opened(path, said)
+    dataset = opened(path, answers)
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
     console = TextConsole(record=output is not None)
     console.print(report)
@@ -82,7 +82,7 @@ def convert(
     source: Source,
     output: Output,
     format: Format = None,  # noqa: A002
-    said: AsOptions = NOTHING_SAID,
+    answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Write a data set, a table of steps, or what a storage holds, in another format.
 
@@ -91,10 +91,10 @@ def convert(
             meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
-        said: what the source leaves open.
+        answers: what the source leaves open.
     """
     format_for(output, format)
-    dataset = opened(source, said)
+    dataset = opened(source, answers)
     write(output, dataset, len(dataset), format, dataset.about)
 
 
@@ -151,7 +151,7 @@ def prune(
     choices = (min_return, max_episodes, max_return, best_share, random_share)
     if all(choice is None for choice in choices) and not successes:
         raise ValueError(
-            "prune: say what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
+            "prune: tell_written what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
             "--random-share or --successes"
         )
     check_counts(max_episodes=max_episodes)

@@ -86,7 +86,7 @@ class Search:
             if known != varied:
                 self.close()
                 raise CompositionError(
-                    f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose "
+                    f"{log_dir} holds a study that varies {_format(known)}, this one varies {_format(varied)}; choose "
                     f"another --log-dir"
                 )
             self._study.set_user_attr(_VARIED, varied)
@@ -219,17 +219,17 @@ class Search:
         evaluations = [one.evaluations() for one in runs]
         with self._lock:
             if pruned:
-                said, _ = "pruned", ended(state=_state("PRUNED"))
+                outcome, _ = "pruned", ended(state=_state("PRUNED"))
             elif status not in (0, STOPPED):
-                said, _ = "failed", ended(state=_state("FAIL"))
+                outcome, _ = "failed", ended(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
-                said, _ = f"final return {final:.1f}", ended(final)
+                outcome, _ = f"final return {final:.1f}", ended(final)
             else:
                 # Its process was stopped; the trial goes on with the next call.
-                said = "stopped"
+                outcome = "stopped"
             values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
-            tell(f"{self._folder(trial.number)} ({values}): {said}")
+            tell(f"{self._folder(trial.number)} ({values}): {outcome}")
 
     def _runs(self, trial: Any) -> list[Trial]:
         values = {name: str(trial.params[name]) for name in self._vary}
@@ -259,7 +259,7 @@ def _state(name: str) -> Any:
     return TrialState[name]
 
 
-def _told(varied: Mapping[str, Sequence[str]]) -> str:
+def _format(varied: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} {' '.join(values)}" for name, values in varied.items())
 
 

@@ -79,7 +79,7 @@ class Copies(Vector):
         made: SyncVectorEnv | ProcessEnvs
         try:
             if mode == "sync":
-                # Observations are copied here: gymnasium's deep copy takes ten times as long.
+                # Observations are copied here, since gymnasium's deep copy is slower.
                 made = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
             else:
                 made = ProcessEnvs(makers)

@@ -102,7 +102,7 @@ class Histories:
         self._reward: NDArray[np.float64] = np.zeros(envs.num_envs)
 
     def begin(self, observation: Any) -> None:
-        """Start anew: every environment was reset with a seed and returned this observation (E, *obs)."""
+        """Discard all actions: every environment was reset with a seed and returned this observation (E, *obs)."""
         self._observation = observation
         if self._log is not None:
             self._log = self._new_log()

@@ -46,7 +46,7 @@ class ProcessEnvs(AsyncVectorEnv):
         seeds, owner, number = seeds_of_processes(len(makers)), os.getpid(), len(makers)
         try:
             with open_files_named(f"VecEnv: {number} environments with mode='async', a process each", "take fewer"):
-                # Observations are copied by the caller: gymnasium's deep copy takes ten times as long.
+                # Observations are copied by the caller, since gymnasium's deep copy is slower.
                 super().__init__(
                     makers,
                     copy=False,

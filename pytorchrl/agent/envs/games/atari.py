@@ -176,7 +176,7 @@ gym.register(id="pytorchrl/Atari-v0", entry_point=f"{__name__}:{Atari.__name__}"
 
 
 class Shrinking:
-    """Downscale images by area averaging, as OpenCV's ``INTER_AREA``, in a third of the time.
+    """Downscale images by area averaging, as OpenCV's ``INTER_AREA``.
 
     Args:
         shape: height and width of images.
