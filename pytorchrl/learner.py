@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_processes import worker_signals
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.callbacks.callback import is_due

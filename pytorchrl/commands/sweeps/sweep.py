@@ -5,19 +5,28 @@ import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run
+from pytorchrl.commands.composition.description import check_settings
 from pytorchrl.commands.composition.options import dashed
-from pytorchrl.commands.composition.run_settings import checked_settings
 from pytorchrl.commands.shared import STOPPED, check_counts
-from pytorchrl.commands.sweeps.ranges import range_of
-from pytorchrl.commands.sweeps.search import Search
-from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
+from pytorchrl.commands.sweeps.search import Search, range_of
 from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
-from pytorchrl.commands.train import DescribedRun, described_run
+from pytorchrl.comparison import compare_groups
+from pytorchrl.comparison.notes import not_finite
+from pytorchrl.comparison.scores import common_metric, scores_of
+from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
 from pytorchrl.experiments.runs.run_lock import RunInUseError
+from pytorchrl.logging.curves import Run
+from pytorchrl.logging.groups import named_groups
+from pytorchrl.logging.pictures.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.plots import save_figure
+from pytorchrl.logging.run_search import read_runs
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
+from storages.persistent.log.files import write_atomically
 
 
 def sweep(arguments: Sequence[str]) -> None:
@@ -28,7 +37,7 @@ def sweep(arguments: Sequence[str]) -> None:
         parser.error("name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4")
     described = described_run(of_train)
     log_dir = given.log_dir or described.log_dir.with_name(f"sweep-{described.log_dir.name}")
-    seeds = checked_settings({"seeds": given.seeds})["seeds"] or described.seeds
+    seeds = check_settings({"seeds": given.seeds})["seeds"] or described.seeds
     vary = _varied(given.vary)
     ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
     if ranges and given.trials is None:
@@ -166,3 +175,47 @@ def _outcome(trial: Trial, status: int) -> str:
         return "stopped; the same command continues it" if status == STOPPED else "failed"
     final = final_return(trial)
     return "no evaluation" if final is None else f"final return {final:.1f}"
+
+
+_RESULTS = "results.csv"
+_PICTURE = "learning_curves.png"
+
+
+def final_return(trial: Trial) -> float | None:
+    """Return the final return of a trial's evaluations, else of its training episodes; None where none ended."""
+    run = _measured(trial)
+    return None if run is None else scores_of(run, common_metric([run])).final
+
+
+def _measured(trial: Trial) -> Run | None:
+    """Return the run of a trial; None where it has measured no return."""
+    try:
+        runs, _ = read_runs([trial.run])
+    except (OSError, RuntimeError, ValueError):
+        return None
+    return runs[0]
+
+
+def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
+    """Show the final returns of each combination, the largest first, and write them into a file."""
+    values = {trial.folder.name: trial.values for trial in trials}
+    runs: dict[str, list[Run]] = {name: [] for name in values}
+    for trial in trials:
+        if (run := _measured(trial)) is not None:
+            runs[trial.folder.name].append(run)
+    groups = named_groups(runs)
+    if not groups:
+        tell("No run has measured a return.")
+        return
+    comparison = compare_groups(groups)
+    results = sorted(comparison.results, key=lambda result: -result.iqm.value)
+    table, *_ = tables_of(replace(comparison, results=tuple(results), improvements=()))
+    of_values = [list(values[result.name].values()) for result in results]
+    rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
+    print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
+    for note in not_finite(results, comparison.score):
+        tell(f"- {note}")
+    records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
+    write_atomically(log_dir / _RESULTS, csv_of(records).encode())
+    tell(f"Table: {log_dir / _RESULTS}")
+    tell(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")

@@ -1,7 +1,13 @@
-"""The standard error of a mean, which the tables of results show."""
+"""Lines and numbers of the pages that benchmarks write."""
 
 import statistics
+import textwrap
 from collections.abc import Sequence
+
+
+def paragraphs(text: str) -> list[str]:
+    """Wrap a text at 120 characters, between words."""
+    return textwrap.fill(text, 120, break_on_hyphens=False).split("\n")
 
 
 def standard_error(values: Sequence[float]) -> float:

@@ -1,10 +1,21 @@
-"""Write the training returns of stable-baselines3 in the format of ours."""
+"""Models of stable-baselines3 that write no log of theirs, and returns in the format of ours."""
 
 import json
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+
+Model = TypeVar("Model", bound=BaseAlgorithm)
+
+
+def without_log_folder(model: Model) -> Model:
+    """Return a model that logs nothing; by default, it leaves a folder in that of temporary files."""
+    model.set_logger(Logger(folder=None, output_formats=[]))
+    return model
 
 
 class Records(BaseCallback):  # type: ignore[misc]

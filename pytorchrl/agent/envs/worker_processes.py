@@ -1,10 +1,12 @@
-"""Signal handling in environment processes, which leave the end of a run to the training process."""
+"""Signals in worker processes, and warnings while another process is waited for."""
 
 import functools
 import os
 import signal
 import tempfile
+import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +42,7 @@ class WorkerSignals:
         finally:
             self._flag.unlink(missing_ok=True)
 
-    def heed(self) -> None:
+    def install_handlers(self) -> None:
         """Install the handlers in an environment process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._terminate)
@@ -57,3 +59,42 @@ def how_it_ended(exit_code: int | None) -> str:
         return f"ended with exit code {exit_code}"
     why = ", perhaps because it ran out of memory" if -exit_code == signal.SIGKILL else ""
     return f"was killed by {signal.Signals(-exit_code).name}{why}"
+
+
+SECONDS_BEFORE_WARNING = 60.0
+"""Time of waiting after which there is a first warning; the next one comes after twice the time, and so on."""
+
+
+class LongWait:
+    """Warns while something is waited for, so that an environment that hangs does not stop a run without a word.
+
+    Args:
+        waited: seconds of waiting before this object was made.
+        patience: seconds of waiting before the first warning; None for ``SECONDS_BEFORE_WARNING``.
+    """
+
+    def __init__(self, waited: float = 0.0, patience: float | None = None) -> None:
+        self._began = time.monotonic() - waited
+        self._next = SECONDS_BEFORE_WARNING if patience is None else patience
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the next warning."""
+        return max(0.0, self._began + self._next - time.monotonic())
+
+    def look(self, awaited: str) -> None:
+        """Warn if it is time to.
+
+        Args:
+            awaited: who has not done what, for the message.
+        """
+        waited = time.monotonic() - self._began
+        if waited < self._next:
+            return
+        self._next *= 2
+        warnings.warn(
+            f"{awaited} for {waited:.0f} seconds. The run waits for it; Ctrl-C ends the run with a checkpoint, and "
+            f"`py-spy dump --pid ...` shows where a process is",
+            RuntimeWarning,
+            stacklevel=3,
+        )
