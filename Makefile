@@ -68,16 +68,16 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 	$(BIN)/python benchmarks/learning/prioritised.py
 
 learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_values.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py values $(BENCH)
 
 learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and actor-critics beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_policies.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py policies $(BENCH)
 
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py mujoco $(BENCH)
 
 learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md: what strategies of replay change; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_strategies.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py strategies $(BENCH)
 
 learning-short: $(ENV) .venv/.installed-bench  ## docs/short-runs.md: many short runs beside stable-baselines3; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/short_runs.py $(BENCH)
@@ -86,13 +86,13 @@ learning-offline: $(ENV) .venv/.installed-bench  ## docs/offline-learning.md: wh
 	$(BIN)/python benchmarks/learning/learning_offline.py $(BENCH)
 
 learning-online: $(ENV) .venv/.installed-bench  ## docs/offline-to-online.md: what is gained by going on online; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_online.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py online $(BENCH)
 
 learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: what is learnt from experts; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_imitation.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py imitation $(BENCH)
 
 learning-collectors: $(ENV)  ## docs/collectors.md: what is learnt with collectors in other processes; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_collectors.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_page.py collectors $(BENCH)
 
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py

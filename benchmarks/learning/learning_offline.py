@@ -20,8 +20,7 @@ import tyro
 from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job, Library
 from benchmarks.learning.offline_tasks import TASKS
-from benchmarks.shared.paragraphs import paragraphs
-from benchmarks.shared.standard_error import standard_error
+from benchmarks.shared.page_texts import paragraphs, standard_error
 
 _PANELS_IN_A_ROW = 3
 

@@ -79,8 +79,6 @@ class Page:
     """Tasks that a command runs, and a page in ``docs`` shows."""
 
     title: str
-    script: str
-    """The command, beside this file."""
     target: str
     """Target of the Makefile."""
     compositions: str

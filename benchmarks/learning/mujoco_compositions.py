@@ -1,4 +1,4 @@
-"""Compositions for ``learning_mujoco.py``, with the settings that ours share with stable-baselines3's."""
+"""Compositions for ``learning_page.py mujoco``, with the settings that ours share with stable-baselines3's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -143,7 +143,6 @@ def _task(env: str, action_size: int, target_steps: int, published: str) -> Task
 
 MUJOCO = Page(
     title="Results of policy gradients and actor-critics in MuJoCo",
-    script="learning_mujoco.py",
     target="learning-mujoco",
     compositions="mujoco_compositions.py",
     tasks={

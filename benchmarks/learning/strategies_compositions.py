@@ -1,4 +1,4 @@
-"""Compositions for ``learning_strategies.py``: one algorithm in each task, with each strategy of replay."""
+"""Compositions for ``learning_page.py strategies``: one algorithm in each task, with each strategy of replay."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -75,7 +75,6 @@ def _sac(strategy: Mapping[str, Any]) -> Composition:
 
 STRATEGIES_PAGE = Page(
     title="What strategies of replay change",
-    script="learning_strategies.py",
     target="learning-strategies",
     compositions="strategies_compositions.py",
     about=(

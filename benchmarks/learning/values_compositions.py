@@ -1,4 +1,4 @@
-"""Compositions for ``learning_values.py``: the settings that all algorithms share, and those of each."""
+"""Compositions for ``learning_page.py values``: the settings that all algorithms share, and those of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -237,7 +237,6 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
 
 VALUES = Page(
     title="Results of the value-based algorithms",
-    script="learning_values.py",
     target="learning-values",
     compositions="values_compositions.py",
     tasks={

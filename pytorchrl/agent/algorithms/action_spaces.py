@@ -6,8 +6,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from pytorchrl.agent.envs.hybrid_box import HybridBox
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions, check_widths
+from pytorchrl.agent.envs.spaces import HybridBox, UnsupportedSpaceError, check_real_actions, check_widths
 
 ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded", "hybrid"]
 """Any space, Discrete, Box, Box with finite bounds, or such a Box of choices and numbers that JoinActions made; a Box

@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.actor_critic.hybrid_representation import Hybrid
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+from pytorchrl.agent.envs.spaces import HybridBox
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, UnitInterval
 from storages.storage import Storage

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+from pytorchrl.agent.envs.spaces import HybridBox
 
 
 class HybridActions:

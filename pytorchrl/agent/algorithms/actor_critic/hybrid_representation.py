@@ -17,7 +17,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.hybrid_actions import HybridActions
 from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridDecoder, HybridLatents
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+from pytorchrl.agent.envs.spaces import HybridBox
 from storages.transition import MASK
 
 _SMALLEST_VARIANCE = 1e-6

@@ -10,7 +10,7 @@ from storages.component.factory import make_factory
 from storages.component.hyper_parameters import NonNegative, Positive
 from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
-from storages.windows import Sequences
+from storages.sequence_settings import Sequences
 
 _INTERVALS = {"update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
 _SMALL = _INTERVALS | {"gamma": 0.99, "lr": LinearSchedule(1e-3, 0.0), "optimizer": Adam()}

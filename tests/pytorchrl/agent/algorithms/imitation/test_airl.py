@@ -21,7 +21,9 @@ from tests.support.by_hand import (
     perturb,
     replayed,
 )
-from tests.support.by_hand import linear as linear_of
+from tests.support.by_hand import (
+    linear as linear_of,
+)
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
