@@ -29,8 +29,8 @@ import pytorchrl as prl
 from docs import algorithm_curves, algorithm_parameters, migration_tables, part_sections, reference_pages
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.envs.hybrid_box import HybridBox
-from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.compatibility import check_composition
 from storages.component.declared import hyper_parameters_of
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rich.table import Table
 
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.agent.algorithms.action_spaces import check_action_space
+from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
 from pytorchrl.agent.envs.description import (
     RandomPlay,

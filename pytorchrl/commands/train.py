@@ -13,7 +13,7 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.composing import (
     Composed,
     checked,

@@ -10,24 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
 from pytorchrl.agent.actors.float32_conversion import Float32Conversion
-from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.per_network import check_per_network, settings_of_network, values_of_setting
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody, flat
 from pytorchrl.agent.actors.stacked_memory import MemoryChoice, check_memories, make_memory
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.user_layers import layers_of_users
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
+from pytorchrl.agent.global_generators import global_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
-from pytorchrl.agent.torch_random import global_generator
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, RHS, Batch

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import Activation
 from storages.component.hyper_parameters import Count
 

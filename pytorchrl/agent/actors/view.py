@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 

@@ -4,36 +4,28 @@ from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
-from pytorchrl.agent.algorithms.actor_critic.demmesac import DEMMESAC
-from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
 from pytorchrl.agent.algorithms.actor_critic.hyar import HyAR
-from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC
+from pytorchrl.agent.algorithms.actor_critic.mmesac import DEMMESAC, MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
-from pytorchrl.agent.algorithms.actor_critic.pcl import PCL
-from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
-from pytorchrl.agent.algorithms.actor_critic.qrsac import QRSAC
-from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
+from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
+from pytorchrl.agent.algorithms.actor_critic.quantile_sac import QRSAC, TQC
+from pytorchrl.agent.algorithms.actor_critic.redq import REDQ, DroQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.actor_critic.sac_decomposed import SACDecomposed
 from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
 from pytorchrl.agent.algorithms.actor_critic.sac_with_value import SACWithValue
-from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
+from pytorchrl.agent.algorithms.actor_critic.svg0 import PGT, SVG0
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
-from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
-from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialClassifier, AdversarialReward
 from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
 from pytorchrl.agent.algorithms.imitation.amp import AMP, AMPReward
-from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
-from pytorchrl.agent.algorithms.imitation.dagger import DAgger
+from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning, DAgger
 from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD
-from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC
+from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC, PDDM, PETS
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO
-from pytorchrl.agent.algorithms.model_based.pddm import PDDM
-from pytorchrl.agent.algorithms.model_based.pets import PETS
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC
@@ -43,40 +35,31 @@ from pytorchrl.agent.algorithms.offline.cal_ql import CalQL
 from pytorchrl.agent.algorithms.offline.cql import CQL
 from pytorchrl.agent.algorithms.offline.crr import CRR
 from pytorchrl.agent.algorithms.offline.decision_transformer import DecisionTransformer
-from pytorchrl.agent.algorithms.offline.discrete_bcq import DiscreteBCQ
-from pytorchrl.agent.algorithms.offline.discrete_cql import DiscreteCQL
+from pytorchrl.agent.algorithms.offline.discrete_offline import DiscreteBCQ, DiscreteCQL
 from pytorchrl.agent.algorithms.offline.edac import EDAC
-from pytorchrl.agent.algorithms.offline.iql import IQL
+from pytorchrl.agent.algorithms.offline.iql import IQL, XQL
 from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
-from pytorchrl.agent.algorithms.offline.xql import XQL
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
-from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
+from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C, IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.option_critic import OptionCritic
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
 from pytorchrl.agent.algorithms.policy_gradient.rnd import RND
-from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
-from pytorchrl.agent.algorithms.policy_gradient.trpo_single_path import TRPOSinglePath
+from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO, TRPOSinglePath
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, EveryRollout, EveryTransitions, UpdatePlan
-from pytorchrl.agent.algorithms.value_based.al import AL, PAL, DoublePAL
-from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
-from pytorchrl.agent.algorithms.value_based.dpp import DPP
+from pytorchrl.agent.algorithms.value_based.distributional_dqn import QRDQN, CategoricalDQN
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
+from pytorchrl.agent.algorithms.value_based.gap_increasing import AL, DPP, PAL, DoublePAL
 from pytorchrl.agent.algorithms.value_based.iqn import IQN
-from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
-from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
+from pytorchrl.agent.algorithms.value_based.munchausen import MunchausenDQN, MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
-from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
-from pytorchrl.agent.algorithms.value_based.pqn import PQN
-from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.qt_opt import QtOpt
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
 from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
-from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
-from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
+from pytorchrl.agent.algorithms.value_based.rollout_q_learning import PQN, NStepQLearning
+from pytorchrl.agent.algorithms.value_based.sarsa import SARSA, ResidualDQN
 
 __all__ = [
     "A2C",

@@ -13,17 +13,23 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
+from pytorchrl.agent.algorithms.checks import (
+    SCALED,
+    ActionKind,
+    check_action_space,
+    check_greedy_action,
+    check_training,
+    make_checked_explorer,
+    refuse_other_optimizers,
+    sample_output,
+)
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.other_libraries import new_of_parts
 from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
+from pytorchrl.agent.algorithms.refusals import new_of_parts, refuse_unused_overrides
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import TrainingState
-from pytorchrl.agent.algorithms.training_check import check_training, refuse_other_optimizers
-from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
-from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator, restore_generators, seed_generators
 from pytorchrl.agent.envs.vec_env import VecEnv

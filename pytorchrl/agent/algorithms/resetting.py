@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.stacked_memory import StackedMemory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.bodies import flat
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.recurrent_body import flat
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import NextSteps, Observations, Steps, View
 from storages.transition import (

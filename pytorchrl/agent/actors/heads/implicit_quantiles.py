@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.values import make_action_layers
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, OneSample
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, OneSample, OutputLayer, UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
 from pytorchrl.agent.device import make_constants
 from pytorchrl.agent.ops.layers import are_plain
@@ -50,7 +48,7 @@ class ImplicitQuantiles:
 
 
 class _Quantiles(UsesGenerator):
-    """A :class:`~pytorchrl.agent.actors.outputs.values.implicit_quantile.QuantileFunction`."""
+    """A :class:`~pytorchrl.agent.actors.outputs.return_distributions.QuantileFunction`."""
 
     midpoints: Tensor
     _frequencies: Tensor

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 
 
 class PredictedChange:

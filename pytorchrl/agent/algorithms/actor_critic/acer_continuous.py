@@ -9,9 +9,9 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, Policy, StateValue
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

@@ -14,8 +14,7 @@ from pytorchrl.agent.actors.heads import LatentGaussian
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import DiagonalGaussian
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.hybrid_actions import HybridActions
-from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridDecoder, HybridLatents
+from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridActions, HybridDecoder, HybridLatents
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.envs.hybrid_box import HybridBox
 from storages.transition import MASK

@@ -10,8 +10,8 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.outputs import Categorical, Distribution, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from pytorchrl.agent.actors.batched_passes import StackedNetworks
 from pytorchrl.agent.actors.heads.transition import (
     PredictedChange,
     TransitionHead,
@@ -17,7 +18,6 @@ from pytorchrl.agent.actors.heads.transition import (
     joined,
 )
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows

@@ -9,8 +9,8 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, check_scaled
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

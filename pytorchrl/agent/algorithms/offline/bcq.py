@@ -9,10 +9,10 @@ from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
+from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder, best_proposed, largest_mixed_target
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
@@ -91,10 +91,7 @@ class BCQ(OffPolicyAlgorithm):
         """Return the TD target: the best next action by a weighted minimum and maximum of the critics (equation 13)."""
         number = self.num_target_actions
         action = self._proposed(rows.next, len(rows), number, self.target_perturbation, self.generator)
-        values = torch.stack([value.mean for value in self.target_critics(Repeated(rows.next, number), action)])
-        mixed = torch.lerp(values.amax(0), values.amin(0), self.minimum_weight)
-        best = mixed.view(-1, number).max(1, keepdim=True).values
-        return ScalarValue(best).backup(rows.reward, rows.discount)
+        return largest_mixed_target(self.target_critics, rows, action, number, self.minimum_weight)
 
     def losses_after_step(self, rows: Rows) -> Losses:
         """Return the perturbation network's loss: the negative value by the first critic (algorithm 1)."""
@@ -108,9 +105,7 @@ class BCQ(OffPolicyAlgorithm):
         """Return the proposed action with the largest value by the first critic."""
         number = self.num_actions
         action = self._proposed(view, exploration.num_envs, number, self.perturbation, exploration.generator)
-        values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
-        best = values.argmax(1)[:, None, None].expand(-1, 1, self.codec.size)
-        return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
+        return best_proposed(self.critics[0], view, action, number)
 
     def default_explorer(self) -> Explorer:
         """Return the best proposed action, without noise."""

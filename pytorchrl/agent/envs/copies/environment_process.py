@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector.async_vector_env import _async_worker
 
 from pytorchrl.agent.envs.worker_signals import WorkerSignals
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 
 
 def work(

@@ -19,7 +19,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 from pytorchrl.agent.envs import long_waits
 from pytorchrl.agent.envs.copies.environment_process import work
 from pytorchrl.agent.envs.worker_signals import how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.global_generators import seeds_of_processes
 from storages.component.open_files import open_files_named
 
 SECONDS_TO_END = 5.0

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors import acting
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.ops import layers

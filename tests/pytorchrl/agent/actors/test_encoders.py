@@ -20,7 +20,7 @@ from pytorchrl.agent.actors.encoders import (
     features_of,
     output_size_of,
 )
-from pytorchrl.agent.actors.encoders.images import image_layout
+from pytorchrl.agent.actors.encoders.convolutions import image_layout
 
 IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 MULTI_DISCRETE = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])

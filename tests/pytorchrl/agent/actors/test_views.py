@@ -7,9 +7,9 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import RecurrentBody
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, Policy, SquashedGaussianPolicy, StateValue, Values
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, Joined, NextSteps, Observations, Repeated, Steps
 from storages.transition import OBS, OBS2
