@@ -25,7 +25,7 @@ from pytorchrl.agent.algorithms.checks import (
 )
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
+from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
 from pytorchrl.agent.algorithms.refusals import new_of_parts, refuse_unused_overrides
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
@@ -182,7 +182,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         max_grad_norm: str | None = "max_grad_norm",
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
-    ) -> Trained:
+    ) -> ParameterGroup:
         """Register networks made by the actor, which are trained together by one optimiser.
 
         Args:
@@ -199,14 +199,16 @@ class Algorithm(FieldComponent, Changeable, ABC):
         optimizer = self._optimizer_of(name, optimizer)
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
-        return self.training.add_group(Trained(name, named_parameters_of(networks), optimizer, lr, max_grad_norm))
+        return self.training.add_group(
+            ParameterGroup(name, named_parameters_of(networks), optimizer, lr, max_grad_norm)
+        )
 
-    def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
+    def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> ParameterGroup:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
         chosen = self._optimizer_of(name, optimizer)
-        return self.training.add_group(Trained(name, {"value": parameter}, chosen, lr, None))
+        return self.training.add_group(ParameterGroup(name, {"value": parameter}, chosen, lr, None))
 
     def _optimizer_of(self, group: str, of_algorithm: Optimizer | None) -> Optimizer:
         """Return the optimiser of a group: the user's own for it, else the algorithm's for it, else that of all."""
@@ -315,7 +317,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take an optimiser step with gradients from this or another process; without gradients, no step."""
         if gradients:
-            for group in self.training.take_gradients(gradients, self.device):
+            for group in self.training.set_gradients(gradients, self.device):
                 group.step(self)
             self.end_update()
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.algorithms.parameter_group import Trained
+from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
 from pytorchrl.agent.optimizers import FlatParameters
 
 
@@ -19,12 +19,12 @@ class TrainingState:
     """Register of everything that an algorithm trains."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, Trained] = {}
+        self.groups: dict[str, ParameterGroup] = {}
         self.targets: dict[str, Target] = {}
         self.variables: dict[str, nn.Parameter] = {}
         self.counters: dict[str, int] = {"updates": 0}
 
-    def add_group(self, group: Trained) -> Trained:
+    def add_group(self, group: ParameterGroup) -> ParameterGroup:
         """Register parameters with their optimiser.
 
         Raises:
@@ -75,17 +75,17 @@ class TrainingState:
         self.targets[group.name if group and is_named else f"target_{len(self.targets)}"] = target
         return target.network
 
-    def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> list[Trained]:
+    def set_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> list[ParameterGroup]:
         """Replace all gradients by copies of these, by name; return the groups that have some."""
         for group in self.groups.values():
-            group.take_gradients(gradients, device)
+            group.set_gradients(gradients, device)
         return [group for group in self.groups.values() if group.has_gradients]
 
     def update_targets(self, algorithm: object, steps: int) -> None:
         """Update the target networks that are due after an update, at this number of environment transitions."""
         for target in self.targets.values():
             if target.is_due(algorithm, self.counters, steps):
-                target.follow(getattr(algorithm, target.polyak))
+                target.update(getattr(algorithm, target.polyak))
         if "steps" in self.counters:
             self.counters["steps"] = steps
 
@@ -180,7 +180,7 @@ class Target:
         return counters["updates"] % interval == 0
 
     @torch.no_grad()
-    def follow(self, polyak: float) -> None:
+    def update(self, polyak: float) -> None:
         """``target = polyak * target + (1 - polyak) * network``; 0 copies.
 
         Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has, misfit
+from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has_attribute, output_error
 from storages.component.hyper_parameters import CountOrZero, NonNegative, UnitIntervalOrSchedule
 
 
@@ -60,8 +60,8 @@ class EpsilonGreedy(Explorer):
 
     def check_output(self, output: Any) -> None:
         """Refuse an output that is not action values."""
-        if not has(output, "greedy"):
-            raise misfit(self, "action values", output)
+        if not has_attribute(output, "greedy"):
+            raise output_error(self, "action values", output)
 
 
 @dataclass(frozen=True)

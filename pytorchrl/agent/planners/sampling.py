@@ -105,7 +105,7 @@ class PathIntegral(Planner):
         return torch.stack(steps, 2)
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a search by the cross-entropy method, (B, A) each."""
 
     best: Tensor
@@ -135,7 +135,7 @@ class CrossEntropyMethod:
     @torch.no_grad()
     def __call__(
         self, values: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor, generator: torch.Generator
-    ) -> Found:
+    ) -> SearchResult:
         """Return the best of all samples, and the mean of the last distribution.
 
         Args:
@@ -157,7 +157,7 @@ class CrossEntropyMethod:
             std = torch.lerp(elites.std(1, correction=0, keepdim=True), std, self.momentum)
             best = torch.where(largest[:, :1] > best_value, elites[:, 0], best)
             best_value = torch.maximum(largest[:, :1], best_value)
-        return Found(best, mean.squeeze(1))
+        return SearchResult(best, mean.squeeze(1))
 
 
 @dataclass(frozen=True)

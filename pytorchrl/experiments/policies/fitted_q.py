@@ -89,7 +89,7 @@ class FittedQ:
         self._adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
-        self._target.follow(self._polyak)
+        self._target.update(self._polyak)
         return loss.detach()
 
     def _actions(self, obs: Tensor) -> Tensor:

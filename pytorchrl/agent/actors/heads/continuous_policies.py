@@ -306,10 +306,10 @@ class MixturePolicy(DistributionHead):
         initial = actor.initial_log_std if self.initial_log_std is None else self.initial_log_std
         # Without the small gain of other policies' layers, so that the components differ from the beginning.
         layer = actor.linear(features, self.num_components * (1 + 2 * size))
-        return _Mixture(self, layer, (size,) if self.bounded_mean else shape, initial)
+        return _GaussianMixtureLayer(self, layer, (size,) if self.bounded_mean else shape, initial)
 
 
-class _Mixture(OutputLayer):
+class _GaussianMixtureLayer(OutputLayer):
     def __init__(self, head: MixturePolicy, layer: nn.Module, shape: tuple[int, ...], initial_log_std: float) -> None:
         super().__init__(layer)
         self._head, self._shape, self._initial_log_std = head, shape, initial_log_std

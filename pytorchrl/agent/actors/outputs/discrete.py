@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.outputs.distribution import Distribution, empty_samp
 from pytorchrl.agent.ops.categorical_draw import draw_actions
 from pytorchrl.agent.ops.clipped_surrogate import ClippedSurrogate, clipped_surrogate_of_logits
 
-RULED_OUT = -1e9
+RULED_OUT_LOGIT = -1e9
 """Logit of an action that is not allowed. Its probability is 0; -inf would give NaN where it is multiplied by that."""
 
 
@@ -89,7 +89,7 @@ class Categorical(Distribution):
 
     def allowing(self, allowed: Tensor) -> Self:
         """Return the distribution given that the action is one of those allowed, (B, k) bool."""
-        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT))
+        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT_LOGIT))
 
     def clipped_surrogate(
         self,
@@ -126,9 +126,9 @@ class FlooredCategorical(Categorical):
         self._preferences, self._min_probability, self._allowed = preferences, min_probability, allowed
         number: int | Tensor = preferences.shape[-1]
         if allowed is not None:
-            number, preferences = allowed.sum(-1, keepdim=True), preferences.masked_fill(~allowed, RULED_OUT)
+            number, preferences = allowed.sum(-1, keepdim=True), preferences.masked_fill(~allowed, RULED_OUT_LOGIT)
         logits = (min_probability + (1 - number * min_probability) * torch.softmax(preferences, dim=-1)).log()
-        super().__init__(logits if allowed is None else logits.masked_fill(~allowed, RULED_OUT))
+        super().__init__(logits if allowed is None else logits.masked_fill(~allowed, RULED_OUT_LOGIT))
 
     def detach(self) -> Self:
         """Copy without gradients."""
@@ -187,7 +187,7 @@ class MultiCategorical(Distribution):
 
     def allowing(self, allowed: Tensor) -> Self:
         """Return the distributions given that each action is one of those allowed, (B, sum of the choices) bool."""
-        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT), self._choices, self._shape)
+        return type(self)(self.logits.masked_fill(~allowed, RULED_OUT_LOGIT), self._choices, self._shape)
 
 
 class Bernoulli(Distribution):
@@ -298,9 +298,9 @@ def mellowmax_logits(values: Tensor, omega: float, allowed: Tensor | None = None
         values, ruled_out = values - values.max(-1, keepdim=True).values.detach(), None
         expectation = mellowmax(values, omega)
     else:
-        best = values.masked_fill(~allowed, RULED_OUT).max(-1, keepdim=True).values.detach()
+        best = values.masked_fill(~allowed, RULED_OUT_LOGIT).max(-1, keepdim=True).values.detach()
         # Any finite value would do: its probability is 0.
-        values, ruled_out = (values - best).masked_fill(~allowed, 0.0), torch.where(allowed, 0.0, RULED_OUT)
+        values, ruled_out = (values - best).masked_fill(~allowed, 0.0), torch.where(allowed, 0.0, RULED_OUT_LOGIT)
         sums = (omega * values + ruled_out).logsumexp(-1, keepdim=True)
         expectation = (sums - allowed.sum(-1, keepdim=True).log()) / omega
     with torch.no_grad():

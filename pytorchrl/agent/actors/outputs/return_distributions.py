@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.value import RULED_OUT, ActionValues, Value
+from pytorchrl.agent.actors.outputs.value import RULED_OUT_VALUE, ActionValues, Value
 from pytorchrl.agent.device import make_constants
 from pytorchrl.agent.ops.quantile_huber import quantile_huber_loss
 from pytorchrl.agent.risk_measures import RiskMeasure
@@ -245,7 +245,7 @@ class ImplicitQuantileValues(ActionValues):
         if fractions is None:
             fractions = self._drawn(function.num_action_quantiles)
         means = function.means(self.features, function.risk.distort(fractions))
-        return means if self._allowed is None else means.masked_fill(~self._allowed, RULED_OUT)
+        return means if self._allowed is None else means.masked_fill(~self._allowed, RULED_OUT_VALUE)
 
     def of(self, action: Tensor) -> ImplicitQuantileValue:
         """Values of actions (B, 1) int64."""

@@ -88,7 +88,7 @@ class ActionValues(ActionValueFunction):
         return AllowedValues(self, allowed)
 
 
-RULED_OUT = -1e15
+RULED_OUT_VALUE = -1e15
 """Value of an action that is not allowed: below all others, and finite, so that a probability of 0 times it is 0."""
 
 
@@ -105,8 +105,8 @@ class AllowedValues(ActionValues):
 
     @property
     def values(self) -> Tensor:
-        """Expected returns, (B, n); :data:`RULED_OUT` of actions that are not allowed."""
-        return self._inner.values.masked_fill(~self._allowed, RULED_OUT)
+        """Expected returns, (B, n); :data:`RULED_OUT_VALUE` of actions that are not allowed."""
+        return self._inner.values.masked_fill(~self._allowed, RULED_OUT_VALUE)
 
     def of(self, action: Tensor) -> Value:
         """Values of actions (B, 1) int64."""

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.per_network import values_of_setting
 from pytorchrl.agent.actors.stacked_memory import described_memory
-from pytorchrl.agent.actors.view import Joined
+from pytorchrl.agent.actors.view import JoinedViews
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.results import Losses
@@ -82,7 +82,7 @@ class CrossQ(SAC):
         alpha = self.log_alpha.detach().exp()
         with torch.no_grad():
             next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
-        both = self.critics(Joined(rows.now, rows.next), torch.cat([rows.action, next_action]))
+        both = self.critics(JoinedViews(rows.now, rows.next), torch.cat([rows.action, next_action]))
         now, following = zip(*(value.mean.chunk(2) for value in both), strict=True)
         next_value = self.value_for_target([ScalarValue(value.detach()) for value in following])
         target = next_value.backup(rows.reward - alpha * rows.discount * log_prob, rows.discount)

@@ -71,7 +71,7 @@ class TQC(SAC):
         return ActionQuantiles(self.num_quantiles, self.kappa)
 
 
-class _Mixture(QuantileValue):
+class _QuantileMixture(QuantileValue):
     """The quantiles of all critics."""
 
     def loss(self, target: QuantileValue) -> Tensor:
@@ -79,10 +79,10 @@ class _Mixture(QuantileValue):
         return super().loss(target) / self.quantiles.shape[1]
 
 
-def _mixture(values: Sequence[Any]) -> _Mixture:
+def _mixture(values: Sequence[Any]) -> _QuantileMixture:
     first: QuantileValue = values[0]
     quantiles = torch.cat([value.quantiles for value in values], dim=1)
-    return _Mixture(quantiles, first.fractions.repeat(len(values)), first.kappa)
+    return _QuantileMixture(quantiles, first.fractions.repeat(len(values)), first.kappa)
 
 
 class QRSAC(SAC):

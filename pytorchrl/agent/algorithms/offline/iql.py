@@ -122,7 +122,7 @@ class XQL(IQL):
             no bound.
     """
 
-    expectile: ClassVar[None] = None  # type: ignore[misc]  # value_temperature takes its place
+    expectile: ClassVar[float] = 0.0  # type: ignore[misc]  # value_temperature takes its place
     value_temperature: Positive = 2.0
     max_clip: Positive | None = 7.0
 

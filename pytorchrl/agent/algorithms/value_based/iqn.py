@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
+from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.dqn import DQN

@@ -1,7 +1,7 @@
 """R2D2: recurrent double DQN with prioritised replay of sequences and value rescaling."""
 
 from pytorchrl.agent.actors.heads import Head, Values
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.distributional_dqn import CategoricalDQN
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer, Greedy

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.ops import tanh as fast_tanh
+from pytorchrl.agent.ops import layers as fast_tanh
 from pytorchrl.agent.ops.layers import tanh_
 
 

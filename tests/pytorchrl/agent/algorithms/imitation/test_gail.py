@@ -78,7 +78,7 @@ def test_the_discriminators_update_equals_the_one_by_hand_with_label_1_for_the_e
     of_policy, of_expert = expert_probabilities()
     expected = loss()
     steps = [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
-    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+    metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     right = ((of_policy < 0.5).mean() + (of_expert > 0.5).mean()) / 2
     np.testing.assert_allclose(metrics["discriminator_accuracy"], right, rtol=1e-6)
@@ -171,7 +171,7 @@ def test_rewards_are_replaced_before_returns_and_the_policy_learns_before_the_di
 
     update = algorithm.update
     monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
     metrics = list(scheme.update())
     assert events == ["policy", "discriminator", "discriminator"]
     np.testing.assert_allclose(metrics[-1]["imitation_reward"], learnt_rewards.mean(), rtol=1e-5)
@@ -194,7 +194,7 @@ def test_steps_that_environments_skip_do_not_affect_the_discriminator(data: Path
         ]
         mean_reward = algorithm.reward(algorithm.read(alone)).mean()
     torch.testing.assert_close(*losses)
-    torch.testing.assert_close(algorithm.pay(scheme.storage, played), mean_reward)
+    torch.testing.assert_close(algorithm.replace_rewards(scheme.storage, played), mean_reward)
 
 
 def test_the_environments_rewards_do_not_affect_training(data: Path) -> None:
@@ -240,7 +240,7 @@ def test_the_discriminator_learns_to_recognise_the_expert(data: Path) -> None:
     algorithm = linear_gail("box", lr_discriminator=0.05)
     policy_batch, expert_batch = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
     for _ in range(200):
-        metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+        metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     assert metrics["discriminator_accuracy"] > 0.9
     with torch.no_grad():
         of_policy, of_expert = (

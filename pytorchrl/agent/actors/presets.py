@@ -1,4 +1,4 @@
-"""The actor of on-policy algorithms."""
+"""Actors with the defaults of off-policy and of on-policy algorithms."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,10 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import Activation
 from storages.component.hyper_parameters import Count
+
+
+class OffPolicyActor(Actor):
+    """Actor with defaults for learning from replayed transitions; see :class:`Actor`."""
 
 
 class OnPolicyActor(Actor):
