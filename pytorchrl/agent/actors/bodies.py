@@ -130,7 +130,7 @@ class RecurrentBody(nn.Module):
 
 
 def _learns(module: nn.Module | None) -> bool:
-    """Whether any weight requires gradients; `parameters()` would take several times as long, in each update."""
+    """Whether any weight requires gradients, without the cost of `parameters()` in each update."""
     if module is None:
         return False
     for parameter in module._parameters.values():

@@ -244,7 +244,7 @@ def _first(module: nn.Module, features: Tensor, batch: tuple[int, ...]) -> Any:
 def _called(module: nn.Module, features: Tensor, *state: Any) -> Any:
     try:
         return module(features, *state)
-    except Exception as error:  # whatever a user's module raises; the text of the refusal has it
+    except Exception as error:  # of a user's module; the refusal quotes it
         given = f"features {tuple(features.shape)}" + (f" and state {_shown(state[0])}" if state else " and no state")
         raise _MisfitError(f"for {given} it raised {type(error).__name__}: {error}") from error
 

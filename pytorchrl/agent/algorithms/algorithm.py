@@ -13,16 +13,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.checks import (
-    SCALED,
-    ActionKind,
-    check_action_space,
-    check_greedy_action,
-    check_training,
-    make_checked_explorer,
-    refuse_other_optimizers,
-    sample_output,
-)
+from pytorchrl.agent.algorithms import checks
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
@@ -70,7 +61,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     other_names = ALGORITHM_NAMES
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
-    actions: ClassVar[ActionKind] = "any"
+    actions = "any"
     """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""
@@ -106,18 +97,18 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.check_spaces(envs)
         check_compiles(self, Algorithm)
         self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
-        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
+        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in checks.SCALED)
         """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
-        check_training(self.training, self, actor)
+        checks.check_training(self.training, self, actor)
         refuse_unknown_networks(actor, type(self).__name__)
-        self._sample_output = sample_output(self)
-        self._explorer = make_checked_explorer(self, self._sample_output)
-        check_greedy_action(self, self._sample_output)
+        self._sample_output = checks.sample_output(self)
+        self._explorer = checks.make_checked_explorer(self, self._sample_output)
+        checks.check_greedy_action(self, self._sample_output)
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
         self._follow_schedules()
@@ -127,12 +118,12 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse what is no optimiser among those of single groups."""
         super().check_hyper_parameters(hyper_parameters)
-        refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
+        checks.refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
 
     @classmethod
     def check_spaces(cls, envs: VecEnv) -> None:
         """Raise UnsupportedSpaceError if the algorithm does not support the action space of the environments."""
-        check_action_space(envs.action_space, cls.actions, cls.__name__)
+        checks.check_action_space(envs.action_space, cls.actions, cls.__name__)
 
     @abstractmethod
     def build(self) -> None:
@@ -199,9 +190,8 @@ class Algorithm(FieldComponent, Changeable, ABC):
         optimizer = self._optimizer_of(name, optimizer)
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
-        return self.training.add_group(
-            ParameterGroup(name, named_parameters_of(networks), optimizer, lr, max_grad_norm)
-        )
+        parameters = named_parameters_of(networks)
+        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm))
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> ParameterGroup:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
@@ -339,7 +329,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self._update_parameters({name: value})
 
     def _use_parameters(self) -> None:
-        self._explorer, self.plan = make_checked_explorer(self, self._sample_output), self.update_plan()
+        self._explorer, self.plan = checks.make_checked_explorer(self, self._sample_output), self.update_plan()
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:

@@ -121,7 +121,7 @@ def sample_output(algorithm: "Algorithm") -> Any:
     Raises:
         ValueError: the policy ignores the action mask of the actor.
     """
-    # Torch imports a thousand modules to compute on the meta device.
+    # Torch imports many modules to compute on the meta device.
     if algorithm.device.type == "meta":
         return None
     mask = algorithm.actor.mask

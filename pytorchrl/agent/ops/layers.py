@@ -67,7 +67,7 @@ def hidden_layers(
         features_at = features.data_ptr()
     except RuntimeError:  # of torch.func
         return None
-    # Allocated by NumPy, in half of the time of `torch.empty`.
+    # Allocated by NumPy, which is faster than `torch.empty`.
     outputs = torch.from_numpy(np.empty((rows, width), np.float32))
     kernel = apply_layers_by_rows if by_rows else apply_layers_by_columns
     activated = len(table) if activated is None else activated

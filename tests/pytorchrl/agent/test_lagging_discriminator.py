@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pytorchrl.agent.algorithms.imitation.lagging_discriminator import LaggingDiscriminator
 from pytorchrl.agent.algorithms.results import Metrics
+from pytorchrl.agent.lagging_discriminator import LaggingDiscriminator
 
 
 def phase(accuracy: float, epochs: int = 4) -> Iterator[Metrics]:

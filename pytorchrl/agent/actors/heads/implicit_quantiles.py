@@ -95,8 +95,7 @@ class _Quantiles(UsesGenerator):
     def _output(self) -> tuple[Tensor, Tensor] | None:
         """Return weights (n, F) and bias (n,) where a single linear layer follows the embedding; None where more does.
 
-        The product (B, N, F) is then not needed: for 128 rows, 64 fractions and 256 features, values and their
-        gradients take a twentieth of the time.
+        The product (B, N, F) is then not needed.
         """
         if self.hidden is not None or not are_plain([self.numbers], OutputLayer):
             return None

@@ -26,7 +26,7 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 _IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "tanh": tanh_}
-"""The same in place, while a layer's output is in the processor's cache: 8% of an update of TD3."""
+"""The same in place, while a layer's output is in the processor's cache."""
 
 _RENORM_MOMENTUM = 0.01
 _LARGEST_SCALE, _LARGEST_SHIFT = 3.0, 5.0
@@ -106,7 +106,7 @@ class BatchRenorm(BatchNorm):
             is_warm = batches >= self._warmup
             largest_scale = is_warm * (_LARGEST_SCALE - 1) + 1
             largest_shift = is_warm * _LARGEST_SHIFT
-            # torch.var_mean takes four times as long.
+            # Faster than torch.var_mean.
             mean_of_batch = features.mean(0)
             variance_of_batch = (features - mean_of_batch).square_().mean(0)
             divisor = (variance + self.eps).rsqrt_()

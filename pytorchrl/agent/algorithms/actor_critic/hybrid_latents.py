@@ -45,7 +45,7 @@ class HybridLatents(nn.Module):
         self.register_buffer("high", torch.full((latent_size,), _INITIAL_BOUND))
         self.register_buffer("tolerance", torch.zeros(()))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        # All are part of the weights, so that a policy acts by them, and networks that begin anew learn them anew.
+        # All are part of the weights, so that a policy acts by them, and reinitialised networks learn them again.
 
     def embedded(self, choices: Tensor) -> Tensor:
         """Return the embeddings (N, C * d1) of choices (N, C)."""

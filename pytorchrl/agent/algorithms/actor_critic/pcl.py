@@ -1,10 +1,12 @@
 """PCL: path consistency learning of policy and value function, on-policy and with replay."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import Policy, StateValue, Values
-from pytorchrl.agent.actors.outputs import Categorical, Distribution
+from pytorchrl.agent.actors.outputs import Categorical
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.paths import sums_along_paths
@@ -66,10 +68,9 @@ class PCL(OnAndOffPolicy):
             losses = {self.train_pi: policy_loss, self.train_value: value_loss}
         return Losses(losses, metrics, rows.per_row(error.abs()))
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
 
 _FIRST_SHARE = 0.01

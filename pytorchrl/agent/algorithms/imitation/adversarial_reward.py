@@ -12,10 +12,10 @@ from torch import Tensor
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.algorithms.imitation.lagging_discriminator import LaggingDiscriminator
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.lagging_discriminator import LaggingDiscriminator
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage

@@ -1,7 +1,5 @@
 """BCQ: batch-constrained Q-learning over actions proposed by a generative model of the data."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -10,7 +8,6 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
-from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder, best_proposed, largest_mixed_target
 from pytorchrl.agent.algorithms.results import Losses
@@ -48,7 +45,7 @@ class BCQ(OffPolicyAlgorithm):
         phi: the largest perturbation of an action.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"num_critics", "phi"})
 
     lr_vae: NonNegativeOrSchedule = 1e-3

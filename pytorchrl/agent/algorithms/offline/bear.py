@@ -1,7 +1,7 @@
 """BEAR: off-policy actor-critic constrained to the data's support by maximum mean discrepancy."""
 
 import math
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue, SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
-from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder, best_proposed, largest_mixed_target
 from pytorchrl.agent.algorithms.results import Losses
@@ -60,7 +59,7 @@ class BEAR(OffPolicyAlgorithm):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"num_critics", "initial_multiplier"})
 
     lr_vae: NonNegativeOrSchedule = 3e-4

@@ -10,7 +10,6 @@ from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, Gaussian
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
-from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -44,7 +43,7 @@ class IQL(OffPolicyAlgorithm):
             maximum.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 
     distribution: DistributionHead = GaussianPolicy(bounded_mean=True, min_log_std=-5.0)
@@ -99,10 +98,9 @@ class IQL(OffPolicyAlgorithm):
         """Return the expectile loss (N, 1) of the state values."""
         return expectile_loss(advantage, self.expectile)
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

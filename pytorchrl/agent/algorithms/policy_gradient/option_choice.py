@@ -84,7 +84,7 @@ def bootstrap_from_options(
     """Add to rewards by how much ``U(s', w)`` exceeds ``V(s')``, where returns bootstrap from the latter.
 
     ``U`` is the value of arriving with the option in use (Bacon et al., arXiv 1609.05140, equation 3); ``V``, that of
-    choosing anew, is all that storages ask for.
+    choosing again, is all that storages ask for.
 
     Args:
         rollout: with the field ``OPTION``; its rewards are replaced.

@@ -19,7 +19,7 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 from storages.storage import Storage
 from storages.transition import ADV, IADV, IRET, IREW, IVAL, LOGP, Batch
 
-_AT_ONCE = 512  # transitions: as many stacks of 4 frames of 84 x 84 take 116 MB as float64, the dtype of the statistics
+_AT_ONCE = 512  # transitions, which the statistics convert to float64
 
 
 class RND(PPO):

@@ -1,4 +1,4 @@
-"""TRPO: natural policy gradients within a trust region, with or without a value function."""
+"""TRPO: natural policy gradients within a trust region, with a value function."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -6,10 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import in_units_of_environments
-from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.fisher_products import fisher_product_in_pieces
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
@@ -25,8 +22,8 @@ from storages.storage import Storage
 from storages.transition import LOGP, RET, Batch
 
 
-class TrustRegionPolicy(PolicyGradient):
-    """Base class of algorithms whose policy steps along the natural gradient of a surrogate, within a trust region.
+class TRPO(PolicyGradient):
+    """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), with a value function and GAE.
 
     Args:
         max_kl: the largest KL divergence of an update (delta).
@@ -37,53 +34,6 @@ class TrustRegionPolicy(PolicyGradient):
         entropy_coef: weight of an entropy bonus in the surrogate.
         fisher_mini_batch_size: rows of a batch that are in memory at once in products with the Fisher information
             matrix, which need the most; the policy is then evaluated again for each product. None for all.
-
-    Raises:
-        ValueError: outputs of the actor's networks are random, or depend on the other rows of a batch.
-    """
-
-    max_kl: NonNegativeOrSchedule = 0.01
-    damping: NonNegative = 0.1
-    cg_iterations: Count = 10
-    backtracks: Count = 10
-    backtrack_ratio: UnitInterval = 0.8
-    entropy_coef: NonNegative = 0.0
-    fisher_mini_batch_size: Count | None = None
-
-    def build(self) -> None:
-        """Make the networks, of which the policy has no optimiser."""
-        refuse_random_outputs(self.actor, type(self).__name__)
-        self.make_networks()
-        self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
-
-    def surrogate(self, batch: Batch) -> tuple[Distribution, Tensor]:
-        """Return the policy and its surrogate advantage () (equation 14), which the step of the policy increases."""
-        rows = self.read(batch)
-        policy = self.policy(rows.now, None)
-        ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
-        surrogate = rows.mean(ratio * self.advantages(rows))
-        if self.entropy_coef:
-            surrogate = surrogate + self.entropy_coef * rows.mean(policy.entropy())
-        return policy, surrogate
-
-    def update(self, batch: Batch) -> Result:
-        """Step the policy along the natural gradient of its :meth:`surrogate`."""
-        region = TrustRegion(
-            self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
-        )
-        size = self.fisher_mini_batch_size
-        fisher = None if size is None else fisher_product_in_pieces(batch, size, self, self._weights, self.damping)
-        metrics = natural_gradient_step(
-            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, fisher
-        )
-        self.end_update()
-        return Result(metrics)
-
-
-class TRPO(TrustRegionPolicy):
-    """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), with a value function and GAE.
-
-    Args:
         lr_value: learning rate of the value function.
         value_epochs: epochs of the value function per update.
         value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.
@@ -94,6 +44,13 @@ class TRPO(TrustRegionPolicy):
         "minimise": "override update",
         "apply_gradients": "override update",
     }
+    max_kl: NonNegativeOrSchedule = 0.01
+    damping: NonNegative = 0.1
+    cg_iterations: Count = 10
+    backtracks: Count = 10
+    backtrack_ratio: UnitInterval = 0.8
+    entropy_coef: NonNegative = 0.0
+    fisher_mini_batch_size: Count | None = None
     lr_value: NonNegativeOrSchedule = 3e-3
     value_epochs: Count = 40
     value_mini_batches: Count = 1
@@ -104,13 +61,25 @@ class TRPO(TrustRegionPolicy):
         Raises:
             ValueError: outputs of the actor's networks are random, or depend on other rows; or both share a body.
         """
-        super().build()
+        refuse_random_outputs(self.actor, type(self).__name__)
         if self.actor.shared_body:
             raise ValueError(
                 "TRPO: a step of the value function would move the policy out of its trust region where they share a "
                 "body; give the actor shared_body=False"
             )
+        self.make_networks()
+        self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
         self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
+
+    def surrogate(self, batch: Batch) -> tuple[Distribution, Tensor]:
+        """Return the policy and its surrogate advantage () (equation 14), which the step of the policy increases."""
+        rows = self.read(batch)
+        policy = self.policy(rows.now, None)
+        ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
+        surrogate = rows.mean(ratio * self.advantages(rows))
+        if self.entropy_coef:
+            surrogate = surrogate + self.entropy_coef * rows.mean(policy.entropy())
+        return policy, surrogate
 
     def losses(self, rows: Rows) -> Losses:
         """Return the value function's loss; the policy has no optimiser, but steps by its :meth:`surrogate`."""
@@ -128,11 +97,19 @@ class TRPO(TrustRegionPolicy):
 
     def update(self, batch: Batch) -> Result:
         """Step the policy along the natural gradient, then fit the value function to the fixed returns."""
-        result = super().update(batch)
+        region = TrustRegion(
+            self.current(self.max_kl), self.damping, self.cg_iterations, self.backtracks, self.backtrack_ratio
+        )
+        size = self.fisher_mini_batch_size
+        fisher = None if size is None else fisher_product_in_pieces(batch, size, self, self._weights, self.damping)
+        metrics = natural_gradient_step(
+            self._weights, partial(self.surrogate, batch), self.read(batch).mean, region, fisher
+        )
+        self.end_update()
         if self.value_mini_batches == 1:
             for _ in range(self.value_epochs):
-                result.metrics["value_loss"] = self._fit_value(batch)
-        return result
+                metrics["value_loss"] = self._fit_value(batch)
+        return Result(metrics)
 
     def _fit_value(self, batch: Batch) -> Tensor:
         value = self.train_value
@@ -148,31 +125,3 @@ class TRPO(TrustRegionPolicy):
             f"{type(self).__name__} finds the step of its policy by a line search, so that gradients cannot be "
             f"computed separately from an update"
         )
-
-
-class TRPOSinglePath(TrustRegionPolicy):
-    """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), section 5.1.
-
-    Action values are Monte Carlo returns. Without a value function, truncated episodes cannot bootstrap, so the storage
-    must drop them.
-    """
-
-    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
-
-    unused: ClassVar[Mapping[str, str]] = {
-        "losses": "override surrogate",
-        "losses_after_step": "override surrogate",
-        "minimise": "override update",
-        "apply_gradients": "override update",
-    }
-    normalize_advantages = False
-    damping: NonNegative = 1e-3
-
-    def make_networks(self) -> tuple[Network, ...]:
-        """Make the policy only."""
-        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
-        return (self.pi,)
-
-    def value_functions(self) -> Mapping[str, Network]:
-        """Return none: the storage's advantages are returns."""
-        return {}

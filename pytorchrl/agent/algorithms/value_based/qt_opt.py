@@ -126,7 +126,7 @@ class SearchedValues(ActionValueFunction):
         self._like, self._generator = like, generator
 
     def greedy(self) -> Tensor:
-        """Actions of the largest value found, (B, A); each call searches anew."""
+        """Actions of the largest value found, (B, A); each call searches again."""
         number = self._search.num_samples
         view = Repeated(self._view, number)
 
