@@ -1,4 +1,8 @@
-"""Max-min entropy SAC: MMESAC, and DEMMESAC with a separate policy for exploration."""
+"""Max-min entropy reinforcement learning, on SAC with a state-value network.
+
+MMESAC: SAC that seeks states where its policy has had little entropy so far, and raises the entropy there.
+DEMMESAC: MMESAC with separate critics and a separate policy for exploration.
+"""
 
 import torch
 from torch import Tensor

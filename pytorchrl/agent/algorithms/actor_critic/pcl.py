@@ -1,4 +1,8 @@
-"""PCL: path consistency learning of policy and value function, on-policy and with replay."""
+"""Path consistency learning, on-policy and with replay.
+
+PCL: path consistency learning of policy and value function, on-policy and with replay.
+UnifiedPCL: PCL with one Q-network that defines both policy and value function.
+"""
 
 from typing import Any
 

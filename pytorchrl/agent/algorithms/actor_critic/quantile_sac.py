@@ -1,4 +1,8 @@
-"""SAC with quantile critics: TQC drops the largest quantiles, QRSAC takes the critic of the smallest mean."""
+"""SAC with quantile critics.
+
+TQC: SAC with quantile critics, whose largest quantiles are dropped from targets.
+QRSAC: SAC with quantile critics, whose targets are the distribution of the critic with the smaller mean.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

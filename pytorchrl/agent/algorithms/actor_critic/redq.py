@@ -1,4 +1,8 @@
-"""REDQ, SAC with random subsets of many critics, and DroQ, with two dropout critics instead."""
+"""SAC with many updates per step, by an ensemble of critics or by dropout.
+
+REDQ: SAC with an ensemble of critics, random subsets of it in targets, and many updates per step.
+DroQ: REDQ with two dropout Q-functions in place of a large ensemble.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

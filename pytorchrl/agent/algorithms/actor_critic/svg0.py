@@ -1,4 +1,8 @@
-"""SVG(0) and PGT: a stochastic policy with reparameterised, or likelihood-ratio, gradients."""
+"""A stochastic policy with reparameterised, or likelihood-ratio, gradients.
+
+SVG0: a stochastic policy with reparameterised gradients through its critic.
+PGT: off-policy actor-critic with the likelihood-ratio policy gradient and a Q-function.
+"""
 
 from typing import ClassVar
 

@@ -1,4 +1,8 @@
-"""Behaviour cloning, and DAgger, which clones an expert in the states that the learner visits."""
+"""Behaviour cloning, of data or of an expert who is asked.
+
+BehaviourCloning: supervised learning of the data's actions.
+DAgger: behaviour cloning with expert labels for the states that the learner visits.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,9 @@
-"""Planning in a learnt model in each step: MBMPC, PDDM and PETS."""
+"""Planning in a learnt model in each step.
+
+MBMPC: planning by random shooting with one deterministic model.
+PDDM: planning by averages weighted by returns, with an ensemble of deterministic models.
+PETS: planning by the cross-entropy method with an ensemble of probabilistic models.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,4 +1,8 @@
-"""Offline DQN: restricted to actions that are likely in the data, or with a penalty on others' values."""
+"""Offline DQN, kept close to the data.
+
+DiscreteBCQ: DQN restricted to actions that are likely in the data.
+DiscreteCQL: DQN with a penalty on the Q-values of actions outside the data.
+"""
 
 import torch
 

@@ -1,4 +1,8 @@
-"""Offline Q-learning without actions outside the data: IQL by expectile regression, XQL by Gumbel regression."""
+"""Offline Q-learning without evaluating actions outside the data.
+
+IQL: offline Q-learning by expectile regression, without evaluating actions outside the data.
+XQL: offline Q-learning by Gumbel regression, whose state values are soft maxima over the data's actions.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

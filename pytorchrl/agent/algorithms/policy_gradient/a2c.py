@@ -1,4 +1,8 @@
-"""A2C, synchronous advantage actor-critic on short rollouts, and IMPALA, with V-trace correction."""
+"""Advantage actor-critic on short rollouts.
+
+A2C: synchronous advantage actor-critic on short rollouts.
+IMPALA: advantage actor-critic with V-trace correction for rollouts of older policies.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar

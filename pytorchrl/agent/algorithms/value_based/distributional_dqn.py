@@ -1,4 +1,8 @@
-"""Distributional DQN: probabilities of fixed atoms (C51), or quantile regression (QR-DQN)."""
+"""Distributional DQN, by probabilities of atoms or by quantiles.
+
+CategoricalDQN: distributional DQN with probabilities on a fixed support of atoms.
+QRDQN: distributional DQN by quantile regression.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar

@@ -1,4 +1,10 @@
-"""Operators that increase the action gap: advantage learning and dynamic policy programming."""
+"""Operators that increase the action gap, on DQN.
+
+AL: DQN that lowers the values of suboptimal actions, which increases the action gap.
+PAL: AL that favours repeating an action.
+DoublePAL: PAL with double Q-learning.
+DPP: DQN with action preferences in place of Q-values.
+"""
 
 from typing import ClassVar, Literal
 

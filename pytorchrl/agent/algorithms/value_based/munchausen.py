@@ -1,4 +1,8 @@
-"""Munchausen-DQN and Munchausen-IQN: the scaled log-policy is added to the reward."""
+"""Munchausen reinforcement learning, on DQN and IQN.
+
+MunchausenDQN: soft DQN with the scaled log-policy added to the reward.
+MunchausenIQN: IQN with the scaled log-policy added to the reward.
+"""
 
 from typing import Annotated, Any, ClassVar
 

@@ -1,4 +1,8 @@
-"""Q-learning on the returns of new rollouts, without a replay buffer: n-step Q-learning and PQN."""
+"""Q-learning on the returns of new rollouts, without a replay buffer.
+
+NStepQLearning: DQN on the n-step returns of new rollouts, without a replay buffer.
+PQN: Q-learning on the lambda returns of many environments, without replay buffer and target network.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar

@@ -1,4 +1,8 @@
-"""SARSA and residual gradients: classical variants of Q-learning's target, on DQN."""
+"""Classical variants of Q-learning's target, on DQN.
+
+SARSA: DQN that bootstraps on the next action taken instead of the greedy one.
+ResidualDQN: gradients also through the bootstrapped target, without a target network.
+"""
 
 from collections.abc import Mapping
 from functools import partial
