@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
+from pytorchrl.agent.algorithms.checks import SCALED
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
@@ -97,7 +98,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.check_spaces(envs)
         check_compiles(self, Algorithm)
         self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
-        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in checks.SCALED)
+        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()

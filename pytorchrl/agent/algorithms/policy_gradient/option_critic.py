@@ -11,15 +11,15 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from pytorchrl.agent.algorithms.policy_gradient.option_choice import (
+from pytorchrl.agent.algorithms.policy_gradient.options import (
     OPTION,
     OPTION_BEFORE,
     OptionInUse,
+    PolicyPerOption,
     ValueOverOptions,
     bootstrap_from_options,
     option_in_use,
 )
-from pytorchrl.agent.algorithms.policy_gradient.option_policies import PolicyPerOption
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
