@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
-from pytorchrl.agent.algorithms.checks import SCALED
+from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
@@ -62,7 +62,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     other_names = ALGORITHM_NAMES
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
-    actions = "any"
+    actions: ClassVar[ActionKind] = "any"
     """The supported action spaces; of "bounded" and "hybrid" ones, networks see actions scaled to [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
     """The storages that it learns from, by name; a scheme's ``storage_factory`` is "main"."""

@@ -11,6 +11,7 @@ from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distributi
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -37,7 +38,7 @@ class ACER(OnAndOffPolicy):
         polyak: weight that the average policy keeps in each of its updates.
     """
 
-    actions = "discrete"
+    actions: ClassVar[ActionKind] = "discrete"
 
     explorer: ClassVar[None] = None  # type: ignore[misc]  # the stored probabilities are those of the policy
     value_loss_coef: NonNegative = 0.5

@@ -1,6 +1,6 @@
 """DDPG: deterministic policy gradients with a critic, a replay buffer and target networks."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -9,6 +9,7 @@ from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -32,7 +33,7 @@ class DDPG(OffPolicyAlgorithm):
         exploration_noise: standard deviation of the noise on actions in [-1, 1].
     """
 
-    actions = "bounded"
+    actions: ClassVar[ActionKind] = "bounded"
     unchangeable = frozenset({"num_critics"})
 
     lr_pi: NonNegativeOrSchedule = 1e-3

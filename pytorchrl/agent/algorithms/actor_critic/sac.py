@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -39,7 +40,7 @@ class SAC(OffPolicyAlgorithm):
         target_entropy: entropy that the temperature is tuned to, in nats; None takes minus the action's dimension.
     """
 
-    actions = "bounded"
+    actions: ClassVar[ActionKind] = "bounded"
     unchangeable = frozenset({"distribution", "num_critics", "initial_alpha"})
 
     distribution: DistributionHead = SquashedGaussianPolicy()
