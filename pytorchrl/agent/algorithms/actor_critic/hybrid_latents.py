@@ -47,7 +47,7 @@ class HybridLatents(nn.Module):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         # All are part of the weights, so that a policy acts by them, and reinitialised networks learn them again.
 
-    def embedded(self, choices: Tensor) -> Tensor:
+    def embed(self, choices: Tensor) -> Tensor:
         """Return the embeddings (N, C * d1) of choices (N, C)."""
         pairs = zip(self.tables, choices.unbind(1), strict=True)
         return torch.cat([table[chosen].tanh() for table, chosen in pairs], dim=1)
@@ -58,11 +58,11 @@ class HybridLatents(nn.Module):
         distances = [(vector[:, None] - table.tanh()).square().sum(2) for table, vector in pairs]
         return torch.stack([distance.argmin(1) for distance in distances], dim=1)
 
-    def scaled(self, latent: Tensor) -> Tensor:
+    def scale(self, latent: Tensor) -> Tensor:
         """Scale latents (N, d2) from their bounds to [-1, 1], and clip them."""
         return ((latent - self._middle) / self._half_range).clamp(-1, 1)
 
-    def unscaled(self, scaled: Tensor) -> Tensor:
+    def unscale(self, scaled: Tensor) -> Tensor:
         """Scale numbers (N, d2) in [-1, 1] to the bounds of latents."""
         return scaled * self._half_range + self._middle
 
@@ -151,7 +151,7 @@ class HybridActions:
         """Return the parameters (N, P)."""
         return action[:, self._parameters]
 
-    def joined(self, choices: Tensor, parameters: Tensor) -> Tensor:
+    def join(self, choices: Tensor, parameters: Tensor) -> Tensor:
         """Return actions (N, A), with a score of 1 for what is chosen, and of -1 for all else."""
         flags = [F.one_hot(chosen, count) for chosen, count in zip(choices.unbind(1), self.counts, strict=True)]
         scores = 2 * torch.cat(flags, dim=1).to(parameters.dtype) - 1

@@ -38,7 +38,7 @@ class ActionAutoencoder:
         divergence = rows.mean(latent.kl(_standard_normal(latent))) / self.latent_size
         return reconstruction + kl_weight * divergence
 
-    def unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
+    def sample_unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
         """Return sampled actions (N, A) before their tanh, decoded from clipped standard normal latents.
 
         Args:

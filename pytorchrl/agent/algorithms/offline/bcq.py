@@ -93,7 +93,7 @@ class BCQ(OffPolicyAlgorithm):
     def losses_after_step(self, rows: Rows) -> Losses:
         """Return the perturbation network's loss: the negative value by the first critic (algorithm 1)."""
         with torch.no_grad():
-            decoded = torch.tanh(self.vae.unsquashed(rows.now, len(rows), self.latent_clip, self.generator))
+            decoded = torch.tanh(self.vae.sample_unsquashed(rows.now, len(rows), self.latent_clip, self.generator))
         with self.critics[0].frozen():
             loss = -rows.mean(self.critics[0](rows.now, self._perturbed(self.perturbation, rows.now, decoded)).mean)
         return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})
@@ -113,7 +113,7 @@ class BCQ(OffPolicyAlgorithm):
     ) -> Tensor:
         """Return decoded and perturbed actions (N * number, A) of N rows, those of a row consecutively."""
         several = Repeated(view, number)
-        decoded = torch.tanh(self.vae.unsquashed(several, rows * number, self.latent_clip, generator))
+        decoded = torch.tanh(self.vae.sample_unsquashed(several, rows * number, self.latent_clip, generator))
         return self._perturbed(perturbation, several, decoded)
 
     @staticmethod

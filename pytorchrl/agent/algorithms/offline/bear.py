@@ -117,7 +117,7 @@ class BEAR(OffPolicyAlgorithm):
         number = self.num_kernel_actions
         several = Repeated(rows.now, number)
         with torch.no_grad():
-            decoded = self.vae.unsquashed(several, len(rows) * number, self.latent_clip, self.generator)
+            decoded = self.vae.sample_unsquashed(several, len(rows) * number, self.latent_clip, self.generator)
         unsquashed = self._unsquashed(self.pi(rows.now))
         mmd = maximum_mean_discrepancy(decoded.view(len(rows), number, -1), unsquashed, self.kernel, self.sigma)
         discrepancy, multiplier = rows.mean(mmd), self.log_multiplier.exp()
