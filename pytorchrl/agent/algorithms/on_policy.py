@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
-from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
+from pytorchrl.agent.actors.heads.continuous_policies import GaussianLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.envs.worker_processes import LongWait, WorkerSignals, how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seed_process, seeding_processes
+from pytorchrl.agent.global_generators import seed_process, seeding_processes
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
 from storages.component.closing import close_all
 

@@ -19,7 +19,7 @@ from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 class MBPO(SAC):
     """Janner et al., "When to Trust Your Model: Model-Based Policy Optimization" (arXiv 1906.08253).
 
-    SAC's batches are transitions of the model, drawn anew by the current policy in each update; the paper keeps those
+    SAC's batches are transitions of the model, drawn by the current policy in each update; the paper keeps those
     of the last 1,000 steps. The model learns in every update from the storage's batch, whose errors it determines.
 
     Args:
