@@ -92,7 +92,7 @@ class EpisodeStore:
                 raise DamageError(flaws[0])
         if not self.read_only:
             # Before the ring is changed, so that the call can be repeated after a failed write.
-            self.written(archive.tidy)
+            self.written(archive.delete_uncommitted)
         archive.warn_of_lost()
         queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
         self.cache.begin(queue, plan)
