@@ -16,14 +16,14 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
-    def reset(self) -> None:
+    def begin_anew(self) -> None:
         """Forget the turn of another thread, which a forked process does not inherit."""
         self.lock = threading.RLock()
 
 
 _TURN = _Turn()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_TURN.reset)
+    os.register_at_fork(after_in_child=_TURN.begin_anew)
 
 
 @contextmanager
