@@ -182,7 +182,7 @@ def work(
         pipe: to the learner's process.
         further: the other arguments of gymnasium's worker.
     """
-    signals.install_handlers()
+    signals.apply()
     seed_process(seeds[index])
     try:
         _async_worker(index, make, pipe, *further)
