@@ -1,4 +1,4 @@
-"""Global random generators of torch, NumPy and Python: drawing by one thread at a time, seeds of processes."""
+"""Global random generators of torch, NumPy and Python, and their seeds in processes of a run."""
 
 import hashlib
 import itertools

@@ -58,7 +58,7 @@ class Head(Protocol):
 
 
 class Actor(FieldComponent, nn.Module):
-    """The networks of an agent. It is made without any; the algorithm makes the policies and value functions it needs.
+    """The networks of an agent, which the algorithm makes as it needs them.
 
     Args:
         hidden_sizes: units of the fully connected layers after the feature extractor.
@@ -235,7 +235,7 @@ class Actor(FieldComponent, nn.Module):
             return self._named(name, Network(body, head.build(joint.output_size, self), joint))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
-        """Make and register a network with a body of its own, without memory, noise, dropout or normalising layers.
+        """Make and register a plain network: without memory, noise, dropout or normalising layers.
 
         Args:
             name: of the network, in the actor's state dict.
@@ -258,7 +258,7 @@ class Actor(FieldComponent, nn.Module):
             return self._named(name, Network(body, head.build(body.output_size, self)))
 
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
-        """Register a network that :meth:`make` did not make, such as one around a target network; as :meth:`make`."""
+        """Register a network that :meth:`make` did not make, such as one around a target network."""
         self._named(name, network)
         for body in network.modules():
             if acts and isinstance(body, RecurrentBody):
@@ -363,7 +363,7 @@ class Actor(FieldComponent, nn.Module):
         return acting if noise is None or not noisy else drawing_from(noise, self.generator, acting)
 
     def updating(self) -> AbstractContextManager[None]:
-        """Return a context of updates, in which torch's global generator is the actor's own one for users' modules.
+        """Return a context of updates, in which users' modules draw from the actor's generator.
 
         So dropout of torch follows the run's seed, and a resumed run continues it.
         """

@@ -48,7 +48,7 @@ def soft_maximum_of_critic(
 
 
 def _parameters_of_plain(critic: Network) -> list[Tensor] | None:
-    """Return weight and bias of each layer; None where a call of the critic is more than these layers, now."""
+    """Return weight and bias of each layer; None if the critic computes more than these layers."""
     joint, head = critic.joint, critic.head
     if joint is None or not (are_plain([critic], Network) and are_plain([joint], MLP)):
         return None
@@ -81,7 +81,7 @@ class StackedNetworks:
 
     @classmethod
     def of(cls, networks: Iterable[Network]) -> Self | None:
-        """Stack the present weights of networks; None where only calls of their modules compute what these do."""
+        """Stack the present weights of networks; None if their modules have to be called."""
         networks = list(networks)
         layers = [found for found in map(_linear_layers, networks) if found is not None]
         joint = networks[0].joint
@@ -106,7 +106,7 @@ class StackedNetworks:
 
 
 def _linear_layers(network: Network) -> list[nn.Linear] | None:
-    """Return the layers of a network, all linear with a bias; None if it has others, hooks, or methods of a user's."""
+    """Return the layers of a network, if all are plain linear ones with a bias; else None."""
     body, joint, head = network.body, network.joint, network.head
     is_known = type(network) is Network and type(body) is Body and type(joint) is MLP
     if not is_known or type(head).forward is not OutputLayer.forward or any(hooks_of(network)):

@@ -101,7 +101,7 @@ class RecurrentBody(nn.Module):
         return self.memory.unroll(self.features(obs, done), state, done, states=states)
 
     def features(self, obs: Any, done: Tensor) -> Tensor:
-        """Return the inputs (T, B, features) of the memory for observations (T, B, *obs), of the sizes of DONE."""
+        """Return the inputs (T, B, features) of the memory for observations (T, B, *obs)."""
         features: Tensor = self.body(flat(obs)).unflatten(0, done.shape[:2])
         return features
 

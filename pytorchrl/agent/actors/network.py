@@ -180,7 +180,7 @@ def make_target(network: ModuleT) -> ModuleT:
 
 
 def output_while_acting(body: nn.Module, head: Any, view: View) -> Any | None:
-    """Return the output of a body and a head for a few rows, in inference mode; None where modules have to compute it.
+    """Return the output for a few rows, in inference mode; None if the modules have to be called.
 
     The modules are those of now, and none of them may have a hook or a ``forward`` that is not its class's own.
     """

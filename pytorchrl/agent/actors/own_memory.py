@@ -170,7 +170,7 @@ def _tried_as_layer(module: nn.Module, input_size: int) -> tuple[Interface, int]
 
 
 def _check_beginning(module: nn.Module, interface: Interface, input_size: int, who: str) -> None:
-    """See that a module begins with zeros where it is given no state, and keeps none between calls."""
+    """Check that a module begins with zeros if it is given no state, and keeps none between calls."""
     features = _features(module, *((_STEPS, _ROWS) if interface.is_layer else (_ROWS,)), input_size)
     begin = interface.own(features.new_zeros((_ROWS, sum(map(math.prod, interface.shapes)))))
     found = []
@@ -194,7 +194,7 @@ def _check_beginning(module: nn.Module, interface: Interface, input_size: int, w
 
 
 def _check_steps(module: nn.Module, interface: Interface, input_size: int, who: str) -> None:
-    """See that a layer computes the same for single steps as for a sequence of them."""
+    """Check that a layer computes the same for single steps as for a sequence of them."""
     features = _features(module, _STEPS, _ROWS, input_size)
     begin = features.new_zeros((_ROWS, sum(map(math.prod, interface.shapes))))
     (whole, after), (again, _) = (_step_of_layer(module, interface, features, begin) for _ in range(2))

@@ -49,7 +49,7 @@ def check_per_network(per_network: Mapping[str, Mapping[str, Any]], actor: type[
 
 
 def check_late_action(actor: Any) -> None:
-    """Refuse more hidden layers before the action than an actor has, or one of its networks while it is made."""
+    """Check that an actor has as many hidden layers as ``late_action``."""
     if actor.late_action > len(actor.hidden_sizes):
         raise ValueError(
             f"{type(actor).__name__}: late_action must be at most the number of hidden_sizes, "

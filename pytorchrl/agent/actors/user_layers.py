@@ -1,4 +1,4 @@
-"""Layers within networks that are not the toolkit's, and the contexts in which these and noisy layers act.
+"""Layers of users and of torch within networks, and the contexts in which networks act.
 
 Layers of users, and some of torch's, depend on torch's training mode or on its global generator.
 """
@@ -23,7 +23,7 @@ _DEPEND_ON_MODE = (
 
 
 def user_layers(networks: nn.Module) -> list[nn.Module]:
-    """Return the modules of users' classes with all below them, and those of torch that depend on the training mode.
+    """Return modules of users' classes, with all below, and modules of torch that depend on the training mode.
 
     The toolkit's own layers are left out: they detect by inference or gradient mode whether they act or are updated,
     and draw from generators of their own.
@@ -57,7 +57,7 @@ def _package_of(module: nn.Module) -> str:
 def drawing_from(
     generator: torch.Generator, own: torch.Generator, acting: AbstractContextManager[Any]
 ) -> Iterator[None]:
-    """Return a context that exchanges the states of two generators: layers, compiled ones too, keep the object."""
+    """Return a context in which the actor's generator continues another one; layers keep the object."""
     before = own.get_state()
     own.set_state(generator.get_state())
     try:

@@ -117,7 +117,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse what is no optimiser among those of single groups."""
+        """Check that those of single groups are optimisers."""
         super().check_hyper_parameters(hyper_parameters)
         checks.refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
 

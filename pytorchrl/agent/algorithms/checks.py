@@ -56,7 +56,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
 
 
 def refuse_other_optimizers(optimizers: Mapping[str, Any], owner: str) -> None:
-    """Refuse what is no optimiser among those of single parameter groups.
+    """Check that the values of ``optimizers`` are optimisers.
 
     Raises:
         ValueError: the message names the group and the value.

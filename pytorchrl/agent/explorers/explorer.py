@@ -180,7 +180,7 @@ class Explorer(Setting, ABC):
 
 
 def best_action(output: Any) -> Tensor:
-    """Return (B, *action): the greedy action of action values, the mode of a distribution, or the actions themselves.
+    """Return the greedy actions (B, *action) of values, the mode of a distribution, or the actions given.
 
     Raises:
         TypeError: the output is none of these.

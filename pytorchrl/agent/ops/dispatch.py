@@ -19,7 +19,7 @@ def hooks_of(*networks: nn.Module) -> list[Mapping[int, Any]]:
 
 
 def is_recorded() -> bool:
-    """Whether torch is tracing, compiling, or transforming as ``torch.func`` does: it has to see its own operations."""
+    """Whether torch is tracing, compiling or transforming, and has to see its own operations."""
     is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     return is_tracing or torch.compiler.is_compiling() or _is_transformed()
 

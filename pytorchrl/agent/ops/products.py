@@ -134,7 +134,7 @@ def _is_usual(rows: int) -> bool:
 
 
 def _has_faster_onednn() -> bool:
-    """Whether the CPU has AVX-512 and is not Intel's, and the operator is there and computes what it should."""
+    """Whether oneDNN is faster on this CPU, with AVX-512 and not Intel's, and computes the same."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or "GenuineIntel" in _processor():
         return False
     left, right, bias = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(3, 4), torch.arange(4.0)
@@ -145,7 +145,7 @@ def _has_faster_onednn() -> bool:
 
 
 def _processor() -> str:
-    """Return Linux's description of the CPU; Intel's where there is none, for which torch's products are left alone."""
+    """Return Linux's description of the CPU; without one, the name of Intel, for which MKL is left in use."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

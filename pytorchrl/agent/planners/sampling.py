@@ -95,7 +95,7 @@ class PathIntegral(Planner):
         return plan
 
     def _filtered(self, noise: Tensor) -> Tensor:
-        """Return noise (E, N, H, A) in which each step's is averaged with that of the step before."""
+        """Return noise (E, N, H, A), each step's averaged with that of the step before."""
         if not self.smoothing:
             return noise
         steps, last = [], torch.zeros_like(noise[:, :, 0])

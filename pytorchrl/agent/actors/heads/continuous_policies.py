@@ -109,15 +109,7 @@ def _middle(space: spaces.Box) -> Tensor:
 class SquashedGaussianPolicy(DistributionHead):
     """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features."""
 
-    @property
-    def is_scaled(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def is_bounded(self) -> bool:
-        """True."""
-        return True
+    is_scaled = is_bounded = True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`SquashedGaussian`."""
@@ -338,15 +330,7 @@ class BetaPolicy(DistributionHead):
     smallest_concentration: Positive = 1.0
     gain: Positive = 0.01
 
-    @property
-    def is_scaled(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def is_bounded(self) -> bool:
-        """True."""
-        return True
+    is_scaled = is_bounded = True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`Beta`."""

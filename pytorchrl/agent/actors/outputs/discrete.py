@@ -277,7 +277,7 @@ class MellowmaxCategorical(Categorical):
         return type(self)(self._preferences.detach(), self._omega, self._allowed)
 
     def allowing(self, allowed: Tensor) -> Self:
-        """Return the policy of the allowed actions, (B, k) bool, by whose preferences alone it is determined."""
+        """Return the policy of the allowed actions, (B, k) bool, given their preferences alone."""
         return type(self)(self._preferences, self._omega, allowed)
 
 

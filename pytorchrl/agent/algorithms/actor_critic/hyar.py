@@ -187,5 +187,5 @@ class _LatentRows(Rows):
 
 
 def _no_latent_action(action: Tensor, size: int) -> Tensor:
-    """Return what is stored (E, size) of actions (E, A) that were not decoded of latent ones."""
+    """Return the latent actions (E, size) stored with actions (E, A) that have none."""
     return action.new_full((len(action), size), NO_LATENT_ACTION)

@@ -74,7 +74,7 @@ class PPOD(PPO):
         self._rollouts: dict[str, VanillaOnPolicyBuffer] = {}
 
     def request_fields(self, source: str, storage: Storage) -> None:
-        """Let a storage of a source add fields to its batches, and check that both rollouts make joint ones.
+        """Request fields of a storage's batches, and check that both rollouts make joint ones.
 
         Raises:
             ValueError: a rollout drops episodes, their sequences differ in length, or the repeated rollout has fewer
@@ -139,7 +139,7 @@ class PPOD(PPO):
         return EpisodeReplay(columns, self.actor, episodes, self.generator, self._pending_state)
 
     def _columns(self, main: Storage, repeated: Storage) -> int:
-        """Return the columns that give replayed episodes their share of the transitions of an update; at least one."""
+        """Return how many columns of episodes are replayed for their share of an update; at least one."""
         assert repeated.size is not None
         share = self.rho + self.phi
         return max(1, round(share / (1 - share) * main.capacity / repeated.size))

@@ -62,7 +62,7 @@ class MBPO(SAC):
 
     @torch.no_grad()
     def imagined(self, rows: Rows) -> Rows:
-        """Return as many transitions of the model as there are rows, with ``real_share`` of the rows in their place."""
+        """Return transitions of the model, and ``real_share`` of the storage's own, as many as there are rows."""
         obs, are_real = self._beginnings(rows)
         action = self.pi(self.actor.view(obs)).sample(self.generator)
         predicted = self.model.rollouts().step(obs.flatten(1), action, self.generator)

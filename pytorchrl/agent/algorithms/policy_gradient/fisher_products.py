@@ -32,7 +32,7 @@ def fisher_product(divergence: Tensor, weights: FlatParameters, damping: float) 
 def fisher_product_in_pieces(
     batch: Batch, most_rows: int, algorithm: PolicyGradient, weights: FlatParameters, damping: float
 ) -> Callable[[Tensor], Tensor]:
-    """As `fisher_product`, of the policy's divergence over a batch, with the graph of one piece at a time in memory.
+    """Return the product as `fisher_product`, computed piece by piece to need less memory.
 
     Args:
         batch: of transitions, or of whole sequences (T, B, ...).

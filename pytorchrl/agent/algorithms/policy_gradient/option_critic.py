@@ -142,7 +142,7 @@ class OptionCritic(A2C):
         return super().update_phase(sources)
 
     def _excess(self, obs: Any, rhs: Any, done: Tensor, option: Tensor) -> Tensor:
-        """Return by how much the value (N, 1) of arriving with options (N, 1) exceeds that of choosing again."""
+        """Return the value (N, 1) of arriving with options (N, 1), less that of choosing again."""
         with self.actor.acting(noisy=True):
             view = self.actor.view(obs, rhs, done)
             values: Tensor = self.option_values(view)
