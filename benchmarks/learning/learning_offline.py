@@ -106,7 +106,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
         "either. The hyper-parameters are in "
         "`benchmarks/learning/offline_tasks.py`. Written by "
         "`benchmarks/learning/learning_offline.py --d3rlpy PYTHON --only TASKS`, where PYTHON is the interpreter of an "
-        "environment with d3rlpy; stopped, the same command goes on."
+        "environment with d3rlpy; the same command continues runs that were stopped."
     )
     if missing:
         lines += ["", f"Not run: `learning_offline.py --only {' '.join(missing)}` makes these runs."]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 
 OFF_POLICY: dict[str, Any] = {
     "gamma": 0.99,

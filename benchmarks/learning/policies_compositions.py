@@ -8,7 +8,7 @@ import numpy as np
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
 

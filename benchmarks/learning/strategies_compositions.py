@@ -6,7 +6,7 @@ from typing import Any
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
 from benchmarks.learning.values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_UPDATES, breakout
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import make_factory
 
 _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)

@@ -9,7 +9,7 @@ import tyro
 from gymnasium import spaces
 
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.agent.algorithms.action_spaces import check_action_space
+from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
 from pytorchrl.agent.envs.games.atari_envs import preprocessed
 from pytorchrl.agent.envs.native.native_making import Backend, is_native

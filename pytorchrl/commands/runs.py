@@ -39,7 +39,9 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     if not path.is_dir() and (path.exists() or path != _RUNS):
         what = "is no folder" if path.exists() else "does not exist"
         raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
-    folders = sorted(file.parent for file in path.glob("**/config.json") if _is_run(file.parent))
+    folders = sorted(
+        file.parent for file in path.glob(f"**/{RunFolder(path).config_file.name}") if _is_run(file.parent)
+    )
     if not folders:
         tell(f"There is no run in {path}.")
         return
@@ -79,7 +81,8 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
 
 def _is_run(folder: Path) -> bool:
     """Whether a folder with a ``config.json``, which other programs write too, has another file of a run."""
-    return any((folder / name).exists() for name in ("versions.json", "metrics.jsonl", "checkpoint.pt"))
+    run = RunFolder(folder)
+    return any(file.exists() for file in (run.versions_file, run.metrics_file, run.checkpoint_file))
 
 
 def _row(folder: Path, path: Path) -> list[str]:
@@ -89,10 +92,11 @@ def _row(folder: Path, path: Path) -> list[str]:
         CheckpointError: its configuration cannot be read.
         MetricsError: its metrics are damaged.
     """
-    config = RunFolder(folder).read_config()
+    run = RunFolder(folder)
+    config = run.read_config()
     metrics: dict[str, float] = {}
-    if (folder / "metrics.jsonl").exists():
-        for record in read_metrics(folder / "metrics.jsonl"):
+    if run.metrics_file.exists():
+        for record in read_metrics(run.metrics_file):
             metrics |= record
     return [
         str(folder.relative_to(path)),
@@ -183,9 +187,10 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
 
 
 def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    if not (run / "metrics.jsonl").exists():
+    metrics_file = RunFolder(run).metrics_file
+    if not metrics_file.exists():
         return {"steps": f"none measured, of {config['target_steps']:,}"}
-    records, evaluations = read_metrics(run / "metrics.jsonl"), read_evaluations(run)
+    records, evaluations = read_metrics(metrics_file), read_evaluations(run)
     latest: dict[str, float] = {}
     for record in records:
         latest |= record

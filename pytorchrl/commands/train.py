@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs

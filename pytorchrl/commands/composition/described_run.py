@@ -48,9 +48,7 @@ from storages.persistent.commits import has_commits
 from storages.storage import Storage
 
 _PROGRAM = "python -m pytorchrl train"
-
 _FILE_SETTINGS = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *DATA_SETTINGS)
-
 _EPILOG = (
     "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
     "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "

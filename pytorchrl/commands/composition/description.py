@@ -19,11 +19,8 @@ from storages.component.factory import Component
 
 KINDS: Mapping[str, type[Component]] = {"algorithm": Algorithm, "actor": Actor, "storage": Storage, "env": VecEnv}
 """Base classes of the parts of a run, by their names in options and files."""
-
 _SETTINGS = ("steps", "preprocessing")
-
 _ANY_ENVIRONMENT = "*"
-
 _Check = tuple[Callable[[Any], bool], str]
 
 

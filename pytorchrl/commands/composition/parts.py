@@ -8,7 +8,6 @@ import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import pytorchrl as prl
@@ -26,12 +25,9 @@ from storages.component.factory import Factory
 from storages.component.setting import Setting, text_of
 
 _REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
-
 _STEPS = 100_000
-
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 """Constants as YAML writes them."""
-
 _BEGINS_A_CALL = re.compile(r"^\s*[A-Za-z_]\w*\(")
 
 
@@ -259,7 +255,7 @@ def _setting(node: ast.Call, text: str) -> Any:
     except CompositionError:
         cls = object
     if not issubclass(cls, Setting):
-        near = get_close_matches(name, names_of(Setting), n=1)
+        near = difflib.get_close_matches(name, names_of(Setting), n=1)
         hint = f"did you mean {near[0]}?" if near else "--import the module that defines it"
         raise TextError(f"there is no setting {name!r}, which {text!r} names; {hint}")
     arguments = [_node_value(argument, text) for argument in node.args]

@@ -151,7 +151,7 @@ def prune(
     choices = (min_return, max_episodes, max_return, best_share, random_share)
     if all(choice is None for choice in choices) and not successes:
         raise ValueError(
-            "prune: tell_written what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
+            "prune: say what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
             "--random-share or --successes"
         )
     check_counts(max_episodes=max_episodes)

@@ -9,7 +9,7 @@ import numpy as np
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, OutOfMemoryError, RayActorError
 
-from pytorchrl.agent.process_seeds import seed_process, seeds_of_processes
+from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard

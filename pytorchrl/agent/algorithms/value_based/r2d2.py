@@ -1,11 +1,11 @@
 """R2D2: recurrent double DQN with prioritised replay of sequences and value rescaling."""
 
 from pytorchrl.agent.actors.heads import Head, Values
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.actors.presets import OffPolicyActor
+from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import Adam
-from pytorchrl.agent.preset import Preset
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import NonNegative, Positive
 from storages.component.schedule import LinearSchedule

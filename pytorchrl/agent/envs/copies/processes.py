@@ -20,7 +20,7 @@ from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from pytorchrl.agent.envs import worker_processes
 from pytorchrl.agent.envs.worker_processes import WorkerSignals, how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seed_process, seeds_of_processes
+from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
 from storages.open_files import open_files_named
 
 SECONDS_TO_END = 5.0
@@ -182,7 +182,7 @@ def work(
         pipe: to the learner's process.
         further: the other arguments of gymnasium's worker.
     """
-    signals.install_handlers()
+    signals.apply()
     seed_process(seeds[index])
     try:
         _async_worker(index, make, pipe, *further)

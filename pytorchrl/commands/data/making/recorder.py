@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.process_seeds import seeding_processes
+from pytorchrl.agent.global_generators import seeding_processes
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.logging.bars import bar
