@@ -2,8 +2,8 @@
 
 ``@pytest.mark.quick_share(0.2)`` on a test keeps a fifth of its cases quick, and gives the others the ``long`` mark.
 ``@pytest.mark.quick_share(0.2, long=0.6)`` also leaves two fifths of the cases to full runs: long tests of the profile
-``quick`` skip them. ``--share 1/3`` runs a third of all tests; the runs 1/3, 2/3 and 3/3 together run each of them once. Loaded
-by ``tests/conftest.py``.
+``quick`` skip them. ``--share 1/3`` runs a third of all tests; the runs 1/3, 2/3 and 3/3 together run each of them
+once. Loaded by ``tests/conftest.py``.
 """
 
 import zlib
@@ -59,7 +59,5 @@ def keep_share(items: list[pytest.Item], share: str) -> None:
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise pytest.UsageError(f"--share is K/N with K from 1 to N, such as 1/3, got {share!r}")
     items[:] = [
-        item
-        for item in items
-        if zlib.crc32(item.nodeid.partition("[")[0].encode()) % int(count) == int(number) - 1
+        item for item in items if zlib.crc32(item.nodeid.partition("[")[0].encode()) % int(count) == int(number) - 1
     ]
