@@ -62,24 +62,6 @@ def test_an_unrolled_sequence_equals_single_steps_with_equal_gradients(name: str
     assert torch.equal(begin, before)
 
 
-@pytest.mark.parametrize("states", [True, False])
-@pytest.mark.parametrize("name", ["gru", "lstm", *MEMORIES])
-def test_an_episode_that_begins_in_a_sequence_is_computed_as_a_sequence_of_its_own(name: str, states: bool) -> None:
-    memory = made(**MEMORIES.get(name, {"memory": name}))
-    features, begin = torch.randn(STEPS, ROWS, INPUTS), torch.randn(ROWS, memory.state_size)
-    done = torch.zeros(STEPS, ROWS, 1)
-    done[4, 0] = 1
-    shown, reached = memory.unroll(features, begin, done, states=states)
-    nothing = torch.zeros(1, memory.state_size)
-    earlier, _ = memory.unroll(features[:4, :1], begin[:1], done[:4, 1:])
-    later, after = memory.unroll(features[4:, :1], nothing, done[4:, 1:])
-    torch.testing.assert_close(shown[:, :1], torch.cat([earlier, later]))
-    torch.testing.assert_close(reached[-1, :1], after[-1])
-    other, after = memory.unroll(features[:, 1:], begin[1:], done[:, 1:])
-    torch.testing.assert_close(shown[:, 1:], other)
-    torch.testing.assert_close(reached[-1, 1:], after[-1])
-
-
 @pytest.mark.parametrize(("kind", "reference"), [("lstm", nn.LSTM), ("gru", nn.GRU)])
 @pytest.mark.parametrize("layers", [2, 3])
 def test_stacked_layers_equal_torchs_layers_of_the_same_weights(kind: Any, reference: Any, layers: int) -> None:

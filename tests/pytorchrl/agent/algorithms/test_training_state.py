@@ -79,6 +79,9 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "QRDQN": (prl.QRDQN, DISCRETE, {"num_quantiles": 5}),
     "IQN": (prl.IQN, DISCRETE, {"num_quantiles": 5}),
     "MunchausenIQN": (prl.MunchausenIQN, DISCRETE, {"num_quantiles": 5}),
+    "NAF": (prl.NAF, BOX, {}),
+    "SACDiscrete": (prl.SACDiscrete, DISCRETE, {}),
+    "REDQ": (prl.REDQ, BOX, {"num_critics": 3, "policy_delay": 2}),
     "SAC": (prl.SAC, BOX, {}),
     "QtOpt": (prl.QtOpt, BOX, {"num_samples": 8, "num_elites": 2, "lag": 3}),
     "PETS": (prl.PETS, BOX, {"planner": prl.planners.CrossEntropy(2, 2, 4, 2)}),
@@ -262,13 +265,14 @@ def test_a_group_without_a_loss_is_not_stepped() -> None:
             assert_equal(saved_and_loaded(algorithm.train_slow.stepper.state_dict()), optimizer)
 
 
-def test_a_target_is_updated_at_its_interval_and_gets_no_gradient() -> None:
-    algorithm = made(TwoValues, polyak=0.75)
+@pytest.mark.parametrize("polyak", [0.0, 0.75])
+def test_a_target_is_updated_at_its_interval_and_gets_no_gradient(polyak: float) -> None:
+    algorithm = made(TwoValues, polyak=polyak)
     for update in range(1, 7):
         before = [parameter.clone() for parameter in algorithm.q_target.parameters()]
         algorithm.update(batch_for(algorithm, update))
         for target, old, online in zip(algorithm.q_target.parameters(), before, algorithm.q.parameters(), strict=True):
-            expected = 0.75 * old + 0.25 * online if update % 3 == 0 else old
+            expected = polyak * old + (1 - polyak) * online if update % 3 == 0 else old
             torch.testing.assert_close(target, expected)
             assert target.grad is None
 

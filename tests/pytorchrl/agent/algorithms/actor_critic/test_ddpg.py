@@ -11,8 +11,6 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DeterministicPolicy
-from pytorchrl.agent.algorithms.results import Losses
-from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS
 from tests.pytorchrl.agent.algorithms.test_rows import BOX, batch_of
 from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, replayed
@@ -134,28 +132,6 @@ def test_pgts_gradients_are_those_of_log_probabilities_weighted_by_advantages(en
     assert_gradients(algorithm, batch, by_hand, lambda: -float((weight * by_hand.log_prob(drawn)).mean()))
 
 
-def test_pgt_and_svg0_estimate_the_same_gradient() -> None:
-    """PGT uses likelihood ratios, SVG(0) reparameterisation; with 200,000 samples, both are close."""
-    batch = {key: value.repeat(40_000, *[1] * (value.ndim - 1)) for key, value in n_step_batch().items()}
-    svg0, pgt = linear_algorithm(prl.SVG0), linear_algorithm(prl.PGT, entropy_coef=0.0)
-    pgt.actor.load_state_dict(svg0.actor.state_dict())
-    one, other = svg0.compute_gradients(batch)[0], pgt.compute_gradients(batch)[0]
-    for part in ("weight", "bias"):
-        torch.testing.assert_close(
-            one[f"policy.head.layer.{part}"], other[f"policy.head.layer.{part}"], rtol=0.1, atol=0.02
-        )
-
-
-def test_ddpg_accepts_ornstein_uhlenbeck_noise_and_svg0_explores_by_sampling() -> None:
-    noise = prl.OrnsteinUhlenbeck(0.2)
-    assert linear_algorithm(prl.DDPG, explorer=noise).make_explorer().then == noise
-    with pytest.raises(TypeError, match="DDPG: Sample needs a distribution"):
-        linear_algorithm(prl.DDPG, explorer=prl.Sample())
-    assert linear_algorithm(prl.SVG0).make_explorer().then == prl.Sample()
-    with pytest.raises(ValueError, match="DDPG: polyak must lie in"):
-        prl.DDPG.create_factory(polyak=1.5)
-
-
 @pytest.mark.parametrize("kind", ["sequences", "burn-in", "padded"])
 def test_observations_of_padding_do_not_affect_the_gradients(kind: str) -> None:
     envs = envs_with(BOX)
@@ -169,19 +145,6 @@ def test_observations_of_padding_do_not_affect_the_gradients(kind: str) -> None:
     )
     for name, gradient in gradients.items():
         torch.testing.assert_close(changed[name], gradient)
-
-
-@pytest.mark.parametrize("kind", [prl.DDPG, prl.TD3, prl.SAC])
-def test_gradients_applied_separately_update_the_critics_as_one_update_does(kind: Any) -> None:
-    whole, apart = (made(kind, {"hidden_sizes": (7, 5)}) for _ in range(2))
-    gradients, _ = apart.compute_gradients(n_step_batch())
-    before = {name: gradient.clone() for name, gradient in gradients.items()}
-    # Gradients of another batch, computed in between, do not change them.
-    apart.compute_gradients(n_step_batch(1))
-    torch.testing.assert_close(gradients, before, rtol=0, atol=0)
-    apart.apply_gradients(gradients)
-    whole.update(n_step_batch())
-    torch.testing.assert_close(list(apart.critics.parameters()), list(whole.critics.parameters()))
 
 
 def test_observations_of_double_precision_are_learnt_from_in_single_precision() -> None:
@@ -206,25 +169,3 @@ def test_another_head_of_the_policy_takes_other_actions_and_learns() -> None:
     for _ in range(2):
         algorithm.update(n_step_batch())
     assert not all(torch.equal(before[name], weight) for name, weight in algorithm.pi.state_dict().items())
-
-
-class OtherLosses(prl.TD3):
-    """Scales the loss of the policy, and adds a penalty on weights to that of the critics."""
-
-    def losses(self, rows: Rows) -> Losses:
-        losses = super().losses(rows)
-        size = sum(parameter.square().sum() for parameter in self.critics.parameters())
-        return Losses({self.train_critics: losses.of[self.train_critics] + size}, losses.metrics, losses.errors)
-
-    def losses_after_step(self, rows: Rows) -> Losses | None:
-        losses = super().losses_after_step(rows)
-        return losses and Losses({group: 3 * loss for group, loss in losses.of.items()})
-
-
-def test_overridden_losses_determine_the_gradients() -> None:
-    algorithm, plain = (made(kind, {"hidden_sizes": (7, 5)}, policy_delay=1) for kind in (OtherLosses, prl.TD3))
-    found, expected = (each.compute_gradients(n_step_batch())[0] for each in (algorithm, plain))
-    for name, parameter in algorithm.train_critics.parameters.items():
-        torch.testing.assert_close(found[f"critics.{name}"], expected[f"critics.{name}"] + 2 * parameter.detach())
-    for name in algorithm.train_pi.parameters:
-        torch.testing.assert_close(found[f"policy.{name}"], 3 * expected[f"policy.{name}"])

@@ -22,7 +22,6 @@ from tests.support.by_hand import (
     replayed,
 )
 from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
 SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
@@ -133,21 +132,6 @@ def test_gradients_equal_those_of_a_numpy_version() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_targets_get_no_gradients_and_critics_require_gradients_after_an_update() -> None:
-    algorithm = linear_sac()
-    algorithm.update(replayed(ACTIONS))
-    assert all(parameter.grad is None for parameter in algorithm.target_critics.parameters())
-    assert all(parameter.requires_grad for parameter in algorithm.critics.parameters())
-
-
-@pytest.mark.parametrize("num_critics", [1, 2, 5])
-def test_any_number_of_critics_can_be_trained(num_critics: int) -> None:
-    algorithm = linear_sac(num_critics=num_critics)
-    result = algorithm.update(replayed(ACTIONS))
-    assert len(algorithm.critics) == num_critics
-    assert result.info[ERRORS].shape == (5, 1)
-
-
 @pytest.mark.parametrize("size", [5.0, 20.0, 1e4])
 def test_actions_at_their_bounds_have_finite_losses_and_gradients(size: float) -> None:
     algorithm, batch = linear_sac(), replayed(ACTIONS)
@@ -206,20 +190,6 @@ def test_actions_stay_in_the_box_and_evaluation_draws_no_random_numbers() -> Non
     assert torch.equal(one, two)
     assert_equal(evaluation.state_dict(), before)
     assert torch.equal(algorithm.generator.get_state(), generator)
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        (spaces.Discrete(3), "SAC needs a Box action space.*DQN and PPO"),
-        (continuous(low=-1.0, high=np.inf), "SAC needs finite bounds"),
-    ],
-)
-def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: str) -> None:
-    envs = envs_with(space)
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match=message):
-        prl.SAC.create_factory()("cpu", actor, envs)
 
 
 @pytest.mark.parametrize("actor", [prl.OnPolicyActor, prl.OffPolicyActor])

@@ -21,8 +21,6 @@ from tests.support.by_hand import (
     perturb,
     replayed,
 )
-from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS = 3
@@ -168,29 +166,3 @@ def test_exploration_samples_actions_and_evaluation_takes_the_most_likely_one() 
     np.testing.assert_allclose(shares, probabilities, atol=0.05)
     best = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000, deterministic=True)).action
     assert (best == probabilities.argmax()).all()
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole, resumed = linear_sac(), linear_sac()
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize(
-    "hyper_parameters", [{"target_entropy_share": 1.1}, {"initial_alpha": 0.0}, {"num_critics": 0}]
-)
-def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"SACDiscrete.*{next(iter(hyper_parameters))}"):
-        prl.SACDiscrete.create_factory(**hyper_parameters)
-
-
-def test_unsupported_action_spaces_and_explorers_are_refused() -> None:
-    with pytest.raises(prl.UnsupportedSpaceError, match="SACDiscrete needs a Discrete action space"):
-        linear_sac(continuous())
-    with pytest.raises(TypeError, match="SACDiscrete: Boltzmann needs values"):
-        linear_sac(explorer=prl.Boltzmann(1.0))

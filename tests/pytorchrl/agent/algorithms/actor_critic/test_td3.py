@@ -22,7 +22,6 @@ from tests.support.by_hand import (
     replayed,
 )
 from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
 SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
@@ -179,35 +178,6 @@ def test_target_noise_is_clipped_and_comes_from_the_algorithms_generator() -> No
     torch.testing.assert_close(sizes, torch.tensor([0.25 * 9, 0.25 * 11]))
 
 
-def test_equal_seeds_give_equal_updates_and_different_seeds_do_not() -> None:
-    def trained(seed: int) -> dict[str, torch.Tensor]:
-        algorithm = linear_td3()
-        algorithm.load_state_dict(state)
-        algorithm.seed(seed)
-        for number in range(5):
-            algorithm.update(n_step_batch(number))
-        return algorithm.get_weights()
-
-    state = linear_td3().state_dict()
-    assert_equal(trained(3), trained(3))
-    assert not torch.equal(
-        trained(3)["networks.policy.head.layer.weight"], trained(4)["networks.policy.head.layer.weight"]
-    )
-
-
-def test_training_continues_exactly_from_a_state_saved_between_delayed_updates() -> None:
-    whole = linear_td3(policy_delay=3)
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed = linear_td3(policy_delay=3)
-    resumed.load_state_dict(whole.state_dict())
-    assert resumed.updates == 4
-    for number in range(4, 10):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
 def test_exploration_adds_gaussian_noise_within_the_box_and_evaluation_adds_none() -> None:
     algorithm = linear_td3(exploration_noise=0.1, start_steps=0)
     with torch.no_grad():
@@ -230,25 +200,3 @@ def test_exploration_adds_gaussian_noise_within_the_box_and_evaluation_adds_none
     assert torch.equal(one, two)
     np.testing.assert_allclose(numpy(one), 2 * np.tanh(linear(layer_of(algorithm.pi.head), numpy(obs))) - 1, atol=1e-5)
     assert_equal(evaluating.state_dict(), state)
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        (spaces.Discrete(3), "TD3 needs a Box action space"),
-        (continuous(low=-1.0, high=np.inf), "TD3 needs finite bounds"),
-    ],
-)
-def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: str) -> None:
-    envs = envs_with(space)
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match=message):
-        prl.TD3.create_factory()("cpu", actor, envs)
-
-
-def test_targets_get_no_gradients_and_critics_require_gradients_after_an_update() -> None:
-    algorithm = linear_td3(policy_delay=1)
-    algorithm.update(n_step_batch())
-    for target in (algorithm.target_critics, algorithm.target_pi):
-        assert all(parameter.grad is None for parameter in target.parameters())
-    assert all(parameter.requires_grad for parameter in algorithm.critics.parameters())

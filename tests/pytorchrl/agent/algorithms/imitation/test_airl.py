@@ -25,7 +25,6 @@ from tests.support.by_hand import linear as linear_of
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import stopped, train
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
 EXPERT_ACTIONS = {
@@ -198,28 +197,6 @@ def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()
     assert {"imitation_reward", "kl"} <= metrics[-1].keys()
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
-    weights = [train(airl_scheme(data, seed, memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
-    assert_equal(weights[0], weights[1])
-    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_resumed_run_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(airl_scheme(data, memory=memory), 100, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(airl_scheme(data, memory=memory), 100, tmp_path / "parts")
-    for stop in (6, 34, 64):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=airl_scheme(data, memory=memory))
-    assert learner.run()
-    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
 def test_n_step_expert_data_is_refused(data: Path) -> None:

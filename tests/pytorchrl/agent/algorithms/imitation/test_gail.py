@@ -25,7 +25,7 @@ from tests.support.by_hand import (
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import stopped, train
+from tests.support.training import train
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
 EXPERT_ACTIONS = {
@@ -209,41 +209,3 @@ def test_training_does_not_change_the_experts_storage(data: Path) -> None:
     train(scheme, 48)
     assert_equal(scheme.sources["expert"].get_all_buffer_data(), before)
     assert len(scheme.sources["expert"]) == 60
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
-    weights = [train(gail_scheme(data, seed, memory=memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
-    assert_equal(weights[0], weights[1])
-    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
-
-
-@pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_resumed_run_with_two_sources_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(gail_scheme(data, memory=memory), 100, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(gail_scheme(data, memory=memory), 100, tmp_path / "parts")
-    for stop in (6, 34, 64):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=gail_scheme(data, memory=memory))
-    assert learner.run()
-    state = learner.scheme.state_dict()
-    assert_equal(state, whole.scheme.state_dict())
-    # The expert's data is not in the checkpoint, the running rollout is.
-    assert "ring" not in state["sources"]["expert"]
-    assert "ring" in state["storage"]
-
-
-def test_the_discriminator_learns_to_recognise_the_expert(data: Path) -> None:
-    algorithm = linear_gail("box", lr_discriminator=0.05)
-    policy_batch, expert_batch = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
-    for _ in range(200):
-        metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
-    assert metrics["discriminator_accuracy"] > 0.9
-    with torch.no_grad():
-        of_policy, of_expert = (
-            algorithm.reward(algorithm.read(batch)).mean() for batch in (policy_batch, expert_batch)
-        )
-    assert of_expert > 2 * of_policy

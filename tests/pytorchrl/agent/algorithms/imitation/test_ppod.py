@@ -15,10 +15,9 @@ from storages.datasets import open_dataset
 from storages.episode import Episode
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
 from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import stopped, train
+from tests.support.training import train
 
 
 def ppod(
@@ -274,22 +273,6 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 
 
 # Runs
-
-
-@pytest.mark.quick_share(0.2)
-@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_a_resumed_run_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(ppod(data, memory), 200, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(ppod(data, memory), 200, tmp_path / "parts")
-    for stop in (6, 61, 140):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=ppod(data, memory))
-    assert learner.run()
-    state: Any = learner.scheme.state_dict()
-    assert_equal(state, whole.scheme.state_dict())
-    assert state["algorithm"]["repetition"]["episodes"]["valued"]
 
 
 @pytest.mark.long

@@ -140,11 +140,6 @@ def test_a_storage_that_does_not_correct_for_older_policies_is_refused() -> None
         prl.Scheme(*parts, prl.GAEBuffer.create_factory(size=8), prl.VecEnv.create_factory(Noise))
 
 
-def test_hyper_parameters_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="IMPALA: entropy_coef must be at least 0, got -1"):
-        prl.IMPALA.create_factory(entropy_coef=-1.0)
-
-
 @pytest.mark.long
 def test_it_balances_the_pole() -> None:
     scheme = prl.Scheme(

@@ -13,7 +13,6 @@ from pytorchrl.agent.risk_measures import CVaR, Neutral
 from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, envs_with, exploring, layer_of, numeric_gradient, numpy, replayed
 from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, N, N_TARGET, K, COSINES = 3, 4, 3, 5, 2
@@ -139,10 +138,6 @@ def test_an_update_equals_the_one_computed_by_hand(kappa: float, risk: Any, doub
     check_update(algorithm, by_hand, batch)
 
 
-def test_next_actions_are_chosen_by_the_target_network_by_default() -> None:
-    assert not linear_iqn().double
-
-
 def test_deterministic_acting_uses_midpoint_fractions_and_draws_no_random_numbers() -> None:
     algorithm = linear_iqn(start_steps=0, risk=CVaR(0.25))
     states = [generator.get_state() for generator in algorithm._generators()]
@@ -197,38 +192,6 @@ def test_the_risk_measure_decides_between_a_certain_and_a_larger_uncertain_rewar
     torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[1.0, 0.0], [1.0, 3.0]]), atol=0.8, rtol=0)
 
 
-@pytest.mark.parametrize("actor", [{}, {"dueling": True, "hidden_sizes": (4,)}, {"noisy": True}])
-def test_training_continues_exactly_from_a_saved_state(actor: dict[str, Any]) -> None:
-    whole, resumed = (linear_iqn(actor=actor, polyak=0.0, target_update_interval=3) for _ in range(2))
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("name", [*SIZES, "quantile_layers", "kappa", "risk"])
-def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=f"IQN: {name} is fixed"):
-        linear_iqn().update_algorithm_parameter(name, 7)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_quantiles": 0}, "IQN: num_quantiles must be at least 1, got 0"),
-        ({"kappa": 0.0}, "IQN: kappa must be greater than 0, got 0"),
-        ({"risk": 0.25}, "IQN: risk must be a RiskMeasure, got 0.25"),
-        ({"quantile_layers": (0,)}, "IQN: quantile_layers holds a value that must be at least 1"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        prl.IQN.create_factory(**changes)
-
-
 @pytest.mark.parametrize(
     ("cls", "interval", "falls_within"), [(prl.IQN, 2_500, 1_000_000), (prl.MunchausenIQN, 2_000, 250_000)]
 )
@@ -266,13 +229,6 @@ def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(
     assert shapes["embedding.weight"] == (3136, 64)
     assert shapes["hidden.layers.0.weight"] == (512, 3136)
     assert shapes["numbers.layer.weight"] == (6, 512)
-
-
-def test_continuous_actions_are_refused() -> None:
-    envs = envs_with(continuous())
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match="IQN needs a Discrete action space"):
-        prl.IQN.create_factory()("cpu", actor, envs)
 
 
 @pytest.mark.parametrize(

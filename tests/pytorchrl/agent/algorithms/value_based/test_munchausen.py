@@ -17,14 +17,12 @@ from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.pytorchrl.agent.algorithms.value_based.test_iqn import (
     N_TARGET,
     K,
-    N,
     NumpyIQN,
     check_update,
     linear_iqn,
     quantiles_of,
 )
 from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, replayed
-from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -105,25 +103,6 @@ def test_an_update_equals_the_one_computed_by_hand(temperature: float, alpha: fl
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_bonuses_of_targets_are_clipped_from_below() -> None:
-    learners, batch = [linear_munchausen(clip_min=-0.5, alpha=alpha) for alpha in (0.9, 0.0)], n_step_batch()
-    target, without_bonus = (each.target_value(Rows(batch, each.codec)).mean for each in learners)
-    bonuses = target - without_bonus
-    assert bonuses.min().item() == pytest.approx(0.9 * -0.5, abs=1e-5)
-    assert bonuses.max() > 0.9 * -0.5 + 0.1
-
-
-def test_targets_use_the_target_network_only_and_have_no_gradient() -> None:
-    algorithm, batch = linear_munchausen(), n_step_batch()
-    rows = Rows(batch, algorithm.codec)
-    before = algorithm.target_value(rows).mean
-    with torch.no_grad():
-        for parameter in algorithm.q.parameters():
-            parameter.add_(1.0)
-    assert torch.equal(algorithm.target_value(Rows(batch, algorithm.codec)).mean, before)
-    assert not before.requires_grad
-
-
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=6), st.floats(1e-30, 1e3))
 def test_the_policy_is_a_softmax_at_any_temperature(values: list[float], temperature: float) -> None:
@@ -165,16 +144,6 @@ def test_an_update_of_munchausen_iqn_equals_the_one_computed_by_hand(temperature
     check_update(algorithm, NumpyMunchausenIQN(algorithm, batch), batch)
 
 
-def test_munchausen_iqn_has_the_hyper_parameters_of_munchausen_dqn_and_iqn() -> None:
-    hyper_parameters = prl.MunchausenIQN.create_factory().hyper_parameters
-    assert {"alpha": 0.9, "temperature": 0.03, "clip_min": -1.0, "num_quantiles": 64}.items() <= (
-        hyper_parameters.items()
-    )
-    assert not {"double", "huber_threshold"} & set(hyper_parameters)
-    assert {"num_quantiles", "risk"} <= prl.MunchausenIQN.unchangeable
-    assert linear_iqn(prl.MunchausenIQN).q.head.num_quantiles == N
-
-
 class MunchausenC51(prl.MunchausenDQN, prl.CategoricalDQN):
     v_min = -20.0
     v_max = 20.0
@@ -192,29 +161,3 @@ def test_targets_of_a_categorical_head_have_the_same_mean() -> None:
         expected = batch[REW][b, 0] + bonus_of(algorithm, numpy(now.values[b]), action) + batch[DISCOUNT][b, 0] * soft
         assert target.mean[b].item() == pytest.approx(float(expected), abs=1e-3)
     assert algorithm.update(batch).info[ERRORS].shape == (6, 1)
-
-
-@pytest.mark.parametrize("cls", [prl.MunchausenDQN, prl.MunchausenIQN])
-def test_training_continues_exactly_from_a_saved_state(cls: Any) -> None:
-    whole, resumed = (linear_munchausen(cls, polyak=0.0, target_update_interval=3) for _ in range(2))
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("cls", [prl.MunchausenDQN, prl.MunchausenIQN])
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0.0}, "temperature must be greater than 0, got 0"),
-        ({"alpha": 1.5}, r"alpha must lie in \[0, 1\], got 1.5"),
-        ({"clip_min": 0.5}, "clip_min must be at most 0, got 0.5"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(cls: Any, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"{cls.__name__}: {message}"):
-        cls.create_factory(**changes)

@@ -22,7 +22,6 @@ from tests.support.by_hand import (
     perturb,
     replayed,
 )
-from tests.support.comparison import assert_equal
 
 SIZE = 3
 SPACE = spaces.Box(np.array([-3, 0, -1], np.float32), np.array([1, 4, 1], np.float32))
@@ -183,14 +182,6 @@ def test_flat_values_give_peaks_no_gradient_unless_the_diagonal_has_a_bound() ->
     assert gradients_of_peaks(min_log_diagonal=-1.5).abs().min() > 1e-4
 
 
-def test_dueling_streams_have_as_many_units_as_dueling_size() -> None:
-    envs = envs_with(SPACE)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), dueling=True, dueling_size=7)("cpu", envs)
-    numbers = prl.NAF.create_factory()("cpu", actor, envs).q.head.numbers
-    assert [layer.weight.shape for layer in numbers.hidden] == [(7, 4), (7, 4)]
-    assert [layer.weight.shape[1] for layer in numbers.out] == [7, 7]
-
-
 def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
     algorithm = linear_naf(start_steps=0, exploration_noise=0.5)
     obs, done = torch.randn(300, 3), torch.zeros(300, 1)
@@ -211,23 +202,6 @@ def test_the_best_one_dimensional_action_is_learnt() -> None:
         algorithm.update(batch)
     step = algorithm.acting_step(batch[OBS][:1], None, torch.ones(1, 1), exploring(algorithm, 1, deterministic=True))
     assert step.env_action.item() == pytest.approx(1.0, abs=0.05)
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole, resumed = (linear_naf(polyak=0.0, target_update_interval=3) for _ in range(2))
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("hyper_parameters", [{"exploration_noise": -0.1}, {"lr": -1.0}, {"polyak": 1.5}])
-def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"NAF.*{next(iter(hyper_parameters))}"):
-        prl.NAF.create_factory(**hyper_parameters)
 
 
 def test_unsupported_spaces_explorers_and_changes_are_refused() -> None:

@@ -106,12 +106,3 @@ def test_the_value_of_a_recurrent_network_has_the_state_with_which_the_action_wa
             features, state = body(obs, state, done)
             np.testing.assert_allclose(stored[VAL][t], head(features).values.max(1, keepdim=True).values, rtol=1e-4)
     scheme.close()
-
-
-def test_there_is_no_target_network() -> None:
-    scheme = made()
-    assert not scheme.algorithm.training.targets
-    unknown: dict[str, Any] = {"target_update_interval_steps": 10}
-    with pytest.raises(TypeError, match="PQN: unknown hyper-parameter 'target_update_interval_steps'"):
-        prl.PQN.create_factory(**unknown)
-    scheme.close()

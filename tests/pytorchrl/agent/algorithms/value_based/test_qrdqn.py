@@ -12,7 +12,6 @@ from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
-    exploring,
     first_adam_step,
     layer_of,
     linear,
@@ -20,8 +19,6 @@ from tests.support.by_hand import (
     numpy,
     replayed,
 )
-from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, NUM_QUANTILES = 3, 5
@@ -136,25 +133,6 @@ def linear_qrdqn_like(algorithm: prl.QRDQN, **changes: Any) -> prl.QRDQN:
     return other
 
 
-def test_a_hard_target_is_copied_at_the_target_update_interval() -> None:
-    algorithm = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    first = layer_of(algorithm.q_target.head.numbers)[0]
-    for number in range(1, 7):
-        algorithm.update(n_step_batch(number))
-        online, target = layer_of(algorithm.q.head.numbers)[0], layer_of(algorithm.q_target.head.numbers)[0]
-        if number < 3:
-            np.testing.assert_array_equal(target, first)
-        assert np.array_equal(target, online) == (number % 3 == 0)
-
-
-def test_the_greedy_action_has_the_highest_mean_of_quantiles() -> None:
-    algorithm = linear_qrdqn(start_steps=0)
-    obs, done = torch.randn(100, 3), torch.zeros(100, 1)
-    step = algorithm.acting_step(obs, None, done, exploring(algorithm, 100, deterministic=True))
-    means = quantiles_of(layer_of(algorithm.q.head.numbers), numpy(obs)).mean(2)
-    np.testing.assert_array_equal(step.action[:, 0], means.argmax(1))
-
-
 def test_quantiles_learn_the_distribution_of_rewards() -> None:
     algorithm = linear_qrdqn(num_quantiles=4, lr=prl.LinearSchedule(0.2, 0.0), kappa=0.05, max_grad_norm=None)
     random = np.random.default_rng(0)
@@ -169,28 +147,3 @@ def test_quantiles_learn_the_distribution_of_rewards() -> None:
     found = quantiles_of(layer_of(algorithm.q.head.numbers), np.zeros((1, 3)))[0]
     # The midpoints of four equal parts of [0, 8].
     np.testing.assert_allclose(found, np.tile([1.0, 3.0, 5.0, 7.0], (NUM_ACTIONS, 1)), atol=0.3)
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 10):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("name", ["num_quantiles", "kappa"])
-def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        linear_qrdqn().update_algorithm_parameter(name, 7)
-
-
-def test_continuous_actions_are_refused() -> None:
-    envs = envs_with(continuous())
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match="QRDQN needs a Discrete action space"):
-        prl.QRDQN.create_factory()("cpu", actor, envs)

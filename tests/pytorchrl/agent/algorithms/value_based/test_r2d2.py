@@ -132,8 +132,3 @@ def test_the_small_preset_trains() -> None:
                 assert np.isfinite(float(metrics["loss"]))
     assert scheme.algorithm.updates == 3
     scheme.close()
-
-
-def test_a_negative_rescaling_is_refused() -> None:
-    with pytest.raises(ValueError, match="R2D2: rescaling must be at least 0, got -1"):
-        prl.R2D2.create_factory(rescaling=-1.0)
