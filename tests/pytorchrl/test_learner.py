@@ -50,25 +50,6 @@ def test_two_runs_with_equal_seeds_are_equal_bit_for_bit(name: str, tmp_path: Pa
     assert_equal(next_batch(learners[0]), next_batch(learners[1]))
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_has_the_saved_state(name: str, tmp_path: Path) -> None:
-    learner = prl.Learner(SCHEMES[name](), 10_000, tmp_path / "run", log_every=50)
-    while learner.scheme.steps < 250:
-        learner.step()
-    learner.save_checkpoint()
-    resumed = prl.Learner.resume(tmp_path / "run")
-    assert resumed.scheme.steps == learner.scheme.steps
-    assert resumed.get_metrics() == learner.get_metrics()
-    assert_equal(state_of(resumed), state_of(learner))
-    one, two = next_batch(resumed), next_batch(learner)
-    assert_equal(one, two)
-    if one is not None:
-        assert_equal(*(vars(run.scheme.algorithm.update(batch)) for run, batch in ((resumed, one), (learner, two))))
-        assert_equal(state_of(resumed), state_of(learner))
-    assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
-
-
 def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Path) -> None:
     def resumed_run(name: str, **on_disk: Any) -> prl.Learner:
         storage = prl.PERBuffer.create_factory(size=60, n_step=2, alpha=0.6, beta=0.4, epsilon=0.01, **on_disk)
@@ -92,21 +73,6 @@ def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Pat
     assert_equal(next_batch(one), next_batch(two))
     assert (tmp_path / "disk" / "checkpoint.pt").stat().st_size < (tmp_path / "memory" / "checkpoint.pt").stat().st_size
     two.close()
-
-
-@pytest.mark.quick_share(0.35)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_continues_to_the_target(name: str, tmp_path: Path) -> None:
-    learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
-    learner.run()
-    learner.close()
-    resumed = prl.Learner.resume(tmp_path / "run", target_steps=400)
-    assert not resumed.done()
-    assert resumed.run()
-    assert resumed.scheme.steps >= 400
-    steps = [record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl")]
-    assert steps == sorted(steps)
-    assert steps[-1] == resumed.scheme.steps
 
 
 def test_a_new_target_below_the_steps_made_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -146,17 +112,6 @@ def test_a_new_run_says_that_its_storage_already_holds_transitions(
         assert ("transitions already" in printed) == (number == 1)
     prl.Learner.resume(tmp_path / "run-1").close()
     assert "transitions already" not in capsys.readouterr().out
-
-
-def test_resuming_the_same_checkpoint_twice_gives_the_same_run(tmp_path: Path) -> None:
-    prl.Learner(dqn_scheme(), 200, tmp_path / "run").run()
-    states = []
-    for _ in range(2):
-        resumed = prl.Learner.resume(tmp_path / "run", target_steps=300)
-        while not resumed.done():
-            resumed.step()
-        states.append(state_of(resumed))
-    assert_equal(states[0], states[1])
 
 
 def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: Path) -> None:

@@ -124,9 +124,7 @@ class Presses(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", ["in the middle", "at the end"])
+@pytest.mark.parametrize(("number", "at"), [(signal.SIGINT, "in the middle"), (signal.SIGTERM, "at the end")])
 def test_a_run_stopped_by_a_signal_in_an_evaluation_repeats_the_evaluation_when_resumed(
     number: int, at: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

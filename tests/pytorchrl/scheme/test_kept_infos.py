@@ -13,7 +13,7 @@ from pytorchrl.scheme.stored_infos import stored_infos
 from storages.transition import ACT, DONE2, INFO, OBS2, TRUNC2
 from tests.support.clocks import Clocks
 from tests.support.comparison import assert_equal
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import train
 
 
 class Walk(gym.Env[Any, Any]):
@@ -73,19 +73,6 @@ def test_each_transition_has_the_infos_of_its_own_step(mode: str) -> None:
     assert_equal(info["position"][..., :1].float(), data[OBS2]["achieved_goal"])
     assert data[DONE2].any() or data[TRUNC2].any()
     scheme.close()
-
-
-def test_a_resumed_run_with_infos_equals_the_uninterrupted_run() -> None:
-    whole, first, second = walking(), walking(), walking()
-    train(whole, 80)
-    train(first, 40)
-    second.load_state_dict(saved_and_loaded(first.state_dict()))
-    train(second, 80)
-    assert_equal(second.state_dict(), whole.state_dict())
-    batch = next(whole.storage.generate_batches(1, 64))
-    assert_equal(batch[DONE2], (batch[OBS2]["achieved_goal"] == batch[OBS2]["desired_goal"]).float())
-    for scheme in (whole, first, second):
-        scheme.close()
 
 
 def test_an_info_that_no_environment_reports_is_refused_by_name() -> None:

@@ -50,17 +50,6 @@ def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(dat
     assert learner.curve_file.is_file()
 
 
-def test_progress_is_reported_in_updates(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    learner = prl.Learner(cloning(data), 30, tmp_path / "run")
-    stopped(learner, 12, monkeypatch)
-    learner.print_info()
-    printed = capsys.readouterr().out
-    assert f"Stopped at 12 of 30 updates; continue with\n  {learner.resume_command}\n" in printed
-    assert "12 of 30 updates" in printed.splitlines()[-1]
-
-
 def test_a_run_folder_alone_opens_no_data_set(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     with pytest.raises(
@@ -186,23 +175,6 @@ def test_a_checkpoint_holds_no_copy_of_the_data(data: Path) -> None:
     state = scheme.state_dict()["storage"]
     assert "ring" not in state
     assert not any(isinstance(value, torch.Tensor) and value.numel() > 10 for value in state.values())
-
-
-def test_changed_data_is_refused_when_a_run_is_resumed(data: Path, tmp_path: Path) -> None:
-    prl.Learner(cloning(data), 5, tmp_path / "run").run()
-    data.unlink()
-    recorded(data, seed=1)
-    with pytest.raises(prl.CheckpointError, match=r"the source 'main' is not what the run learnt from: .*data\.npz"):
-        prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
-
-
-def test_a_run_resumes_with_its_data_at_another_path(data: Path, tmp_path: Path) -> None:
-    prl.Learner(cloning(data), 5, tmp_path / "run").run()
-    moved = data.rename(tmp_path / "moved.npz")
-    learner = prl.Learner.resume(tmp_path / "run", scheme=cloning(moved), target_steps=8)
-    assert learner.run()
-    with pytest.raises(prl.CompositionError, match=r"moved\.npz"):
-        prl.Learner.resume(tmp_path / "run")
 
 
 def test_inspecting_a_storage_filled_from_a_data_set_is_refused_by_name(data: Path, tmp_path: Path) -> None:
@@ -444,10 +416,6 @@ def test_data_of_other_observations_is_refused_by_name(data: Path) -> None:
         cloning(data, test_envs_factory=pendulum)
 
 
-def test_rewards_of_the_data_are_stored_as_recorded(data: Path) -> None:
-    assert (cloning(data).storage.get_all_buffer_data()[REW] == 1).all()
-
-
 def returns_in(storage: Any) -> list[float]:
     return [float(one.fields[REW].sum()) for one in episodes_of(storage)]
 
@@ -497,19 +465,6 @@ def test_a_run_cannot_be_resumed_with_other_episodes_of_the_data(data: Path, tmp
     with pytest.raises(prl.CheckpointError, match=r"storage\.select\.seed: 1 here, 0 in the checkpoint"):
         prl.Learner.resume(tmp_path / "run", scheme=scheme(seed=1))
     assert prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=8).run()
-
-
-def test_the_normalisation_of_the_data_is_saved_with_the_weights(data: Path, tmp_path: Path) -> None:
-    scheme = cloning(data, actor={"normalize_observations": True})
-    learner = prl.Learner(scheme, 6, tmp_path / "run")
-    assert learner.run()
-    learner.close()
-    policy = prl.load_policy(learner.save_policy(tmp_path / "weights.pt"))
-    seen = np.concatenate([np.asarray(episode.observations)[:-1] for episode in open_dataset(data)])
-    normalization = policy.algorithm.actor.normalization
-    assert normalization is not None
-    normalised = normalization(torch.from_numpy(seen)).numpy()
-    np.testing.assert_allclose(normalised, (seen - seen.mean(0)) / seen.std(0), rtol=1e-3, atol=1e-4)
 
 
 def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) -> None:

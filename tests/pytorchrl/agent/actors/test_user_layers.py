@@ -126,13 +126,6 @@ def test_heads_and_layers_of_ones_own_act_in_evaluation_mode(
     assert all(module.training for module in algorithm.actor.modules())
 
 
-def test_networks_of_the_toolkit_alone_save_no_generator_for_those_of_users() -> None:
-    usual, own = ppo(noisy=True), ppo(feature_extractor=DropoutEncoder)
-    assert len(own.algorithm.random_state()) == len(usual.algorithm.random_state()) + 1
-    usual.close()
-    own.close()
-
-
 class WithoutBias:
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         return nn.Linear(inputs, outputs, bias=False)

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import compiling
-from pytorchrl.agent.explorers import Exploration
 from storages.transition import OBS, Batch
 from tests.support.every_algorithm import ACTIONS
 from tests.support.lessons import BODY, CASES, Case, Wandering, lesson, parameters
@@ -364,15 +362,3 @@ def test_losses_that_replace_a_method_are_compiled(backend: Backend) -> None:
     traced.losses = doubled  # type: ignore[method-assign]
     learn(DQN, traced, updates=2)
     assert graphs.count > 0
-
-
-def test_acting_is_not_compiled(backend: Backend) -> None:
-    graphs = Graphs()
-    backend(graphs)
-    _, traced = twins(DQN)
-    layers = [module for module in traced.actor.modules() if isinstance(module, nn.Linear)]
-    assert layers
-    obs = batch_of(DQN)[OBS]
-    exploration = Exploration(traced.codec, len(obs), "cpu", 0)
-    traced.acting_step(obs, None, torch.zeros(len(obs), 1), exploration)
-    assert graphs.count == 0

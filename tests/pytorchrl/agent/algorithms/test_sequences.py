@@ -31,12 +31,16 @@ from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_p
 
 SEVERAL = (LinearAfterGRU, "lstm", WithTrace)
 """A memory of several layers, two of them the user's."""
+EACH_WITH_A_MEMORY = [
+    *zip(SEQUENCES, ["gru", "lstm", "several", "gru", "lstm"], [True, False, True, False, True], strict=True),
+    ("plain", "several", False),
+    ("episodes", "lstm", True),
+]
+"""Each kind of sequences with a memory, and each memory with both kinds of target."""
 
 
-@pytest.mark.quick_share(0.4, long=0.7)
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
-@pytest.mark.parametrize("sequences", SEQUENCES)
+@pytest.mark.quick_share(0.4)
+@pytest.mark.parametrize(("sequences", "kind", "double"), EACH_WITH_A_MEMORY)
 def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: Any, double: bool) -> None:
     kind = SEVERAL if kind == "several" else kind
     scheme = off_policy_scheme(prl.DQN, kind, *SEQUENCES[sequences], double=double)
@@ -68,9 +72,8 @@ def test_dqns_update_equals_that_of_a_step_by_step_reference(sequences: str, kin
     scheme.close()
 
 
-@pytest.mark.quick_share(0.25)
-@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
-@pytest.mark.parametrize("sequences", SEQUENCES)
+@pytest.mark.quick_share(0.4)
+@pytest.mark.parametrize(("sequences", "kind"), [each[:2] for each in EACH_WITH_A_MEMORY[:5]])
 def test_sacs_critic_update_equals_that_of_a_step_by_step_reference(sequences: str, kind: Any) -> None:
     kind = SEVERAL if kind == "several" else kind
     scheme = off_policy_scheme(prl.SAC, kind, *SEQUENCES[sequences])
@@ -154,10 +157,11 @@ def test_masked_steps_do_not_affect_gradients(algorithm: Any) -> None:
     scheme.close()
 
 
-@pytest.mark.quick_share(0.4, long=0.7)
-@pytest.mark.parametrize("shared_body", [False, True])
-@pytest.mark.parametrize("sequence_length", [None, 8])
-@pytest.mark.parametrize("kind", ["gru", "lstm", "several"])
+@pytest.mark.quick_share(0.4)
+@pytest.mark.parametrize(
+    ("kind", "sequence_length", "shared_body"),
+    [("gru", None, False), ("gru", 8, True), ("lstm", 8, False), ("several", None, True), ("several", 8, False)],
+)
 def test_ppo_recomputes_stored_log_probabilities_and_values_from_sequences(
     kind: Any, sequence_length: int | None, shared_body: bool
 ) -> None:

@@ -158,14 +158,6 @@ def test_parameters_rest_while_the_policy_is_evaluated_and_saved() -> None:
         assert_equal(scheme.state_dict()["algorithm"], state["algorithm"])
 
 
-def test_a_process_waits_until_its_report_is_taken() -> None:
-    with prl.HogwildScheme(**a3c(), processes=2) as scheme:
-        scheme.set_progress(0, 10_000)
-        for _ in range(4):
-            scheme.collect(10_000)
-            assert 1 <= len(scheme.state_dict()["collector"]["reports"]) <= 2
-
-
 def test_changed_hyper_parameters_reach_all_processes() -> None:
     with prl.HogwildScheme(**a3c(), processes=2) as scheme:
         train(scheme, 60)
