@@ -239,30 +239,6 @@ def test_shaped_returns_are_logged_if_rewards_may_differ_from_those_of_the_envir
         assert metrics["train/shaped_return"] == pytest.approx(0.01 * metrics["train/return"], rel=1e-5)
 
 
-@pytest.mark.quick_share(0.4)
-@pytest.mark.parametrize("saved_at", [45, 51, 98])
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_a_resumed_run_logs_the_shaped_returns_of_the_uninterrupted_run(
-    algorithm: str, saved_at: int, tmp_path: Path
-) -> None:
-    reported = []
-    for stops in ([], [saved_at]):
-        run = tmp_path / f"run{len(stops)}"
-        learner = prl.Learner(scheme_of(algorithm, wrappers=["NormalizeReward"]), STEPS, run, log_every=50)
-        while stops and learner.scheme.steps < stops[0]:
-            learner.step()
-        if stops:
-            learner.save_checkpoint()
-            learner.close()
-            learner = prl.Learner.resume(run, scheme=scheme_of(algorithm, wrappers=["NormalizeReward"]))
-        learner.run()
-        learner.close()
-        records = prl.read_metrics(run / "metrics.jsonl")
-        reported.append([(record["steps"], record.get("train/shaped_return")) for record in records])
-    assert reported[0] == reported[1]
-    assert any(value is not None for _, value in reported[0])
-
-
 @pytest.mark.parametrize("normalize_rewards", ["returns", "rewards"])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_reward_statistics_are_shared_by_all_environments_and_frozen_in_evaluations(

@@ -1,6 +1,6 @@
 """Networks that are initialised anew during a run, wholly or in part."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,16 +89,6 @@ def test_each_reset_draws_other_weights_and_another_seed_too() -> None:
     other.close()
 
 
-def test_drawing_weights_leaves_torchs_random_numbers_alone() -> None:
-    scheme = sac_scheme()
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    reset_networks(scheme.algorithm, scheme.make_algorithm(7))
-    assert torch.equal(torch.rand(3), expected)
-    scheme.close()
-
-
 def test_a_run_with_resets_continues_to_store_and_learn_as_one_that_began_with_these_networks() -> None:
     scheme, other = train(sac_scheme(), 60), train(sac_scheme(), 60)
     fresh = scheme.make_algorithm(20)
@@ -114,26 +104,6 @@ def test_a_run_with_resets_continues_to_store_and_learn_as_one_that_began_with_t
     assert_equal(saved_and_loaded(scheme.state_dict()), saved_and_loaded(other.state_dict()))
     scheme.close()
     other.close()
-
-
-@pytest.mark.parametrize("make", [dqn_scheme, sac_scheme, ppo_scheme])
-def test_acting_by_compiled_layers_uses_the_new_weights(make: Callable[[], prl.Scheme]) -> None:
-    scheme = train(make(), 64)
-    obs = torch.randn(1, *scheme.actor.observation_space.shape or ())
-
-    def acted(algorithm: prl.Algorithm) -> Any:
-        exploration = Exploration(algorithm.codec, 1, algorithm.device, seed=0, deterministic=True)
-        with algorithm.actor.acting(noisy=False):
-            output = algorithm.policy(algorithm.actor.view(obs), exploration)
-        return output.values if hasattr(output, "values") else output.parameters
-
-    trained = saved_and_loaded(acted(scheme.algorithm))
-    fresh = scheme.make_algorithm(1)
-    reset_networks(scheme.algorithm, fresh)
-    assert_equal(acted(scheme.algorithm), acted(fresh))
-    with pytest.raises(AssertionError):
-        assert_equal(acted(scheme.algorithm), trained)
-    scheme.close()
 
 
 SAC_WITH_EVALUATIONS: dict[str, Any] = {"start_steps": 40, "mini_batch_size": 16, "num_test_episodes": 1}

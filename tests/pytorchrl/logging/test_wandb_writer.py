@@ -200,17 +200,6 @@ def test_a_resumed_run_keeps_its_id_and_its_chosen_name(log_dir: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_resumed_while_its_first_writer_is_open_keeps_the_records_of_both(log_dir: Path) -> None:
-    first = WandbWriter(log_dir, {})
-    first.write(100, {"train/return": 1.0})
-    with closing(WandbWriter(log_dir, {})) as second:
-        second.write(200, {"train/return": 2.0})
-    written = [history(path) for path in run_files(log_dir)]
-    assert written == [[{"steps": 100, "train/return": 1.0}], [{"steps": 200, "train/return": 2.0}]]
-    assert len({start(path).run_id for path in run_files(log_dir)}) == 1
-
-
-@pytest.mark.long
 def test_two_runs_of_one_process_are_logged_separately(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
@@ -412,13 +401,6 @@ def test_a_run_of_a_sweep_is_online_by_default(
     wandb.teardown()
     WandbWriter(log_dir, {}).close()
     assert modes == ["online"]
-
-
-@pytest.mark.long
-def test_wandb_shows_the_changed_composition_of_a_resumed_run(log_dir: Path) -> None:
-    for target in (100, 200):
-        WandbWriter(log_dir, {"target_steps": target}).close()
-    assert [config_of(path) for path in run_files(log_dir)] == [{"target_steps": 100}, {"target_steps": 200}]
 
 
 def test_videos_and_a_table_of_all_evaluations_are_logged(log_dir: Path) -> None:

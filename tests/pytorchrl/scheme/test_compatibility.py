@@ -194,3 +194,9 @@ def test_a_custom_algorithm_declares_the_sources_that_it_needs() -> None:
     scheme.collect(8)
     assert len(scheme.sources["old"]) == 0, "steps of the environments go only into the main source"
     scheme.close()
+
+
+def test_retrace_needs_an_actor_with_action_values() -> None:
+    message = "RetraceBuffer computes targets from action values, which the actor of"
+    with pytest.raises(prl.CompositionError, match=message):
+        prl.Scheme(prl.PPO.create_factory(), ON, prl.RetraceBuffer.create_factory(size=8), ENVS)

@@ -81,25 +81,6 @@ def test_returns_are_normalised_as_by_gymnasium_once_its_initial_variance_is_neg
     np.testing.assert_allclose(ours[500:], theirs[500:], rtol=1e-4)
 
 
-def test_normalised_returns_have_a_standard_deviation_of_one() -> None:
-    rewards, _ = some_steps(1, 4000, 4, 30.0)
-    normalization = RewardNormalization("returns", 0.95, 4, clip=100.0)
-    never = np.zeros((4, 1), np.bool_)
-    returns, seen = np.zeros((4, 1)), []
-    for reward in rewards:
-        returns = 0.95 * returns + normalization(reward, never)
-        seen.append(returns)
-    assert np.std(seen[1000:]) == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_scaling_the_rewards_does_not_change_the_normalised_rewards(scale: float) -> None:
-    rewards, ended = some_steps(2, 50, 3)
-    one, other = (RewardNormalization("returns", 0.99, 3) for _ in range(2))
-    for reward, end in zip(rewards, ended, strict=True):
-        np.testing.assert_allclose(other(reward * np.float32(scale), end), one(reward, end), rtol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["rewards", "returns"])
 @pytest.mark.parametrize("reward", [0.0, 0.1, -1e-7, 7.0, 1e7])
 def test_equal_rewards_are_clipped_but_not_scaled(kind: Literal["rewards", "returns"], reward: float) -> None:

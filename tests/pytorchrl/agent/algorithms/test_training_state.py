@@ -339,13 +339,6 @@ def test_two_groups_that_share_parameters_are_refused() -> None:
     made(prl.PPO, actor={"shared_body": True})
 
 
-class SameName(TwoValues):
-    def build(self) -> None:
-        self.q, self.other = self.actor.make("q", Values(), acts=True), self.actor.make("other", Policy())
-        self.train("q", self.q)
-        self.train("q", self.other)
-
-
 def test_trained_networks_that_checkpoints_would_lack_are_refused() -> None:
     class Forgetful(TwoValues):
         def build(self) -> None:
@@ -387,11 +380,6 @@ def test_names_of_hyper_parameters_that_an_algorithm_lacks_are_refused_when_it_i
 
     with pytest.raises(ValueError, match=f"Mistaken: .* needs a hyper-parameter '{name}', which it lacks"):
         made(Mistaken)
-
-
-def test_two_groups_with_the_same_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is already a parameter group named 'q'; give each its own name"):
-        made(SameName)
 
 
 class WithoutTarget(TwoValues):

@@ -15,7 +15,6 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.envs.checks import CHECKED_STEPS
 from pytorchrl.agent.envs.copies.copies import seeds_of_copies
-from pytorchrl.agent.envs.spaces import random_actions
 from tests.support.toys import Counter, Noise
 
 
@@ -294,28 +293,3 @@ class Unsupported(Counter):
 def test_unsupported_spaces_are_refused_with_a_remedy(arguments: Any, message: str) -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match=message):
         prl.VecEnv(Unsupported, env_kwargs=arguments)
-
-
-def test_random_actions_stay_in_bounds_and_cover_the_space() -> None:
-    generator = np.random.default_rng(0)
-    box = spaces.Box(np.array([-1, 0, -np.inf], np.float32), np.array([3, 1, np.inf], np.float32))
-    actions = random_actions(box, 2000, generator)
-    assert actions.shape == (2000, 3)
-    assert actions.dtype == np.float32
-    assert all(box.contains(action) for action in actions)
-    assert actions[:, 0].min() < -0.9
-    assert actions[:, 0].max() > 2.9
-    assert abs(actions[:, 2].std() - 1) < 0.1
-    discrete = random_actions(spaces.Discrete(3), 300, generator)
-    assert discrete.shape == (300, 1)
-    assert set(discrete[:, 0]) == {0, 1, 2}
-
-
-def test_random_discrete_actions_of_one_environment_match_numpys_integers() -> None:
-    one, several = (np.random.default_rng(3) for _ in range(2))
-    for number in (2, 7, 2**31, 2**33 + 5):
-        space = spaces.Discrete(number)
-        drawn = [random_actions(space, 1, one) for _ in range(50)]
-        expected = several.integers(0, number, (50, 1, 1), np.int64)
-        np.testing.assert_array_equal(drawn, expected)
-        assert drawn[0].dtype == np.int64

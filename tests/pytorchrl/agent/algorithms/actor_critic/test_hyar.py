@@ -421,16 +421,6 @@ def test_changes_are_predicted_of_numbers_only() -> None:
     assert algorithm.update_representation(batch)["change_error"] == 0
 
 
-def test_a_batch_is_not_modified() -> None:
-    algorithm = linear_hyar()
-    batch = replayed(ACTIONS)
-    with_latents(algorithm, batch)
-    before = copies(batch)
-    algorithm.update(batch)
-    algorithm.update_representation(batch)
-    assert all(torch.equal(batch[key], before[key]) for key in before)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "least"),

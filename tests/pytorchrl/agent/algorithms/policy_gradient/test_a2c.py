@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from gymnasium import spaces
 
@@ -11,7 +10,6 @@ import pytorchrl as prl
 from storages.transition import ACT, ADV, OBS, RET
 from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, perturb
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import train
 
 
 def linear_a2c(**hyper_parameters: Any) -> prl.A2C:
@@ -75,18 +73,3 @@ def test_asynchronous_workers_share_the_weights_and_the_statistics_of_rmsprop() 
     for name, value in server.training.groups["policy_and_value"].parameters.items():
         np.testing.assert_allclose(numpy(value), expected[name], rtol=1e-4, atol=1e-6)
     assert server.updates == 8
-
-
-@pytest.mark.long
-def test_it_balances_the_pole() -> None:
-    scheme = prl.Scheme(
-        algo_factory=prl.A2C.create_factory(lr=prl.LinearSchedule(3e-3, 0.0), entropy_coef=0.0, test_every=0),
-        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        storage_factory=prl.GAEBuffer.create_factory(size=5, gae_lambda=1.0),
-        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
-        seed=1,
-    )
-    train(scheme, 100_000)
-    returns = scheme.evaluate(20).returns
-    assert np.mean(returns) >= 475
-    scheme.close()

@@ -194,10 +194,6 @@ def test_every_iteration_of_the_conjugate_gradient_comes_closer_in_the_norm_of_t
     assert all(after <= before + 1e-10 for before, after in itertools.pairwise(distances))
 
 
-def test_the_conjugate_gradient_of_a_zero_target_is_zero() -> None:
-    assert torch.equal(conjugate_gradient(lambda vector: 2 * vector, torch.zeros(3), 10), torch.zeros(3))
-
-
 # The step
 
 
