@@ -112,9 +112,7 @@ def test_a_run_resumed_from_a_checkpoint_of_a_callback_equals_the_uninterrupted_
 
 
 @pytest.mark.parametrize("method", ["on_evaluation", "on_step"])
-def test_an_exception_of_a_callback_is_not_repeated_and_the_callbacks_after_it_are_called(
-    method: str, tmp_path: Path
-) -> None:
+def test_after_an_exception_of_a_callback_only_the_later_ones_are_called(method: str, tmp_path: Path) -> None:
     whole = prl.Learner(dqn_scheme(), 300, tmp_path / "whole", callbacks=callbacks(method))
     assert whole.run()
     learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run", callbacks=callbacks(method, fails=True))

@@ -130,7 +130,7 @@ def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: 
 
 
 @pytest.mark.usefixtures("drawn_curves")
-def test_a_run_with_damaged_metrics_is_refused_before_it_trains_with_the_line_and_a_remedy(tmp_path: Path) -> None:
+def test_a_run_with_damaged_metrics_is_refused_with_the_line_and_a_remedy(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path, log_every=20)
     learner.run()
     learner.close()

@@ -212,7 +212,7 @@ class Uniform(prl.Explorer):
         return exploration.uniform_actions()
 
 
-def test_an_algorithm_whose_output_has_no_greedy_action_is_refused_unless_it_is_not_evaluated() -> None:
+def test_an_output_without_a_greedy_action_is_refused_unless_never_evaluated() -> None:
     class Numbers(nn.Module):
         def forward(self, features: Tensor) -> Any:
             return {"values": features}

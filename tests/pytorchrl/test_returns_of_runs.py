@@ -225,7 +225,7 @@ def test_logged_returns_equal_those_recorded_in_the_environments(
     ("wrappers", "normalize_rewards", "is_shaped"),
     [((), None, False), ((), "returns", True), ([("ScaleReward", {"factor": 0.01})], None, True)],
 )
-def test_shaped_returns_are_logged_if_rewards_may_differ_from_those_of_the_environment(
+def test_shaped_returns_are_logged_if_rewards_may_differ_from_the_environments(
     wrappers: Any, normalize_rewards: Any, is_shaped: bool, tmp_path: Path
 ) -> None:
     learner = prl.Learner(

@@ -75,7 +75,7 @@ START_COMMANDS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("started_by", START_COMMANDS)
-def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that_it_printed(
+def test_a_run_with_a_users_environment_is_resumed_by_the_command_it_printed(
     started_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -136,7 +136,7 @@ def test_a_run_file_can_name_only_imported_functions_that_make_environments(
 
 
 @pytest.mark.usefixtures("no_modules_imported")
-def test_a_function_that_the_user_names_on_the_command_line_cannot_be_named_by_the_run_folder(
+def test_a_function_named_on_the_command_line_cannot_be_named_by_the_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
@@ -191,7 +191,7 @@ def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_r
 
 
 @pytest.mark.usefixtures("no_modules_imported")
-def test_a_callback_that_raises_is_gone_when_the_command_that_continues_the_run_no_longer_names_it(
+def test_a_callback_is_gone_when_the_continuing_command_no_longer_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -56,7 +56,7 @@ def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
     assert capsys.readouterr().out.startswith("no-config cannot be read: ")
 
 
-def test_a_run_whose_provenance_was_lost_is_listed_and_the_configurations_of_other_programs_are_not(
+def test_runs_are_listed_without_provenance_and_other_programs_files_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_a_run_whose_provenance_was_lost_is_listed_and_the_configurations_of_oth
     assert "other" not in printed
 
 
-def test_evaluations_of_a_folder_without_metrics_are_refused_and_missing_folders_of_the_table_are_made(
+def test_evaluations_without_metrics_are_refused_and_folders_of_the_table_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

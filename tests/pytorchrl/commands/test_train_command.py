@@ -116,7 +116,7 @@ NEEDED = {
 """Remedies in the errors of algorithms that cannot be composed with default parts."""
 
 
-def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_it_needs() -> None:
+def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None:
     errors = {}
     for name in prl.__all__:
         cls = getattr(prl, name)

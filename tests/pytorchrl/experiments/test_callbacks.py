@@ -155,7 +155,7 @@ def test_reserved_names_and_values_that_are_not_numbers_are_not_logged(
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_evaluations_in_further_environments_are_reproducible_and_do_not_change_training(tmp_path: Path) -> None:
+def test_evaluations_in_further_environments_do_not_change_training(tmp_path: Path) -> None:
     def further() -> list[prl.Callback]:
         short = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, env_kwargs={"max_episode_steps": 5})
         return [
@@ -382,7 +382,7 @@ def test_the_state_of_a_callback_is_restored_to_the_one_with_equal_parameters(tm
     resumed.close()
 
 
-def test_a_callback_function_is_called_after_each_step_and_its_return_value_ends_the_run(
+def test_a_callback_function_is_called_after_each_step_and_may_end_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     noting, steps = Noting(), list[int]()

@@ -247,7 +247,7 @@ def exported_file(policy: TrainedPolicy, path: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.quick_share(0, long=0.6)
-@pytest.mark.parametrize(("name", "suffix"), zip(RUNS, [".pt2", ".onnx", ".onnx", ".pt2"] * 2, strict=True))
+@pytest.mark.parametrize(("name", "suffix"), list(zip(RUNS, [".pt2", ".onnx", ".onnx", ".pt2"] * 2, strict=True)))
 def test_an_exported_policy_returns_the_same_actions(
     name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -326,7 +326,7 @@ def test_an_export_makes_missing_folders_and_refuses_a_folder_in_place_of_a_file
             policy.export(folder)
 
 
-def test_an_export_to_a_disk_that_cannot_be_written_names_the_disk_and_not_the_version_of_torch(
+def test_an_export_to_a_full_disk_names_the_disk_and_not_the_version_of_torch(
     finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
     policy = prl.load_policy(finished("dqn"))

@@ -57,7 +57,7 @@ def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:
     learner.close()
 
 
-def test_a_policy_acts_in_several_environments_and_resets_its_memory_where_episodes_begin(
+def test_a_policy_of_several_environments_resets_its_memory_with_episodes(
     finished: Callable[[str], Path],
 ) -> None:
     run = finished("dqn with memory")

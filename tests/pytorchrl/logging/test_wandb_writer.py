@@ -163,7 +163,7 @@ def tables_of(log_dir: Path) -> list[Path]:
 
 
 @pytest.mark.long
-def test_without_settings_a_run_is_logged_offline_into_its_folder_without_network_access(
+def test_without_settings_a_run_is_logged_into_its_folder_without_network(
     log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     (writer,) = make_writers(["wandb"], log_dir, {"seed": 3, "algorithm": {"name": "DQN"}})
@@ -244,7 +244,7 @@ def test_the_disabled_mode_writes_no_wandb_files_to_the_run_folder(
 
 
 @pytest.mark.parametrize("mode", ["online", "run", "shared"])
-def test_without_a_key_the_online_mode_becomes_offline_with_a_warning_and_no_login_prompt(
+def test_without_a_key_the_online_mode_becomes_offline_with_a_warning(
     mode: str,
     log_dir: Path,
     modes: list[str],
@@ -314,7 +314,7 @@ def test_the_mode_in_wandbs_settings_file_is_used(log_dir: Path, modes: list[str
 @pytest.mark.parametrize(
     "failure", [URLError(ConnectionRefusedError()), URLError(TimeoutError()), TimeoutError(), ConnectionResetError()]
 )
-def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_does_not_answer(
+def test_the_online_mode_becomes_offline_if_the_server_does_not_answer(
     failure: OSError,
     log_dir: Path,
     modes: list[str],
@@ -337,7 +337,7 @@ def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_does_not_a
     assert warnings(caplog) == ["wandb: mode is online, but http://127.0.0.1:9 does not answer; logging offline"]
 
 
-def test_the_online_mode_becomes_offline_with_a_warning_if_the_server_refuses_the_run(
+def test_the_online_mode_becomes_offline_if_the_server_refuses_the_run(
     log_dir: Path, server: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")

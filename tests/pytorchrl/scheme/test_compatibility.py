@@ -132,7 +132,7 @@ BATCHES: dict[str, tuple[Any, Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_more_batches_than_rows_of_a_rollout_are_refused_before_anything_is_collected(name: str) -> None:
+def test_more_batches_than_rows_of_a_rollout_are_refused_at_once(name: str) -> None:
     algorithm, actor, storage, message = BATCHES[name]
     with pytest.raises(prl.CompositionError, match=f"Scheme: {message}"):
         prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory("CartPole-v1", 2))

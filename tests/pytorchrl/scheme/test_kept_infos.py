@@ -83,7 +83,7 @@ def test_an_info_that_no_environment_reports_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_infos_of_vector_environments_that_do_not_say_who_reported_them_are_kept_in_every_mode(
+def test_infos_that_do_not_say_who_reported_them_are_kept_in_every_mode(
     mode: AutoresetMode,
 ) -> None:
     scheme = prl.Scheme(
@@ -137,7 +137,7 @@ def test_the_last_info_of_an_episode_is_kept_when_the_reset_writes_over_it(mode:
         np.testing.assert_array_equal(info["array"], np.tile(steps, 2))
 
 
-def test_an_info_of_an_episode_that_a_wrapper_truncates_is_reported_when_the_reset_writes_over_it() -> None:
+def test_an_info_of_a_truncated_episode_survives_the_reset() -> None:
     limit = ("TimeLimit", {"max_episode_steps": 2})
     with prl.VecEnv(Reuses, wrappers=[limit], episode_infos=("number",)) as envs:
         envs.reset(seed=1)

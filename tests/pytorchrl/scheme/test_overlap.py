@@ -195,9 +195,7 @@ class Breaks(Counter):
         return super().step(action)
 
 
-def test_an_exception_of_an_environment_is_raised_after_earlier_steps_and_the_run_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_exception_of_an_environment_the_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def scheme() -> prl.Scheme:
         envs = prl.VecEnv.create_factory(Breaks, env_kwargs={"length": 20})
         return dqn_scheme(envs=envs, collection=prl.Overlapped(8), algorithm={"test_every": 0})

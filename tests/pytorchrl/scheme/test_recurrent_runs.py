@@ -35,14 +35,14 @@ def test_memory_without_sequences_and_sequences_without_memory_are_refused(
         )
 
 
-def test_sequences_that_do_not_divide_a_rollout_are_refused_when_the_factory_is_created() -> None:
+def test_sequences_that_do_not_divide_a_rollout_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="GAEBuffer: sequence_length must divide size=16, got 5"):
         prl.GAEBuffer.create_factory(size=16, sequence_length=5)
 
 
 def test_more_batches_than_sequences_are_refused() -> None:
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=8)
-    scheme = prl.Scheme(prl.PPO.create_factory(), actor, prl.GAEBuffer.create_factory(size=16), ENVS)
+    scheme = prl.Scheme(prl.PPO.create_factory(num_mini_batch=2), actor, prl.GAEBuffer.create_factory(size=16), ENVS)
     scheme.collect(10**6)
     scheme.storage.before_gradients()
     with pytest.raises(

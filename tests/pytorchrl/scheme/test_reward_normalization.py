@@ -72,7 +72,7 @@ class Endless(gym.Env[Any, Any]):
         return 0, self.rewards.pop(0), False, False, {}
 
 
-def test_returns_are_normalised_as_by_gymnasium_once_its_initial_variance_is_negligible() -> None:
+def test_returns_are_normalised_as_by_gymnasium_after_many_steps() -> None:
     rewards, _ = some_steps(0, 2000, 1, 20.0, 3.0)
     env = NormalizeReward(Endless(rewards), gamma=0.9)
     normalization, never = RewardNormalization("returns", 0.9, 1), np.zeros((1, 1), np.bool_)
@@ -162,7 +162,7 @@ def test_values_out_of_range_are_refused(arguments: Any, message: str) -> None:
         RewardNormalization(*arguments)
 
 
-def test_normalised_rewards_are_refused_where_hindsight_computes_others_and_where_nothing_is_collected() -> None:
+def test_normalised_rewards_are_refused_with_hindsight_and_without_collecting() -> None:
     envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0")
     dqn, actor = prl.DQN.create_factory(), prl.OffPolicyActor.create_factory()
     with pytest.raises(prl.CompositionError, match="HERBuffer computes the rewards of other goals"):

@@ -25,7 +25,7 @@ def around(offset: float, spread: float, rows: int = 32) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(0).normal([0.0, offset], [1.0, spread], (rows, 2)))
 
 
-def test_a_loss_of_more_than_the_spread_is_told_once_with_the_number_its_place_and_the_way_out() -> None:
+def test_a_loss_of_more_than_the_spread_is_told_once_with_its_place_and_a_remedy() -> None:
     conversion = Float32Conversion(BOX, (), converts=True)
     told = re.escape("observations: number 1 of (2,) is about 170000") + ".*normalize_observations=True of the actor"
     with pytest.warns(RuntimeWarning, match=told):

@@ -212,7 +212,7 @@ def test_a_network_may_take_additional_inputs_that_are_not_actions() -> None:
 
 
 @pytest.mark.parametrize("late_action", [0, 1])
-def test_all_hidden_layers_of_a_network_of_pairs_see_the_features_of_both_observations(late_action: int) -> None:
+def test_all_hidden_layers_of_a_network_of_pairs_see_both_observations(late_action: int) -> None:
     actor = actor_of(spaces.Discrete(3), normalize_observations=True, late_action=late_action, shared_body=True)
     assert actor.normalization is not None
     actor.normalization.add(torch.randn(10, 3) * 5)

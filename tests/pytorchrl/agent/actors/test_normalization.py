@@ -176,9 +176,7 @@ def faulty_scheme(kind: str, number: float, **storage: Any) -> prl.Scheme:
 @pytest.mark.filterwarnings("ignore:.*not finite")
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("kind", ["vector", "dict"])
-def test_an_observation_that_is_not_finite_is_refused_and_leaves_the_statistics_unchanged(
-    kind: str, number: float
-) -> None:
+def test_a_nonfinite_observation_is_refused_and_changes_no_statistics(kind: str, number: float) -> None:
     scheme = faulty_scheme(kind, number)
     # Two episodes of nine steps.
     train(scheme, 18)

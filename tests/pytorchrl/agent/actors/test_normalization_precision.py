@@ -205,7 +205,7 @@ def test_an_exported_policy_tells_seconds_apart_in_times_since_1970(suffix: str,
 
 
 @pytest.mark.parametrize("collection", [None, pytest.param(prl.Overlapped(2), marks=pytest.mark.long)])
-def test_rewards_that_float32_cannot_tell_apart_are_normalised_before_they_are_rounded(collection: Any) -> None:
+def test_rewards_that_float32_cannot_tell_apart_are_normalised_before_rounding(collection: Any) -> None:
     scheme = on_policy(None, normalize_rewards="rewards", collection=collection)
     train(scheme, 200)
     collector: Any = scheme.collector

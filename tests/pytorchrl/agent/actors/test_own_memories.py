@@ -107,7 +107,7 @@ def test_packed_episodes_equal_padded_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_states_of_acting_networks_are_stored_side_by_side_and_reset_where_episodes_begin(name: str) -> None:
+def test_states_of_acting_networks_are_stored_and_reset_where_episodes_begin(name: str) -> None:
     envs = envs_with(continuous())
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(5,), memory_size=4, **MEMORIES[name])("cpu", envs)
     algorithm = prl.PPO.create_factory()("cpu", actor, envs)
@@ -303,7 +303,7 @@ AS_A_CELL = r"As a cell, for features \(3, 5\)"
         (Ahead, ValueError, "memory Ahead computes something else for single steps than for a sequence of them"),
     ],
 )
-def test_a_module_that_is_no_recurrent_cell_or_layer_is_refused_with_what_it_returned(
+def test_a_module_that_is_no_recurrent_layer_is_refused_with_what_it_returned(
     memory: Any, error: type[Exception], message: str
 ) -> None:
     for layers in (1, 2):

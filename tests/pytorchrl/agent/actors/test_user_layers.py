@@ -79,7 +79,7 @@ WITH_DROPOUT = pytest.mark.parametrize(
 
 
 @WITH_DROPOUT
-def test_dropout_of_torch_follows_the_seed_of_the_run_and_leaves_the_global_generator_alone(parts: Any) -> None:
+def test_dropout_of_torch_follows_the_seed_of_the_run_alone(parts: Any) -> None:
     weights = []
     for number in range(2):
         scheme = ppo(**parts)

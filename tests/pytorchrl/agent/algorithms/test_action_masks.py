@@ -122,7 +122,7 @@ def test_every_component_of_several_choices_is_allowed(name: str) -> None:
     "name",
     [pytest.param(name, marks=[] if name in IN_QUICK_RUNS else [pytest.mark.long]) for name in (*REPLAYED, *COLLECTED)],
 )
-def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_never_allowed(name: str) -> None:
+def test_a_run_does_not_depend_on_outputs_for_actions_that_are_never_allowed(name: str) -> None:
     plain, other = composed(name), composed(name)
     changed = change_outputs_never_used(other)
     assert changed
@@ -134,7 +134,7 @@ def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_neve
     assert_learnt_alike(plain, other, changed)
 
 
-def test_dqns_target_is_the_largest_value_of_the_actions_that_the_next_observation_allows() -> None:
+def test_dqns_target_is_the_largest_value_of_the_next_allowed_actions() -> None:
     scheme = composed("DQN by softmax")
     train(scheme, 40)
     algorithm: Any = scheme.algorithm

@@ -109,7 +109,7 @@ def test_each_environment_keeps_its_noise_matrix_for_the_chosen_number_of_steps(
 
 
 @pytest.mark.parametrize("stride", [0, 4], ids=["evaluation", "one of two collectors"])
-def test_noise_matrices_are_kept_for_the_same_number_of_steps_in_evaluations_and_collectors(stride: int) -> None:
+def test_noise_matrices_are_kept_as_long_in_evaluations_and_collectors(stride: int) -> None:
     scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
     algorithm = scheme.algorithm
     exploration = Exploration(algorithm.codec, 2, "cpu", seed=1)

@@ -76,7 +76,7 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(("memory", "until"), [(None, 0), ("gru", 10_000)])
 @pytest.mark.parametrize(("cls", "explorer", "message"), MISFITS)
-def test_an_explorer_that_cannot_use_the_output_is_refused_when_the_algorithm_is_made(
+def test_an_explorer_that_cannot_use_the_output_is_refused_at_once(
     cls: Any, explorer: Explorer, message: str, until: int, memory: Any
 ) -> None:
     with pytest.raises(TypeError, match=message):

@@ -230,7 +230,7 @@ class Climbing(OffPolicyAlgorithm):
 
 
 @pytest.mark.parametrize("late_action", [0, 1])
-def test_gradients_of_critics_computed_separately_are_without_those_of_the_policys_loss(late_action: int) -> None:
+def test_separate_gradients_of_critics_are_without_those_of_the_policys_loss(late_action: int) -> None:
     algorithm = made(Climbing, BOX, actor={"late_action": late_action})
     batch = batch_for(algorithm)
     gradients, _ = algorithm.compute_gradients(batch)
@@ -367,9 +367,7 @@ def test_trained_networks_that_checkpoints_would_lack_are_refused() -> None:
         ({"every_steps": "rarely"}, "rarely"),
     ],
 )
-def test_names_of_hyper_parameters_that_an_algorithm_lacks_are_refused_when_it_is_made(
-    given: dict[str, str], name: str
-) -> None:
+def test_names_of_hyper_parameters_that_an_algorithm_lacks_are_refused(given: dict[str, str], name: str) -> None:
     class Mistaken(TwoValues):
         def build(self) -> None:
             super().build()

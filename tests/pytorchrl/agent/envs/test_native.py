@@ -114,7 +114,7 @@ def test_successes_that_are_numpys_booleans_are_reported() -> None:
         assert [episode.reported for episode in envs.finished_episodes] == [{"is_success": 1.0}] * 2
 
 
-def test_a_vector_environment_without_final_observations_is_refused_at_an_episode_end() -> None:
+def test_vector_environments_without_final_observations_are_refused() -> None:
     envs = clocks(2, mode=AutoresetMode.SAME_STEP, says_final=False)
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1), np.int64))

@@ -24,7 +24,7 @@ def leaf(observation: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", ["vector", "image", "discrete", "dict"])
-def test_the_last_step_returns_the_final_observation_and_the_first_of_the_next_episode(kind: str, mode: str) -> None:
+def test_the_last_step_returns_the_final_and_the_next_first_observation(kind: str, mode: str) -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, mode=mode, env_kwargs={"kind": kind, "length": 2})()
     first = envs.reset(seed=0)
     assert np.all(leaf(first) == 0)
@@ -75,7 +75,7 @@ def test_actions_of_another_shape_or_dtype_are_refused_with_those_wanted(actions
         envs.step(np.zeros((3, 1), dtype))
 
 
-def test_actions_of_a_box_must_have_an_axis_of_environments_but_may_be_of_any_precision() -> None:
+def test_actions_of_a_box_need_an_axis_of_environments_and_any_precision() -> None:
     envs = prl.VecEnv("Pendulum-v1", num_envs=2)
     envs.reset(seed=0)
     with pytest.raises(ValueError, match=r"must be numbers of shape \(2, 1\), got float32 of shape \(1,\)$"):

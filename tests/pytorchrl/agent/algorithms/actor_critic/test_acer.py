@@ -149,7 +149,7 @@ def scheme_of(memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:
     )
 
 
-def test_an_update_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences() -> None:
+def test_an_update_phase_learns_from_the_newest_steps_and_then_from_replay() -> None:
     scheme = scheme_of()
     algorithm, seen = scheme.algorithm, []
     update = algorithm.update

@@ -137,7 +137,7 @@ def test_degenerate_policies_give_finite_gradients(now: float, then: float) -> N
         algorithm.average.load_state_dict(algorithm.pi.state_dict())
 
 
-def test_the_acting_distribution_is_stored_and_actions_are_clipped_for_the_environment_only() -> None:
+def test_the_acting_distribution_is_stored_and_stored_actions_are_not_clipped() -> None:
     algorithm = linear(prl.ACERContinuous, SPACE)
     obs = torch.randn(200, 3)
     step = algorithm.acting_step(obs, None, torch.zeros(200, 1), exploring(algorithm, 200))

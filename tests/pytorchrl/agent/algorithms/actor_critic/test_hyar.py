@@ -103,7 +103,7 @@ def noise_of(algorithm: prl.HyAR, *sizes: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("dynamics_weight", [0.7, 0.0])
-def test_the_loss_of_the_representation_and_its_gradients_equal_those_of_a_numpy_version(
+def test_the_loss_and_gradients_of_the_representation_equal_those_in_numpy(
     dynamics_weight: float,
 ) -> None:
     algorithm = linear_hyar(kl_weight=0.3, dynamics_weight=dynamics_weight, lr_representation=0.01)

@@ -82,7 +82,7 @@ def test_actions_at_their_bounds_have_finite_losses_and_gradients(size: float) -
     assert torch.isfinite(stored).all()
 
 
-def test_policy_and_temperature_are_updated_once_every_policy_delay_updates_and_critics_in_each() -> None:
+def test_policy_and_temperature_wait_for_the_policy_delay_and_critics_do_not() -> None:
     algorithm, moved = linear_sac(policy_delay=2), []
     for _ in range(4):
         parts = (algorithm.pi.head.layer.weight, algorithm.log_alpha, algorithm.critics[1].head.layer.weight)

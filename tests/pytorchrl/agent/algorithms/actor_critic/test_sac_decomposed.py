@@ -90,7 +90,7 @@ def test_without_names_the_reward_is_the_only_component() -> None:
     assert_gradients(algorithm, n_step_batch(), NumpyWhole(algorithm, n_step_batch()))
 
 
-def test_with_one_component_of_weight_1_the_sum_of_its_outputs_is_updated_as_the_value_of_sac() -> None:
+def test_one_component_of_weight_1_is_updated_as_the_value_of_sac() -> None:
     ours, theirs = made(prl.SACDecomposed, initial_alpha=0.5), made(prl.SAC, initial_alpha=0.5)
     theirs.pi.load_state_dict(ours.pi.state_dict())
     for networks in (("critics", "critics"), ("target_critics", "target_critics")):
@@ -129,7 +129,7 @@ def test_the_reward_that_the_environment_pays_is_not_learnt_from() -> None:
         assert torch.equal(weight, other.get_weights()[name]), name
 
 
-def test_changed_weights_count_from_the_next_update_on_and_leave_the_critics_as_they_are() -> None:
+def test_changed_weights_count_from_the_next_update_and_change_no_critic() -> None:
     changed, given = decomposed(component_weights=None), decomposed()
     before = changed.get_weights()
     changed.update_algorithm_parameter("component_weights", WEIGHTS_OF)
@@ -147,7 +147,7 @@ def test_invalid_weights_are_refused_and_change_nothing() -> None:
     assert_gradients(algorithm, batch_of(), NumpySACD(algorithm, batch_of()))
 
 
-def test_metrics_are_the_value_of_each_component_and_the_distance_of_the_sum_from_the_reward() -> None:
+def test_metrics_are_the_value_of_each_component_and_the_error_of_their_sum() -> None:
     algorithm, batch = decomposed(), batch_of()
     outputs = linear(layer_of(algorithm.critics[0].head), np.hstack([numpy(batch[OBS]), (numpy(batch[ACT]) + 1) / 2]))
     metrics = algorithm.update(batch).metrics
@@ -159,7 +159,7 @@ def test_metrics_are_the_value_of_each_component_and_the_distance_of_the_sum_fro
     assert "unexplained_reward" not in made(prl.SACDecomposed).update(n_step_batch()).metrics
 
 
-def test_influences_are_shares_of_the_gradient_of_the_critic_with_the_smaller_weighted_sum() -> None:
+def test_influences_are_shares_of_the_gradient_of_the_smaller_weighted_sum() -> None:
     algorithm, batch = decomposed(), batch_of()
     critics = [layer_of(critic.head) for critic in algorithm.critics]
     outputs = [linear(each, np.hstack([numpy(batch[OBS]), (numpy(batch[ACT]) + 1) / 2])) for each in critics]

@@ -169,7 +169,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy_after(
+def test_the_discriminator_learns_before_rewards_are_computed_the_policy_after(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = airl_scheme(data)

@@ -137,7 +137,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_rewards_are_computed_before_the_discriminator_is_trained_and_the_policy_learns_after_it(
+def test_rewards_are_computed_first_then_the_discriminator_and_the_policy_learn(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = amp_scheme(data)

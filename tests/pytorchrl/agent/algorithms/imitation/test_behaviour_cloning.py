@@ -163,7 +163,7 @@ def test_an_update_of_other_continuous_distributions_equals_the_one_computed_by_
 
 
 @pytest.mark.long
-def test_a_mixture_policy_takes_a_mode_of_the_data_where_a_normal_policy_takes_the_mean(tmp_path: Path) -> None:
+def test_a_mixture_takes_a_mode_of_the_data_where_a_normal_takes_the_mean(tmp_path: Path) -> None:
     data = write_two_mode_data(tmp_path / "data.npz")
     done = {}
     for name, head in (("normal", prl.heads.Policy()), ("mixture", prl.heads.MixturePolicy(num_components=2))):

@@ -57,7 +57,7 @@ def actions_of(scheme: prl.Scheme, steps: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("env", EXPERTS)
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
-def test_the_experts_actions_are_stored_in_each_state_and_taken_with_probability_beta(env: str, beta: float) -> None:
+def test_the_experts_actions_are_stored_and_taken_with_probability_beta(env: str, beta: float) -> None:
     scheme = dagger(env, beta=beta, start_steps=0, update_every=10_000, num_envs=4)
     given, alone = actions_of(scheme, 400)
     held = scheme.storage.get_all_buffer_data()

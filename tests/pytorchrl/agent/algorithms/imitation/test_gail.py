@@ -56,9 +56,7 @@ def probability(layer: Any, features: Any) -> Any:
 
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
-def test_the_discriminators_update_equals_the_one_by_hand_with_label_1_for_the_expert(
-    kind: str, entropy_coef: float
-) -> None:
+def test_the_discriminators_update_by_hand_has_label_1_for_the_expert(kind: str, entropy_coef: float) -> None:
     algorithm = linear_gail(kind, lr_discriminator=0.01, discriminator_entropy_coef=entropy_coef)
     policy_batch, expert_batch = rollout_batch(algorithm), replayed(EXPERT_ACTIONS[kind])
     before = copies(policy_batch), copies(expert_batch)
@@ -134,7 +132,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_rewards_are_replaced_before_returns_and_the_policy_learns_before_the_discriminator(
+def test_rewards_are_replaced_first_and_the_policy_learns_before_the_discriminator(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = gail_scheme(data)

@@ -114,7 +114,7 @@ def test_a_demonstration_continues_in_the_next_update_and_ends_as_it_was_recorde
     assert not torch.cat([part[DONE2] for part in parts]).any()
 
 
-def test_every_epoch_uses_each_row_of_both_rollouts_once_and_every_batch_rows_of_both(
+def test_every_epoch_uses_each_row_once_and_every_batch_rows_of_both_rollouts(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = ppod(data)
@@ -202,7 +202,7 @@ def test_each_new_rewarded_episode_moves_a_part_of_phi_to_rho() -> None:
     np.testing.assert_allclose([episodes.rho, episodes.phi], [0.4, 0.0], atol=1e-12)
 
 
-def test_the_least_valued_are_dropped_first_then_the_agents_oldest_and_never_demonstrations() -> None:
+def test_the_least_valued_are_dropped_first_and_demonstrations_never() -> None:
     episodes = kept(capacity=3)
     for value in (5.0, 1.0, 3.0, 4.0):
         episodes.add(episode(0.0), value)
@@ -277,9 +277,7 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
-    memory: Any, data: Path
-) -> None:
+def test_skipped_steps_are_in_no_added_episode(memory: Any, data: Path) -> None:
     scheme = train(ppod(data, memory, mode="vector_entry_point", max_grad_norm=0.5), 400)
     algorithm: Any = scheme.algorithm
     episodes = algorithm._repetition.episodes

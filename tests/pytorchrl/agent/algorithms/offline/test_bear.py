@@ -130,9 +130,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(
 
 
 @pytest.mark.parametrize(("threshold", "rises"), [(1e-4, True), (5.0, False)])
-def test_the_multiplier_rises_above_the_discrepancy_threshold_and_stays_within_bounds(
-    threshold: float, rises: bool
-) -> None:
+def test_the_multiplier_rises_above_the_threshold_and_stays_within_bounds(threshold: float, rises: bool) -> None:
     algorithm = linear_bear(threshold=threshold, lr_multiplier=3.0, initial_multiplier=1.0)
     log_multipliers = []
     for seed in range(8):

@@ -142,7 +142,7 @@ def test_a_gap_is_not_calibrated_where_the_return_to_go_is_not_known() -> None:
     assert_equal(dict(gradients), dict(expected))
 
 
-def test_calql_learns_from_data_and_then_from_the_environments_with_the_returns_of_both(tmp_path: Path) -> None:
+def test_calql_learns_from_data_and_then_from_environments_with_their_returns(tmp_path: Path) -> None:
     data, storage = recorded(tmp_path / "data.npz", "Pendulum-v1"), prl.ReplayBuffer.create_factory(size=100)
     algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0, start_steps=0, gamma=0.5)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))

@@ -85,7 +85,7 @@ def test_losses_depend_on_an_overridden_policy_and_not_on_that_of_the_network(ki
     assert own["policy_loss"] != ours["policy_loss"]
 
 
-def test_the_surrogate_of_trpo_is_at_first_the_mean_advantage_of_an_overridden_policy() -> None:
+def test_the_surrogate_of_trpo_begins_as_the_mean_advantage_of_an_overridden_policy() -> None:
     algorithm = algorithm_of(tempered(prl.TRPO), hyper_parameters={"normalize_advantages": False})
     sharpen(algorithm)
     batch = batch_for(algorithm)

@@ -214,7 +214,7 @@ def test_an_update_equals_the_one_computed_by_hand(cost: float) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_returns_bootstrap_from_the_option_in_use_where_a_rollout_or_a_limit_cuts_an_episode(memory: Any) -> None:
+def test_returns_bootstrap_from_the_option_in_use_where_an_episode_is_cut(memory: Any) -> None:
     scheme = prl.Scheme(
         prl.OptionCritic.create_factory(num_options=OPTIONS, gamma=GAMMA, option_epsilon=0.5, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),

@@ -131,7 +131,7 @@ def errors_of(algorithm: Any, data: Any, seen: Any) -> Any:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_intrinsic_rewards_are_errors_divided_by_the_deviation_of_their_discounted_sums(memory: Any) -> None:
+def test_intrinsic_rewards_are_errors_divided_by_the_deviation_of_their_sums(memory: Any) -> None:
     scheme = scheme_of(memory=memory, intrinsic_gamma=0.8, lr_predictor=0.01)
     algorithm, storage = scheme.algorithm, scheme.storage
     seen, sums, running = np.zeros((0, 3)), [], np.zeros(2)
@@ -205,7 +205,7 @@ def _transitions_to(scheme: prl.Scheme, kind: str, counts: Any) -> Any:
 
 
 @pytest.mark.parametrize("extra", [{"noisy": True}, {"dropout": 0.5}, {"shared_body": True}])
-def test_the_random_network_is_deterministic_and_shares_no_parameters_with_the_policy(extra: Any) -> None:
+def test_the_random_network_is_deterministic_and_shares_no_parameters(extra: Any) -> None:
     algorithm = scheme_of(actor=extra).algorithm
     rows = algorithm.read({OBS2: torch.randn(6, 3), "Observation": torch.randn(6, 3), "Reward": torch.zeros(6, 1)})
     assert torch.equal(algorithm.novelty.random(rows.next), algorithm.novelty.random(rows.next))

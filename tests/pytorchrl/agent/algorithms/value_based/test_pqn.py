@@ -93,7 +93,7 @@ def test_every_epoch_has_each_transition_once_and_the_same_returns() -> None:
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_the_value_of_a_recurrent_network_has_the_state_with_which_the_action_was_chosen(memory: Any) -> None:
+def test_a_recurrent_value_has_the_state_with_which_the_action_was_chosen(memory: Any) -> None:
     scheme = made(memory=memory, num_mini_batch=3)
     algorithm: Any = scheme.algorithm
     stored = collected(scheme)
