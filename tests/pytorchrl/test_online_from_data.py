@@ -23,7 +23,6 @@ from storages.transition import OBS, REW, SOURCE_SIZES
 from tests.support import warm_interpreter
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
-from tests.support.training import stopped
 
 PENDULUM = prl.VecEnv.create_factory("Pendulum-v1", env_kwargs={"max_episode_steps": 20})
 
@@ -145,29 +144,6 @@ def test_a_run_whose_actions_had_other_bounds_is_refused_and_both_are_named(offl
     assert_equal(scheme.algorithm.get_weights(), before)
     with pytest.raises(prl.CheckpointError, match=message):
         collect_demonstrations(offline_run, envs, path=offline_run / "unwritten.npz", steps=1)
-
-
-@pytest.mark.long
-def test_a_run_stopped_in_either_half_resumes_exactly(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def both(folder: Path, stops: tuple[int, ...]) -> tuple[Any, Any]:
-        states = []
-        for half, make, steps in (("offline", offline, 20), ("online", online, 60)):
-            scheme = make(data)
-            if half == "online":
-                prl.start_from(scheme, folder / "offline")
-            learner = prl.Learner(scheme, steps, folder / half)
-            for stop in stops:
-                learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=make(data))
-            assert learner.run()
-            states.append(learner.scheme.state_dict())
-            learner.close()
-        return states[0], states[1]
-
-    whole, parts = both(tmp_path / "whole", ()), both(tmp_path / "parts", (3, 11))
-    assert_equal(parts[0], whole[0])
-    assert_equal(parts[1], whole[1])
 
 
 @pytest.mark.quick_share(0.4)

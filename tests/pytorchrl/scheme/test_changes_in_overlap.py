@@ -155,20 +155,6 @@ def test_new_episodes_after_a_lost_process_are_collected_with_the_changes(tmp_pa
     assert 0.3 < sum(actions) / len(actions) < 0.7
 
 
-def test_a_process_that_was_killed_when_hyper_parameters_change_is_named() -> None:
-    scheme = train(dqn(collection=prl.Overlapped(4)), 20, {})
-    [process] = scheme.collector.envs.processes  # type: ignore[union-attr]
-    os.kill(process._process.pid, signal.SIGKILL)
-    process._process.join()
-    scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
-    with pytest.raises(prl.CollectorError, match="was killed by SIGKILL"):
-        scheme.collect(100)
-    with pytest.raises(RuntimeError, match="the last step of the environments failed"):
-        scheme.collect(100)
-    assert scheme.state_dict()["collector"]["ahead"] is None
-    scheme.close()
-
-
 def test_a_change_that_cannot_be_sent_to_the_processes_is_refused_by_name() -> None:
     scheme = dqn(collection=prl.Overlapped(4))
     explorer = prl.EpsilonGreedy(FunctionSchedule(lambda progress: 0.5, 0.0, 1.0))

@@ -426,19 +426,3 @@ def test_a_body_without_any_parameter_keeps_a_state() -> None:
     view: Any = actor.view(obs, actor.initial_memory(2), torch.ones(2, 1))
     network(view)
     assert torch.equal(view.rhs_after(), 0.1 * obs)
-
-
-@pytest.mark.parametrize(
-    ("name", "here"),
-    [
-        ("n_lstm_layers", "memory_layers"),
-        ("rnn_num_layers", "memory_layers"),
-        ("rnn_hidden_size", "memory_size"),
-        ("rnn_hidden_dim", "memory_size"),
-        ("rnn_type", "memory"),
-        ("recurrent_net", "memory"),
-    ],
-)
-def test_names_of_other_libraries_lead_to_the_memory(name: str, here: str) -> None:
-    with pytest.raises(TypeError, match=rf"unknown hyper-parameter '{name}'; here it is {here}\b"):
-        prl.OnPolicyActor.create_factory(**{name: 2})

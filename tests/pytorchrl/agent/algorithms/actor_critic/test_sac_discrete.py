@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -16,10 +16,10 @@ from tests.support.by_hand import (
     first_adam_step,
     layer_of,
     linear,
+    n_step_batch,
     numeric_gradient,
     numpy,
     perturb,
-    replayed,
 )
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -34,13 +34,6 @@ def linear_sac(space: Any = None, **hyper_parameters: Any) -> prl.SACDiscrete:
     for seed, network in enumerate((algorithm.pi, algorithm.critics, algorithm.target_critics)):
         perturb(network, seed)
     return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -91,7 +84,7 @@ class ByHand:
 def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critics: int) -> None:
     rates = {"lr_pi": 0.01, "lr_q": 0.02, "lr_alpha": 0.03, "polyak": 0.9}
     algorithm = linear_sac(initial_alpha=0.5, num_critics=num_critics, **rates)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = ByHand(algorithm, batch, 0.5)
     of_policy = [numeric_gradient(by_hand.policy_loss, part) for part in by_hand.policy]
@@ -135,13 +128,13 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
 def test_an_update_draws_no_random_numbers() -> None:
     algorithm = linear_sac()
     before = algorithm.generator.get_state()
-    algorithm.update(n_step_batch())
+    algorithm.update(n_step_batch(ACTIONS))
     assert torch.equal(algorithm.generator.get_state(), before)
 
 
 def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> None:
     algorithm = linear_sac()
-    rows = algorithm.read(n_step_batch())
+    rows = algorithm.read(n_step_batch(ACTIONS))
     assert algorithm.target_entropy(rows) == pytest.approx(0.98 * np.log(3))
     falling = linear_sac(target_entropy_share=prl.LinearSchedule(1.0, 0.0))
     falling.set_progress(3, 4)
@@ -152,7 +145,7 @@ def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> No
         linear_sac(learn_alpha=False),
     )
     for algorithm in (rising, sinking, fixed):
-        algorithm.update(n_step_batch())
+        algorithm.update(n_step_batch(ACTIONS))
     assert rising.alpha > 1 > sinking.alpha
     assert fixed.alpha == 1
 

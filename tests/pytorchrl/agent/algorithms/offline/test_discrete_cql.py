@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb, replayed
+from storages.transition import DISCOUNT, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import envs_with, layer_of, linear, n_step_batch, numeric_gradient, numpy, perturb
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 
@@ -22,12 +22,6 @@ def linear_cql(cls: Any = prl.DiscreteCQL, **hyper_parameters: Any) -> Any:
     for seed, network in enumerate((algorithm.q, algorithm.q_target)):
         perturb(network, seed)
     return algorithm
-
-
-def n_step_batch() -> dict[str, torch.Tensor]:
-    batch = replayed(ACTIONS)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -62,7 +56,7 @@ class ByHand:
 @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
 def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
     algorithm = linear_cql(conservative_weight=weight)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     by_hand = ByHand(algorithm, batch)
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)

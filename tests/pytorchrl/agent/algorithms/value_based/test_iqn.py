@@ -10,8 +10,18 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.risk_measures import CVaR, Neutral
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, exploring, layer_of, numeric_gradient, numpy, replayed
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    layer_of,
+    linear_values,
+    n_step_batch,
+    numeric_gradient,
+    numpy,
+    replayed,
+)
 from tests.support.comparison import assert_equal
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -21,23 +31,8 @@ PARAMETERS = 2
 SIZES = {"num_quantiles": N, "num_target_quantiles": N_TARGET, "num_action_quantiles": K, "num_cosines": COSINES}
 
 
-def linear_iqn(cls: Any = prl.IQN, actor: Any = None, **hyper_parameters: Any) -> Any:
-    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
-    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": ()} | (actor or {})))("cpu", envs)
-    algorithm = cls.create_factory(**(SIZES | hyper_parameters))("cpu", body, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(PARAMETERS)
-    with torch.no_grad():
-        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
+def linear_iqn(cls: Any = prl.IQN, **hyper_parameters: Any) -> Any:
+    return linear_values(cls, NUM_ACTIONS, **(SIZES | hyper_parameters))
 
 
 def parameters_of(network: Any) -> list[Any]:
@@ -129,7 +124,7 @@ def check_update(algorithm: Any, by_hand: NumpyIQN, batch: dict[str, Any]) -> No
 @pytest.mark.parametrize(("kappa", "risk"), [(1.0, Neutral()), (0.3, Neutral()), (1.0, CVaR(0.2))])
 def test_an_update_equals_the_one_computed_by_hand(kappa: float, risk: Any, double: bool) -> None:
     algorithm = linear_iqn(kappa=kappa, risk=risk, double=double, max_grad_norm=None)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     by_hand = NumpyIQN(algorithm, batch)
     of_the_other = NumpyIQN(linear_iqn(double=not double, risk=risk), batch)
     assert not np.allclose(by_hand.targets, of_the_other.targets), (
@@ -242,7 +237,7 @@ def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(
 )
 def test_the_next_action_is_chosen_by_the_noise_that_evaluates_it(actor: Any, settings: Any) -> None:
     algorithm = linear_iqn(actor={"noisy": True, **actor}, **settings)
-    view, fractions = algorithm.actor.view(n_step_batch()[OBS]), torch.tensor([0.1, 0.7])
+    view, fractions = algorithm.actor.view(n_step_batch(ACTIONS)[OBS]), torch.tensor([0.1, 0.7])
     for network in (algorithm.q, algorithm.q_target):
         values = network(view)
         first = values.at(fractions).values

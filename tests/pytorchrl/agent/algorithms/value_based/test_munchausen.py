@@ -7,13 +7,12 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from hypothesis import given, settings
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import ScalarValues
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.pytorchrl.agent.algorithms.value_based.test_iqn import (
     N_TARGET,
     K,
@@ -22,7 +21,15 @@ from tests.pytorchrl.agent.algorithms.value_based.test_iqn import (
     linear_iqn,
     quantiles_of,
 )
-from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, replayed
+from tests.support.by_hand import (
+    copies,
+    layer_of,
+    linear,
+    linear_values,
+    n_step_batch,
+    numeric_gradient,
+    numpy,
+)
 from tests.support.profiles import examples
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -30,22 +37,7 @@ NUM_ACTIONS = 3
 
 
 def linear_munchausen(cls: Any = prl.MunchausenDQN, **hyper_parameters: Any) -> Any:
-    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
+    return linear_values(cls, NUM_ACTIONS, **hyper_parameters)
 
 
 def policy_of(values: Any, temperature: float) -> tuple[list[float], list[float]]:
@@ -91,7 +83,7 @@ class NumpyMunchausenDQN:
 )
 def test_an_update_equals_the_one_computed_by_hand(temperature: float, alpha: float, clip_min: float) -> None:
     algorithm = linear_munchausen(temperature=temperature, alpha=alpha, clip_min=clip_min, max_grad_norm=None)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = NumpyMunchausenDQN(algorithm, batch)
     gradients, result = algorithm.compute_gradients(batch)
@@ -140,7 +132,7 @@ class NumpyMunchausenIQN(NumpyIQN):
 @pytest.mark.parametrize("risk", [prl.risk_measures.Neutral(), prl.risk_measures.CVaR(0.3)])
 def test_an_update_of_munchausen_iqn_equals_the_one_computed_by_hand(temperature: float, risk: Any) -> None:
     algorithm = linear_iqn(prl.MunchausenIQN, temperature=temperature, risk=risk, max_grad_norm=None)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     check_update(algorithm, NumpyMunchausenIQN(algorithm, batch), batch)
 
 
@@ -151,7 +143,7 @@ class MunchausenC51(prl.MunchausenDQN, prl.CategoricalDQN):
 
 
 def test_targets_of_a_categorical_head_have_the_same_mean() -> None:
-    algorithm, batch = linear_munchausen(MunchausenC51, temperature=0.5), n_step_batch()
+    algorithm, batch = linear_munchausen(MunchausenC51, temperature=0.5), n_step_batch(ACTIONS)
     rows = Rows(batch, algorithm.codec)
     with torch.no_grad():
         target, now, after = algorithm.target_value(rows), algorithm.q_target(rows.now), algorithm.q_target(rows.next)

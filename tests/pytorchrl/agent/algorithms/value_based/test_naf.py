@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import QuadraticValues
-from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -17,6 +17,7 @@ from tests.support.by_hand import (
     first_adam_step,
     layer_of,
     linear,
+    n_step_batch,
     numeric_gradient,
     numpy,
     perturb,
@@ -36,13 +37,6 @@ def linear_naf(dueling: bool = False, **hyper_parameters: Any) -> prl.NAF:
     perturb(algorithm.q, 1, 0.5)
     perturb(algorithm.q_target, 2, 0.5)
     return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -98,7 +92,7 @@ def test_an_update_equals_the_one_computed_by_hand(
     algorithm = linear_naf(
         lr=0.01, squash=squash, min_log_diagonal=min_log_diagonal, max_grad_norm=max_grad_norm, polyak=0.8
     )
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = ByHand(algorithm, batch)
     expected = [numeric_gradient(by_hand.loss, part) for part in by_hand.online]
@@ -159,7 +153,7 @@ def test_no_action_is_better_than_a_peak_within_the_bounds() -> None:
 @pytest.mark.parametrize("squash", [True, False])
 def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squash: bool) -> None:
     algorithm = linear_naf(dueling=True, squash=squash)
-    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    gradients, _ = algorithm.compute_gradients(n_step_batch(ACTIONS))
     assert len(gradients) == 8
     assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
 
@@ -173,7 +167,7 @@ def gradients_of_peaks(**hyper_parameters: Any) -> torch.Tensor:
         numbers.weight[diagonal_and_below] = 0
         numbers.bias[diagonal_and_below] = 0
         numbers.bias[1 + SIZE : 1 + 2 * SIZE] = -20
-    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    gradients, _ = algorithm.compute_gradients(n_step_batch(ACTIONS))
     return gradients["q.head.numbers.layer.bias"][1 : 1 + SIZE]
 
 

@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
-    envs_with,
     first_adam_step,
     layer_of,
     linear,
+    linear_values,
+    n_step_batch,
     numeric_gradient,
     numpy,
     replayed,
@@ -24,24 +24,8 @@ ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, NUM_QUANTILES = 3, 5
 
 
-def linear_qrdqn(**hyper_parameters: Any) -> prl.QRDQN:
-    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    factory = prl.QRDQN.create_factory(**({"num_quantiles": NUM_QUANTILES} | hyper_parameters))
-    algorithm = factory("cpu", actor, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
+def linear_qrdqn(**hyper_parameters: Any) -> Any:
+    return linear_values(prl.QRDQN, NUM_ACTIONS, **({"num_quantiles": NUM_QUANTILES} | hyper_parameters))
 
 
 def quantiles_of(layer: Any, obs: Any) -> Any:
@@ -89,7 +73,7 @@ class NumpyQRDQN:
 @pytest.mark.parametrize(("kappa", "max_grad_norm"), [(1.0, None), (0.3, None), (1.0, 0.1)])
 def test_an_update_equals_the_one_computed_by_hand(kappa: float, max_grad_norm: float | None, double: bool) -> None:
     algorithm = linear_qrdqn(lr=0.01, kappa=kappa, double=double, max_grad_norm=max_grad_norm, polyak=0.8)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = NumpyQRDQN(algorithm, batch)
     of_the_other = NumpyQRDQN(linear_qrdqn_like(algorithm, double=not double), batch)
