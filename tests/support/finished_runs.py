@@ -1,11 +1,7 @@
 """Runs of every kind of network that finished, whose folders tests only read."""
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import pytorchrl as prl
 
@@ -67,16 +63,3 @@ def trained(name: str, folder: Path) -> prl.Learner:
     learner = prl.Learner(scheme, target_steps=150, log_dir=folder)
     learner.run()
     return learner
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that makes the folder of a finished run, once for each composition; tests only read it."""
-
-    @functools.cache
-    def make(name: str) -> Path:
-        folder = tmp_path_factory.mktemp("runs") / "run"
-        trained(name, folder).close()
-        return folder
-
-    return make

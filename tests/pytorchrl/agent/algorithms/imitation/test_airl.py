@@ -1,6 +1,5 @@
 """AIRL's discriminator and rewards equal those computed by hand, in the order of the paper's algorithm."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.support.by_hand import (
 from tests.support.by_hand import linear as linear_of
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.order_of_training import events_of
 from tests.support.rollout_batches import rollout_batch
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
@@ -175,24 +175,14 @@ def test_the_discriminator_learns_before_rewards_are_computed_the_policy_after(
     scheme = airl_scheme(data)
     scheme.collect(16)
     algorithm: Any = scheme.algorithm
-    events = []
 
-    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            return method(*arguments)
+    def check(event: str) -> None:
+        if event == "policy":
+            held = scheme.storage.get_all_buffer_data()
+            with torch.no_grad():
+                torch.testing.assert_close(held[REW].view(-1, 1), algorithm.reward(algorithm.read(held)))
 
-        return call
-
-    def checked_update(batch: Any) -> Any:
-        held = scheme.storage.get_all_buffer_data()
-        with torch.no_grad():
-            torch.testing.assert_close(held[REW].view(-1, 1), algorithm.reward(algorithm.read(held)))
-        return update(batch)
-
-    update = algorithm.update
-    monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    events = events_of(algorithm, monkeypatch, check)
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()

@@ -25,6 +25,7 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.order_of_training import events_of
 from tests.support.training import train
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -146,18 +147,11 @@ def test_rewards_are_computed_first_then_the_discriminator_and_the_policy_learn(
     held = scheme.storage.get_all_buffer_data()
     with torch.no_grad():
         rewards = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
-    events = []
 
-    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            torch.testing.assert_close(scheme.storage.get_all_buffer_data()[REW], rewards)
-            return method(*arguments)
+    def check(event: str) -> None:
+        torch.testing.assert_close(scheme.storage.get_all_buffer_data()[REW], rewards)
 
-        return call
-
-    monkeypatch.setattr(algorithm, "update", recording("policy", algorithm.update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    events = events_of(algorithm, monkeypatch, check)
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()

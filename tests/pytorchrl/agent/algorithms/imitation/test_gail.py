@@ -1,6 +1,5 @@
 """GAIL's discriminator and rewards equal those computed by hand, in the order of the paper's algorithm."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.order_of_training import events_of
 from tests.support.rollout_batches import rollout_batch
 from tests.support.training import train
 
@@ -144,16 +144,10 @@ def test_rewards_are_replaced_first_and_the_policy_learns_before_the_discriminat
     with torch.no_grad():
         learnt_rewards = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
         after_last = algorithm.value(algorithm.actor.view(rollout.get_data_slice(7, 8)[OBS2][0]))
-    events = []
 
-    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            return method(*arguments)
-
-        return call
-
-    def checked_update(batch: Any) -> Any:
+    def check(event: str) -> None:
+        if event == "discriminator":
+            return
         stored = rollout.get_all_buffer_data()
         torch.testing.assert_close(stored[REW], learnt_rewards)
         # One episode runs through the rollout of each environment, so that its returns can be computed by hand.
@@ -165,11 +159,8 @@ def test_rewards_are_replaced_first_and_the_policy_learns_before_the_discriminat
             advantage[step] += 0.99 * 0.9 * advantage[step + 1]
         np.testing.assert_allclose(numpy(stored[ADV]), advantage, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(numpy(stored[RET]), advantage + value, rtol=1e-4, atol=1e-5)
-        return update(batch)
 
-    update = algorithm.update
-    monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    events = events_of(algorithm, monkeypatch, check)
     metrics = list(scheme.update())
     assert events == ["policy", "discriminator", "discriminator"]
     np.testing.assert_allclose(metrics[-1]["imitation_reward"], learnt_rewards.mean(), rtol=1e-5)
