@@ -74,24 +74,6 @@ def test_frozen_parameters_stay_to_the_bit_while_others_learn(case: Case) -> Non
         assert moved
 
 
-@pytest.mark.quick_share(0.1, long=0.4)
-@each_case
-def test_other_groups_learn_while_one_is_frozen(case: Case) -> None:
-    groups = with_losses(case).twin().training.groups
-    if len(groups) == 1:
-        pytest.skip(f"{case.algorithm.__name__} trains one group")
-    for name in groups:
-        with make_scheme(case) as scheme:
-            trained = parameters(scheme.algorithm)
-            for parameter in scheme.algorithm.training.groups[name].parameters.values():
-                parameter.requires_grad_(False)
-            before = copies(trained)
-            learn(scheme)
-            moved = groups_of(moved_since(before, trained))
-            assert name not in moved
-            assert moved
-
-
 # Hooks
 
 

@@ -12,7 +12,6 @@ from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
-    exploring,
     first_adam_step,
     layer_of,
     linear,
@@ -148,14 +147,3 @@ def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> No
         algorithm.update(n_step_batch(ACTIONS))
     assert rising.alpha > 1 > sinking.alpha
     assert fixed.alpha == 1
-
-
-def test_exploration_samples_actions_and_evaluation_takes_the_most_likely_one() -> None:
-    algorithm = linear_sac(start_steps=0)
-    obs, done = torch.randn(1, 3).expand(2_000, 3), torch.zeros(2_000, 1)
-    drawn = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000)).action
-    probabilities = algorithm.pi(algorithm.actor.view(obs[:1])).probabilities[0].detach().numpy()
-    shares = np.bincount(drawn[:, 0].numpy(), minlength=3) / 2_000
-    np.testing.assert_allclose(shares, probabilities, atol=0.05)
-    best = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000, deterministic=True)).action
-    assert (best == probabilities.argmax()).all()

@@ -179,17 +179,6 @@ def test_the_first_update_computes_the_log_probabilities_that_acting_stored(kind
     assert info["clip_fraction"] == 0
 
 
-def test_evaluation_takes_the_most_likely_action_and_draws_no_random_numbers() -> None:
-    algorithm = linear_ppo(SPACES["discrete"])
-    obs = torch.randn(SIZE, OBSERVATION_SIZE)
-    evaluation = exploring(algorithm, SIZE, deterministic=True)
-    before = evaluation.state_dict()
-    step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), evaluation)
-    assert torch.equal(step.action, algorithm.pi(algorithm.actor.view(obs)).mode())
-    assert not step.fields
-    assert_equal(evaluation.state_dict(), before)
-
-
 def test_schedules_of_learning_rate_and_clip_use_the_progress_of_the_run() -> None:
     algorithm = linear_ppo(
         SPACES["discrete"], lr=prl.LinearSchedule(1e-3, 0.0), clip_param=prl.LinearSchedule(0.2, 0.1)

@@ -9,8 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, exploring, first_adam_step, layer_of, numpy, perturb, replayed
-from tests.support.comparison import assert_equal
+from tests.support.by_hand import copies, envs_with, first_adam_step, layer_of, numpy, perturb, replayed
 from tests.support.value_learning import batch_of_windows, check_scalar_update, linear_learner
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -107,21 +106,6 @@ def test_natures_preset_has_the_papers_hyper_parameters() -> None:
     algorithm = preset["algo_factory"]("cpu", preset["actor_factory"]("cpu", envs), envs)
     shapes = [tuple(parameter.shape) for name, parameter in algorithm.q.named_parameters() if "weight" in name]
     assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
-
-
-def test_exploration_has_the_frequency_of_epsilon_and_evaluation_is_greedy() -> None:
-    algorithm = linear_dqn(epsilon=0.3, start_steps=0)
-    obs, done = torch.randn(1, 3).expand(20_000, 3), torch.zeros(20_000, 1)
-    greedy = algorithm.q(algorithm.actor.view(obs[:1])).greedy()
-    exploration = exploring(algorithm, 20_000)
-    step = algorithm.acting_step(obs, None, done, exploration)
-    assert step.action.shape == (20_000, 1)
-    assert step.action.dtype == torch.int64
-    assert abs((step.action != greedy).float().mean() - 0.3 * 2 / 3) < 0.01
-    evaluation = exploring(algorithm, 20_000, deterministic=True)
-    before = evaluation.state_dict()
-    assert (algorithm.acting_step(obs, None, done, evaluation).action == greedy).all()
-    assert_equal(evaluation.state_dict(), before)
 
 
 def test_hyper_parameters_can_be_changed_within_their_range_after_creation() -> None:

@@ -108,16 +108,3 @@ def test_epsilon_of_the_small_preset_falls_during_the_first_third_of_a_run() -> 
         shares.append(scheme.algorithm.current(explorer.epsilon))
     assert shares == pytest.approx([1.0, 0.505, 0.01, 0.01])
     scheme.close()
-
-
-@pytest.mark.parametrize("preset", [prl.Rainbow.small(capacity=200), prl.Rainbow.small(200, num_envs=2)])
-def test_the_small_preset_trains(preset: Any) -> None:
-    num_envs = 200 // preset["storage_factory"].hyper_parameters["size"]
-    scheme = prl.Scheme(**preset, train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs))
-    while scheme.steps < 1_012:
-        _, due = scheme.collect(1_012)
-        for _ in range(due):
-            for metrics in scheme.update():
-                assert np.isfinite(float(metrics["loss"]))
-    assert scheme.algorithm.updates == 6
-    scheme.close()
