@@ -20,6 +20,6 @@ def events_of(
 
         return call
 
-    for event, name in (("policy", "update"), ("discriminator", "train_to_discriminate")):
+    for event, name in (("policy", "update"), ("discriminator", "step_discriminator")):
         monkeypatch.setattr(algorithm, name, recording(event, getattr(algorithm, name)))
     return events

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import pytorchrl as prl
-from pytorchrl.commands.composition.composing import read_yaml
-from pytorchrl.commands.train import described_run
+from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.description import read_yaml
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs.run_folder import RunFolder
 

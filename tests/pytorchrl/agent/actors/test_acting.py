@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Observations
 

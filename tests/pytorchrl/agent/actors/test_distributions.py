@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 import torch
 import torch.distributions as td
+from pytorchrl.agent.actors.outputs.distributions import (
+    Beta,
+    SquashedStateDependentGaussian,
+    StateDependentGaussian,
+    mellowmax,
+    mellowmax_logits,
+)
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import (
@@ -16,13 +23,6 @@ from pytorchrl.agent.actors.outputs import (
     DiagonalGaussian,
     Distribution,
     SquashedGaussian,
-)
-from pytorchrl.agent.actors.outputs.distributions import (
-    Beta,
-    SquashedStateDependentGaussian,
-    StateDependentGaussian,
-    mellowmax,
-    mellowmax_logits,
 )
 
 

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pytorchrl.agent.actors.bodies import MLP
-from pytorchrl.agent.actors.layers.mlp import BatchNorm, BatchRenorm, Dropout
+from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm, BatchRenorm, Dropout
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, orthogonal
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 from pytorchrl.agent.actors.network import make_target
 
 

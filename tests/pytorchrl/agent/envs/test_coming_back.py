@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK
+from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK
 from tests.support.comparison import assert_equal
 from tests.support.toys import Counter, Noise
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributions as td
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.distributions import (
+from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Beta,
     Categorical,

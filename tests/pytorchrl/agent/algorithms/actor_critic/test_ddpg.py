@@ -25,7 +25,7 @@ class ByHand(soft_critics.ByHand):
     def prepare(self, algorithm: Any) -> None:
         super().prepare(algorithm)
         self.target_policy = layer_of(algorithm.target_pi.head)
-        self.is_deterministic = isinstance(algorithm, prl.DDPG)
+        self.is_deterministic = not isinstance(algorithm, prl.SVG0)
 
     def next_action(self) -> Any:
         if self.is_deterministic:

@@ -280,7 +280,7 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 def test_skipped_steps_are_in_no_added_episode(memory: Any, data: Path) -> None:
     scheme = train(ppod(data, memory, mode="vector_entry_point", max_grad_norm=0.5), 400)
     algorithm: Any = scheme.algorithm
-    episodes = algorithm._repetition.episodes
+    episodes = algorithm._replay.episodes
     kept = [one.episode for one in (*episodes.valued, *episodes.rewarded)]
     assert len(kept) > 3
     # A pole falls in no fewer steps.

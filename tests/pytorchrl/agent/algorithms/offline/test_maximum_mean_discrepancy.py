@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import maximum_mean_discrepancy
+from pytorchrl.agent.algorithms.offline.bear import maximum_mean_discrepancy
 
 KERNELS = {"gaussian": lambda difference: difference**2, "laplacian": abs}
 
