@@ -166,7 +166,7 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
 
 
 @pytest.mark.long
-def test_two_searches_that_share_a_study_train_each_trial_once_and_leave_those_of_the_other_alone(
+def test_two_searches_that_share_a_study_train_each_trial_once(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained: list[str] = []
