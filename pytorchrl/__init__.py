@@ -172,7 +172,7 @@ from pytorchrl.experiments import (
     start_from,
 )
 from pytorchrl.learner import Learner
-from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
+from pytorchrl.logging import TensorBoard, Wandb, plot_runs, read_evaluations, read_metrics
 from pytorchrl.scheme import (
     CollectorError,
     CompositionError,
@@ -466,6 +466,7 @@ __all__ = [
     "Storage",
     "TDError",
     "TRPOSinglePath",
+    "TensorBoard",
     "TerminalReward",
     "TimeParts",
     "TorchOptimizer",
@@ -480,6 +481,7 @@ __all__ = [
     "VecEnv",
     "VecStep",
     "View",
+    "Wandb",
     "WorkerDiedError",
     "atari_envs",
     "compare_runs",

@@ -47,6 +47,26 @@ def of_first_update(scheme: Scheme, target_steps: int, log_every: int) -> str | 
     )
 
 
+def of_progress(scheme: Scheme, target_steps: int, metrics: Mapping[str, float]) -> str:
+    """Return the progress of a run and its latest returns, in one line."""
+    shown = [f"{scheme.steps:,} of {target_steps:,} {scheme.unit}"]
+    if (start := first_update(scheme)) is not None:
+        shown.append(f"first update after {start:,}")
+    for name, label in (("train/return", "train return"), ("test/return", "test return")):
+        if name in metrics:
+            shown.append(f"{label} {metrics[name]:.1f}")
+    if "speed/steps_per_second" in metrics:
+        shown.append(f"{metrics['speed/steps_per_second']:,.0f} {scheme.unit}/s")
+    return " | ".join(shown)
+
+
+def of_early_end(scheme: Scheme, target_steps: int, stop_reason: str | None) -> str:
+    """Return where a run was stopped, and why."""
+    at = f"at {scheme.steps:,} of {target_steps:,} {scheme.unit}"
+    reason = "" if stop_reason is None else f", because {stop_reason}"
+    return f"Stopped {at if scheme.steps < target_steps else 'in the last evaluation'}{reason}"
+
+
 def of_cut_episodes(scheme: Scheme, envs: Sequence[int]) -> str | None:
     """Return that the running episodes of environments are lost in a resumed run; None if there are no such."""
     if not envs or scheme.envs is None:

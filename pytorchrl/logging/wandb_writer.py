@@ -39,12 +39,19 @@ class WandbWriter:
         log_dir: the run folder, which must exist.
         config: the composition of the run.
         run_name: the name that wandb shows; None takes the folder's name.
+        options: further arguments of ``wandb.init``, such as ``project``.
 
     Raises:
         ValueError: another run folder is logged to the agent's run.
     """
 
-    def __init__(self, log_dir: Path, config: Mapping[str, object], run_name: str | None = None) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        config: Mapping[str, object],
+        run_name: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         import wandb  # slow to import, and seldom needed
 
         refuse_link(log_dir / "wandb")
@@ -53,6 +60,7 @@ class WandbWriter:
         self._log_dir = log_dir
         self._config = dict(config)
         self._name = run_name or log_dir.resolve().name
+        self._options = dict(options or {})
         self._steps = 0
         active = wandb.run
         self._is_users = active is not None and _folders.get(active.id, log_dir) == log_dir
@@ -131,7 +139,8 @@ class WandbWriter:
             # What is not sent by then is in the run folder, for `wandb sync`.
             finish_timeout=_SECONDS_TO_FINISH,
         )
-        arguments: dict[str, Any] = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
+        own = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
+        arguments: dict[str, Any] = self._options | own
         if of_process.sweep_id and of_process.run_id:
             # The agent has chosen the id, and waits for that run.
             run_id = of_process.run_id

@@ -65,7 +65,6 @@ def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_op
 ) -> None:
     closed: list[Any] = []
     logger = create_autospec(MetricsWriter, instance=True)
-    monkeypatch.setattr("pytorchrl.learner.make_writers", lambda *_, **__: [logger])
     envs = prl.VecEnv.create_factory(lambda: Noted(closed, is_connected=False), num_envs=2)
     learner = learner_in(tmp_path, envs=envs)
     learner.step()

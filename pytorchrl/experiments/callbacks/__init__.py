@@ -1,8 +1,7 @@
 """Callbacks of a run: the base class :class:`Callback`, and the built-in ones."""
 
-from pytorchrl.experiments.callbacks.after_steps import AfterSteps
-from pytorchrl.experiments.callbacks.callback import Callback
-from pytorchrl.experiments.callbacks.callback_list import Callbacks
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
+from pytorchrl.experiments.callbacks.callback_list import AfterSteps, Callbacks, callbacks_from_config
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.exporting import ExportPolicy
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
@@ -31,4 +30,7 @@ __all__ = [
     "StopAtSuccess",
     "TDError",
     "TimeParts",
+    "TrainingRun",
+    "callbacks_from_config",
+    "is_due",
 ]

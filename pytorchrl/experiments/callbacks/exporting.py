@@ -3,14 +3,10 @@
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.experiments.policies.policy_export import export_policy
 from storages.persistent.log.files import refuse_link
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
 
 
 @dataclass(eq=False)
@@ -33,7 +29,7 @@ class ExportPolicy(Callback):
                 f"ExportPolicy: file must be a name that ends in .onnx or .pt2, without folders, got {self.file!r}"
             )
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Export the policy as it is, to see whether that is possible.
 
         Raises:
@@ -44,7 +40,7 @@ class ExportPolicy(Callback):
         with tempfile.TemporaryDirectory() as folder:
             export_policy(learner.scheme.algorithm, Path(folder) / self.file)
 
-    def on_run_end(self, learner: "Learner") -> None:
+    def on_run_end(self, learner: TrainingRun) -> None:
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)

@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from pytorchrl.experiments.callbacks.callback import Callback, is_due
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from storages.component.hyper_parameters import Count
 from storages.component.schedule import Schedule
 from storages.persistent.log.files import refuse_link
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
 
 
 @dataclass(eq=False)
@@ -29,7 +26,7 @@ class LogWeights(Callback):
 
     every: Count = 1_000
 
-    def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
+    def on_update(self, learner: TrainingRun, metrics: Mapping[str, Any]) -> None:
         """Log, if it is due."""
         training = learner.scheme.algorithm.training
         if training.counters["updates"] % self.every:
@@ -61,7 +58,7 @@ class TimeParts(Callback):
         self._logged_at = 0
         self._before: dict[str, float] = {}
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Log, if it is due."""
         if not is_due(self.every, self._logged_at, learner.scheme.steps):
             return
@@ -95,7 +92,7 @@ class SavePolicies(Callback):
         super().__post_init__()
         self._saved_at = 0
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Save the policy, if it is due."""
         steps = learner.scheme.steps
         if is_due(self.every, self._saved_at, steps):
@@ -127,11 +124,11 @@ class SetHyperParameter(Callback):
     name: str
     schedule: Schedule
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Set the first value; raises if the hyper-parameter does not exist or cannot change."""
         self.on_step(learner)
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Set the current value."""
         scheme = learner.scheme
         part = scheme.algorithm if self.of == "algorithm" else scheme.storage

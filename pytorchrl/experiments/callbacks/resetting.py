@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytorchrl.agent.algorithms.resetting import reset_networks
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
 
 
 @dataclass(eq=False)
@@ -57,7 +54,7 @@ class ResetNetworks(Callback):
         """Number of updates from which the interval is counted; None before the first step."""
         self._resets = 0
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Check that there are networks to reset.
 
         Raises:
@@ -69,7 +66,7 @@ class ResetNetworks(Callback):
                 f"ResetNetworks: {type(learner.scheme.algorithm).__name__} trains no networks; leave it out"
             )
 
-    def on_step_begin(self, learner: "Learner") -> None:
+    def on_step_begin(self, learner: TrainingRun) -> None:
         """Reset, if it is due."""
         scheme = learner.scheme
         updates = scheme.algorithm.updates

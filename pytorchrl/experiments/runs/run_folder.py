@@ -249,8 +249,11 @@ def _check(config: Any) -> None:
     if not isinstance(imports, list) or not all(isinstance(name, str) and name.isprintable() for name in imports):
         raise ValueError(f"imports must be a list of modules' names, got {imports!r}")
     log_to = config.get("log_to")
-    if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
+    if not isinstance(log_to, list) or not all(isinstance(place, str | dict) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")
+    for number, logger in enumerate(log_to):
+        if isinstance(logger, dict) and not isinstance(logger.get("callable"), str):
+            _check_part(f"logger {number}", logger)
 
 
 def _check_part(name: str, part: Any) -> None:

@@ -127,20 +127,24 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
         )
 
 
-def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, begins_anew: bool = False) -> None:
+def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, in_new_directories: bool = False) -> None:
     """Refuse an ancestor outside the run folder that a file names, if a new storage would be made from its content.
 
     Args:
         config: the composition, as :func:`resolved` returns it.
         folder: the run folder.
-        begins_anew: whether storages are made in new directories.
+        in_new_directories: whether storages are made in new directories.
 
     Raises:
         CheckpointError: one would.
     """
     directories = directories_of(config)
     for name, ancestor in ancestors_of(config).items():
-        exists = name in directories and (Path(directories[name]) / EpisodeManifest.name).is_file() and not begins_anew
+        exists = (
+            name in directories
+            and (Path(directories[name]) / EpisodeManifest.name).is_file()
+            and not in_new_directories
+        )
         if exists or is_inside(ancestor, folder):
             continue
         raise CheckpointError(
