@@ -14,7 +14,7 @@ from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.measurements import Measurements
-from pytorchrl.experiments.restored_runs import parts_of, positive, repeated_run, resumed_run, settings
+from pytorchrl.experiments.restored_runs import own_loggers, parts_of, positive, repeated_run, resumed_run, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continue, modules_of, resume_command
@@ -176,7 +176,9 @@ class Learner(Closing):
             seed: of the new run; None takes the old one's, as for all that follow.
             target_steps: its number of steps.
             device: of networks and batches.
-            log_to, callbacks, data: as in :meth:`resume`.
+            log_to: as in :meth:`resume`.
+            callbacks: as in :meth:`resume`.
+            data: as in :meth:`resume`.
 
         Raises:
             CheckpointError: ``run`` is no run folder, or its ``config.json`` is damaged.
@@ -269,7 +271,7 @@ class Learner(Closing):
         self._loop.step()
 
     def stop(self, reason: str) -> None:
-        """End :meth:`run` after the current step, for a reason that is printed, and save a checkpoint; for callbacks."""
+        """End :meth:`run` after the current step, for a reason that is printed, and save a checkpoint."""
         if not reason:
             raise ValueError("Learner.stop: give a reason, which is printed after the word 'because'")
         self._stop_reason = reason
@@ -423,6 +425,7 @@ class Learner(Closing):
         self._folder, self._lock, self._callbacks = folder, lock, callbacks
         self._saver = RunSaver(folder, lock, scheme, config, resumed_at)
         self._measurements = Measurements(MetricsFile(folder.metrics_file, resumed_at), writers, lock.check)
+        self._own_loggers = own_loggers(config)
         self._interruption = Interruption()
         self._loop = TrainingLoop(self, callbacks, self._measurements, self._interruption, folder.best_weights_file)
         self._stop_reason: str | None = None
@@ -431,4 +434,4 @@ class Learner(Closing):
         """Whether the last :meth:`run` was."""
 
     def _how_to_continue(self) -> str:
-        return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)
+        return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)

@@ -214,19 +214,24 @@ def _described(logger: Logger) -> Any:
     return logger.config if isinstance(logger, LoggerSetting) else {"callable": type(logger).__name__}
 
 
+def own_loggers(config: Mapping[str, Any]) -> list[str]:
+    """Return the class names of the loggers that are objects of a user's."""
+    return [logger["callable"] for logger in config["log_to"] if isinstance(logger, Mapping) and "callable" in logger]
+
+
 def loggers_from_config(config: Mapping[str, Any]) -> list[Logger]:
     """Return the loggers that a run's configuration describes.
 
     Raises:
         CompositionError: one is an object of a user's, which a configuration cannot make again.
     """
+    if own := own_loggers(config):
+        raise CompositionError(
+            f"the run logged to {own[0]}, an object of a script, which config.json cannot make again; pass loggers: "
+            f"Learner.resume(log_dir, log_to=[...]), or the same to Learner.repeat; log_to=[] goes on without"
+        )
     loggers: list[Logger] = []
     for described in config["log_to"]:
-        if isinstance(described, Mapping) and (own := described.get("callable")) is not None:
-            raise CompositionError(
-                f"the run logged to {own}, an object of a script, which config.json cannot make again; pass loggers: "
-                f"Learner.resume(log_dir, log_to=[...]), or the same to Learner.repeat; log_to=[] goes on without"
-            )
         logger = described if isinstance(described, str) else made_of(described)
         if not isinstance(logger, str | LoggerSetting):
             raise CompositionError(

@@ -44,7 +44,7 @@ def _of_limiter(limiter: RateLimiter) -> Wait:
     missing = limit.min_size - limiter.inserted
     if missing > 0:
         return Wait(
-            f"{limit} allows no batch before {limit.min_size:,} transitions are inserted, and {limiter.inserted:,} are.",
+            f"{limit} allows no batch before {limit.min_size:,} transitions are inserted; {limiter.inserted:,} are.",
             f"{missing:,} more transitions",
         )
     if limiter.due < 0:

@@ -1,6 +1,6 @@
 """Callbacks of a run: the base class :class:`Callback`, and the built-in ones."""
 
-from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.callbacks.callback_list import AfterSteps, Callbacks, callbacks_from_config
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.exporting import ExportPolicy

@@ -57,10 +57,10 @@ class Callback(Setting):
     """Base class of callbacks; a subclass overrides the methods of the events that it needs.
 
     Each method gets the learner, a :class:`TrainingRun`: ``learner.scheme`` has the algorithm, the storages and the
-    environments, ``learner.log({...})`` logs further metrics, ``learner.stop(reason)`` ends the run after the current step. A
-    callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its fields are
-    validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed. State that
-    changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
+    environments, ``learner.log({...})`` logs further metrics, ``learner.stop(reason)`` ends the run after the current
+    step. A callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its
+    fields are validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed.
+    State that changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
 
     A checkpoint that a callback saves in ``on_evaluation`` or ``on_step`` holds that the callbacks after it were not
     called yet; these are called first when the run is resumed. That callback itself is not called again.

@@ -13,6 +13,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs.values.value import ActionValueFunction
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.experiments.callbacks.callback import TrainingRun
 from pytorchrl.experiments.callbacks.of_data import EvaluateOnData, episodes_with_steps, spaces_of
 from pytorchrl.experiments.policies.fitted_q import FittedQ
 from pytorchrl.scheme.collector import to_device

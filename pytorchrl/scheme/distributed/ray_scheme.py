@@ -298,8 +298,8 @@ class RayScheme(Scheme):
         plan = self._plan
         if plan.num_gradient_workers:
             return Wait(
-                f"{plan.num_gradient_workers} gradient workers collect by {self.algorithm.plan} of their own steps; why "
-                f"one of them has sent no gradients is not known here.",
+                f"{plan.num_gradient_workers} gradient workers collect by {self.algorithm.plan} of their own steps; "
+                f"why one of them has sent no gradients is not known here.",
                 "the gradients of the next worker" if not plan.is_synchronous else "the gradients of all workers",
             )
         reason, waits_for = super().explain_wait()

@@ -145,8 +145,9 @@ class HogwildScheme(Scheme):
     def explain_wait(self) -> Wait:
         """Return what the learner's process knows: which reports it waits for."""
         return Wait(
-            f"{self._num_processes} processes update by themselves, each by {self.algorithm.plan} of its own steps, and "
-            f"report every {self._transitions_at_once:,} transitions; why one of them makes no update is not known here.",
+            f"{self._num_processes} processes update by themselves, each by {self.algorithm.plan} of its own steps, "
+            f"and report every {self._transitions_at_once:,} transitions; why one of them makes no update is not known "
+            f"here.",
             "the next report of a process",
         )
 
