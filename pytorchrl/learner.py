@@ -46,12 +46,12 @@ class Learner(Closing):
         log_to: loggers used in addition to ``metrics.jsonl``: "wandb", "tensorboard", :class:`Wandb`,
             :class:`TensorBoard`, or an object with the methods ``write(steps, metrics)`` and ``close()``.
         log_every: steps between log records.
-        keep_checkpoints: how many of the newest checkpoints are kept; with more than one, a run whose newest checkpoint
-            is damaged resumes from the one before. Each takes as much disk space as the networks and the storage.
+        keep_checkpoints: how many of the newest checkpoints are kept; if the newest is damaged, a run resumes from the
+            one before. Each takes as much disk space as the networks and the storage.
         callbacks: called on the events of the run, in the given order; see :class:`Callback`. A function is called with
             the learner after each step, and stops the run by returning a true value, such as the reason.
-        overwrite: move a run that ``log_dir`` holds to a folder beside it. A run that cannot be resumed, because it
-            ended before its first checkpoint, is moved in any case.
+        overwrite: move a run that ``log_dir`` holds to a folder beside it, as is done in any case with a run that ended
+            before its first checkpoint.
 
     Raises:
         FileExistsError: ``log_dir`` already holds a run that can be resumed.
@@ -59,6 +59,10 @@ class Learner(Closing):
         ValueError: a number is not positive, or ``log_to`` names an unknown logger.
     """
 
+    stop_reason: str | None = None
+    """Why a callback stopped the last :meth:`run`; None where none did."""
+    was_interrupted = False
+    """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
     _how_to_save = "Learner.run(checkpoint_every=...)"
 
     def __init__(
@@ -86,8 +90,7 @@ class Learner(Closing):
             if folder.create(config):
                 tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
-            if message := notices.of_stored_transitions(scheme):
-                tell(message)
+            notices.tell_of_stored_transitions(scheme)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -144,11 +147,8 @@ class Learner(Closing):
                 learner._loop.load_state_dict(run.learner_state)
             folder.write_config(run.config)
             run.quarantine_damaged(folder.checkpoint_file)
-            if message := notices.of_lost_metrics(folder.metrics_file, records, learner.get_metrics()):
-                tell(message)
-            if message := notices.of_cut_episodes(scheme, run.cut_short):
-                tell(message)
-                learner.log({"train/episodes_cut_by_resume": float(len(run.cut_short))})
+            notices.tell_of_lost_metrics(folder.metrics_file, records, learner.get_metrics())
+            notices.tell_of_cut_episodes(learner, run.cut_short)
         return learner
 
     @classmethod
@@ -189,17 +189,9 @@ class Learner(Closing):
         """
         paths = [os.fspath(path) for path in data]
         with repeated_run(RunFolder(run), Path(log_dir), seed, device, log_to, callbacks, paths) as parts:
-            config = parts.config
-            learner = cls(
-                parts.scheme,
-                config["target_steps"] if target_steps is None else target_steps,
-                log_dir,
-                log_to=parts.loggers,
-                log_every=config["log_every"],
-                keep_checkpoints=config.get("keep_checkpoints", 1),
-                callbacks=parts.callbacks,
-            )
-            learner._saver.set_interval(config.get("checkpoint_every"))
+            target = parts.target_steps if target_steps is None else target_steps
+            learner = cls(parts.scheme, target, log_dir, **parts.settings)
+            learner._saver.set_interval(parts.checkpoint_every)
         return learner
 
     # The loop
@@ -207,10 +199,10 @@ class Learner(Closing):
     def run(self, checkpoint_every: int | None = None) -> bool:
         """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
-        Progress is shown where the output is a terminal. Ctrl-C or SIGTERM ends training after the current step, or
-        during an evaluation, saves a checkpoint and prints how to resume; a second Ctrl-C stops at once. A checkpoint
-        is also saved after an exception, unless it was raised during an update: the resumed run then repeats the failed
-        step, and notes on the exception say how to resume. A run without any update after a minute says why.
+        Progress is shown in a terminal. Ctrl-C or SIGTERM ends training after the current step, or during an
+        evaluation, saves a checkpoint and prints how to resume; a second Ctrl-C stops at once. A checkpoint is also
+        saved after an exception, unless an update raised it: the resumed run then repeats the failed step, and notes on
+        the exception say how to resume. A run without any update after a minute says why.
 
         Args:
             checkpoint_every: steps between checkpoints. None keeps the interval of the run that was resumed; if there
@@ -218,12 +210,9 @@ class Learner(Closing):
 
         Returns:
             Whether the target was reached.
-
-        Raises:
-            ValueError: ``checkpoint_every`` is not positive.
         """
         self._saver.set_interval(checkpoint_every)
-        self._stop_reason, self._was_interrupted = None, False
+        self.stop_reason, self.was_interrupted = None, False
         if first_update := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
             tell(first_update)
         with self._interruption, worker_signals().held_back():
@@ -241,9 +230,9 @@ class Learner(Closing):
                 raise
             self.save_checkpoint()
             draw_curve(self.log_dir, self.curve_file, self.get_metrics())
-            self._was_interrupted = self.is_interrupted()
+            self.was_interrupted = self.is_interrupted()
         if not self.done() or self._loop.at.evaluation_is_due:
-            stopped = notices.of_early_end(self.scheme, self.target_steps, self._stop_reason)
+            stopped = notices.of_early_end(self.scheme, self.target_steps, self.stop_reason)
             tell(f"{stopped}; continue {self._how_to_continue()}")
         return self.done()
 
@@ -252,7 +241,7 @@ class Learner(Closing):
         self._loop.watch_for_updates()
         title = f"{self.scheme.config['algorithm']['name']} in {self.log_dir}"
         with ProgressDisplay(self.target_steps, title, self.scheme.steps, unit=self.scheme.unit) as display:
-            while not self._loop.has_ended() and not self.is_interrupted() and self._stop_reason is None:
+            while not self._loop.has_ended() and not self.is_interrupted() and self.stop_reason is None:
                 before = self.scheme.steps
                 self.step()
                 display.update(self.scheme.steps, self._measurements.latest)
@@ -274,21 +263,11 @@ class Learner(Closing):
         """End :meth:`run` after the current step, for a reason that is printed, and save a checkpoint."""
         if not reason:
             raise ValueError("Learner.stop: give a reason, which is printed after the word 'because'")
-        self._stop_reason = reason
-
-    @property
-    def stop_reason(self) -> str | None:
-        """Why a callback stopped the last :meth:`run`; None where none did."""
-        return self._stop_reason
+        self.stop_reason = reason
 
     def is_interrupted(self) -> bool:
         """Whether Ctrl-C or SIGTERM has asked the present :meth:`run` to stop; False outside of it."""
         return self._interruption.is_requested()
-
-    @property
-    def was_interrupted(self) -> bool:
-        """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
-        return self._was_interrupted
 
     def done(self) -> bool:
         """Whether the target is reached."""
@@ -428,10 +407,6 @@ class Learner(Closing):
         self._own_loggers = own_loggers(config)
         self._interruption = Interruption()
         self._loop = TrainingLoop(self, callbacks, self._measurements, self._interruption, folder.best_weights_file)
-        self._stop_reason: str | None = None
-        """Why :meth:`stop` was called in this run."""
-        self._was_interrupted = False
-        """Whether the last :meth:`run` was."""
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)

@@ -143,11 +143,11 @@ def _refuse_smaller_target(target_steps: int, steps: int, folder: Path, unit: st
 class RepeatedRun:
     """Arguments of a learner that begins a run again."""
 
-    config: dict[str, Any]
-    """The configuration of the run that is repeated."""
     scheme: Scheme
-    callbacks: Sequence[Any]
-    loggers: Sequence[Logger]
+    target_steps: int
+    settings: dict[str, Any]
+    """Keyword arguments."""
+    checkpoint_every: int | None
 
 
 @contextmanager
@@ -191,7 +191,13 @@ def repeated_run(
             called = callbacks_from_config(config) if callbacks is None else callbacks
             loggers = loggers_from_config(config) if log_to is None else log_to
         with made_scheme(composition, data, run.config_file) as scheme:
-            yield RepeatedRun(config, scheme, called, loggers)
+            of_learner = {
+                "log_to": loggers,
+                "log_every": config["log_every"],
+                "keep_checkpoints": config.get("keep_checkpoints", 1),
+                "callbacks": called,
+            }
+            yield RepeatedRun(scheme, config["target_steps"], of_learner, config.get("checkpoint_every"))
 
 
 def settings(target_steps: int, log_to: Sequence[Logger], log_every: int, keep_checkpoints: int) -> dict[str, Any]:

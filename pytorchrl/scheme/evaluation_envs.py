@@ -37,6 +37,13 @@ class EvaluationEnvs:
         self._state_to_load: dict[str, Any] | None = None
         """State to restore in the environments when they are made."""
 
+    def check(self, tested: Factory[VecEnv], trained: Factory[VecEnv]) -> None:
+        """Check the spaces by a copy, if they may differ from those of training, as they are made later."""
+        if tested != trained:
+            assert self.actor is not None
+            with tested() as copy:
+                check_test_spaces(self.actor, copy)
+
     def make(self) -> VecEnv:
         """Return the environments, which are made at the first call.
 

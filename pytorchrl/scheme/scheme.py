@@ -23,7 +23,6 @@ from pytorchrl.scheme.compatibility import (
     check_composition,
     check_rewards,
     check_roles,
-    check_test_spaces,
     storages_read,
 )
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
@@ -86,6 +85,9 @@ class Scheme(Closing):
         UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
 
+    envs: VecEnv | None = None
+    """The training environments; None where it collects nothing."""
+
     def __init__(
         self,
         algo_factory: Factory[Algorithm],
@@ -122,8 +124,8 @@ class Scheme(Closing):
             "algorithm": algo_factory.config,
             "actor": actor_factory.config,
             "storage": storage_factory.config,
-            "train_envs": _config_of(train_envs_factory),
-            "test_envs": _config_of(test_envs_factory),
+            "train_envs": None if train_envs_factory is None else train_envs_factory.config,
+            "test_envs": None if test_envs_factory is None else test_envs_factory.config,
             "sources": {name: factory.config for name, factory in sources.items() if name != "main"},
             "mixed": {name: mix.config for name, mix in mixed.items()},
             "normalize_rewards": normalize_rewards,
@@ -149,8 +151,6 @@ class Scheme(Closing):
         """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
-        self.envs: VecEnv | None = None
-        """The training environments; None where it collects nothing."""
         self.storages: dict[str, Storage] = {}
         """All storages, by the names of sources."""
         self._collector: Collecting | None = None
@@ -181,7 +181,7 @@ class Scheme(Closing):
         self.algorithm = self.make_algorithm()
         self.actor = self.test_envs.actor = self.algorithm.actor
         if test_envs_factory is not None and train_envs_factory is not None:
-            self._check_test_envs(one_copy(test_envs_factory), one_copy(train_envs_factory))
+            self.test_envs.check(one_copy(test_envs_factory), one_copy(train_envs_factory))
         collected = {"main"} if self.envs is not None else set()
         with self._seeding_processes():
             for name, factory in sources.items():
@@ -218,23 +218,13 @@ class Scheme(Closing):
         return self._collection.make_envs(algo_factory, actor_factory, factory)
 
     def make_algorithm(self, *moment: int) -> Algorithm:
-        """Make the algorithm and a new actor, whose initial weights are drawn from the run's seed.
-
-        Args:
-            moment: numbers that tell draws apart; none draws the weights with which the run began.
-        """
+        """Make the algorithm and a new actor, with weights of the run's seed and, for new ones, of a moment."""
         algo_factory, actor_factory, *_ = self.factories
         with seeded(self._seed_of(WEIGHTS, *moment), self.device):
             return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
-        """Make a source's storage; called after environments, actor and algorithm were made.
-
-        Args:
-            name: of the source.
-            factory: of the storage.
-            envs: the environments, or an object with those of their attributes that the storage reads.
-        """
+        """Make the storage of the source ``name``, which reads attributes of ``envs``, after all parts before it."""
         return factory(self.device, self.actor, self.algorithm, envs)
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
@@ -387,20 +377,12 @@ class Scheme(Closing):
         """Run episodes in the test environments without exploration.
 
         The random generators of training are not used: the episodes depend on the run's seed and the steps so far.
-
-        Raises:
-            CompositionError: there are no test environments.
-            EvaluationStoppedError: ``stopped`` returned true; later evaluations are not affected by it.
+        Raises EvaluationStoppedError where ``stopped`` returns true; later evaluations are not affected by it.
         """
         return self.test_envs.evaluate(self.algorithm, episodes, self.steps, stopped)
 
     def evaluate_apart(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
-        """Evaluate as :meth:`evaluate` does, and then restore the test environments' state, such as statistics.
-
-        Raises:
-            CompositionError: there are no test environments.
-            EvaluationStoppedError: ``stopped`` returned true.
-        """
+        """Evaluate as :meth:`evaluate` does, and then restore the test environments' state, such as statistics."""
         return self.test_envs.evaluate_apart(lambda: self.evaluate(episodes, stopped))
 
     @property
@@ -465,18 +447,8 @@ class Scheme(Closing):
             "test_envs_factory, or a storage that is filled by from_dataset"
         )
 
-    def _check_test_envs(self, tested: Factory[VecEnv], trained: Factory[VecEnv]) -> None:
-        """Check the spaces of test environments by a copy, as they are made for the first evaluation only."""
-        if tested != trained:
-            with tested() as copy:
-                check_test_spaces(self.actor, copy)
-
     def _seeding_processes(self) -> AbstractContextManager[None]:
         return seeding_processes(self._seed_of(PROCESSES, OF_TRAINING))
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
-
-
-def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:
-    return None if factory is None else factory.config
