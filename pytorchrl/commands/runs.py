@@ -13,6 +13,7 @@ from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdown, evaluations_of, texts_of
+from pytorchrl.run_files import RunFiles
 from pytorchrl.terminal import on_one_line, tell
 
 _RUNS = Path("runs")
@@ -28,7 +29,7 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     if not path.is_dir() and (path.exists() or path != _RUNS):
         what = "is no folder" if path.exists() else "does not exist"
         raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
-    folders = sorted(file.parent for file in path.glob("**/config.json") if _is_run(file.parent))
+    folders = sorted(file.parent for file in path.glob(f"**/{RunFiles(path).config_file.name}") if _is_run(file.parent))
     if not folders:
         tell(f"There is no run in {path}.")
         return
@@ -68,7 +69,8 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
 
 def _is_run(folder: Path) -> bool:
     """Whether a folder with a ``config.json``, which other programs write too, has another file of a run."""
-    return any((folder / name).exists() for name in ("versions.json", "metrics.jsonl", "checkpoint.pt"))
+    run = RunFiles(folder)
+    return any(file.exists() for file in (run.versions_file, run.metrics_file, run.checkpoint_file))
 
 
 def _row(folder: Path, path: Path) -> list[str]:
@@ -80,8 +82,8 @@ def _row(folder: Path, path: Path) -> list[str]:
     """
     config = RunFolder(folder).read_config()
     metrics: dict[str, float] = {}
-    if (folder / "metrics.jsonl").exists():
-        for record in read_metrics(folder / "metrics.jsonl"):
+    if (file := RunFiles(folder).metrics_file).exists():
+        for record in read_metrics(file):
             metrics |= record
     return [
         str(folder.relative_to(path)),

@@ -13,6 +13,7 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
+from pytorchrl.run_files import RunFiles
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import TextConsole, tell
 from storages.component.declared import hyper_parameters_of
@@ -103,9 +104,9 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
 
 
 def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    if not (run / "metrics.jsonl").exists():
+    if not RunFiles(run).metrics_file.exists():
         return {"steps": f"none measured, of {config['target_steps']:,}"}
-    records, evaluations = read_metrics(run / "metrics.jsonl"), read_evaluations(run)
+    records, evaluations = read_metrics(run), read_evaluations(run)
     latest: dict[str, float] = {}
     for record in records:
         latest |= record

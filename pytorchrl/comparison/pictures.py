@@ -10,7 +10,7 @@ from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, look_of
+from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, style_for
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
 from pytorchrl.logging.pictures.texts import in_figure
 
@@ -37,7 +37,7 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
     figure = _figure((10.0 if improvements else 7.0, max(2.6, height)))
     grid = figure.subplots(1, 2 if improvements else 1, squeeze=False, sharey=True)[0]
     for number, result in enumerate(results):
-        look = look_of(number)
+        look = style_for(number)
         _draw_estimate(grid[0], number, result.iqm, look.color)
         every = [score for scores in result.scores.values() for score in scores.tolist()]
         grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, markersize=4, alpha=0.6)
@@ -51,7 +51,7 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
         grid[1].set_xlim(-0.03, 1.03)
         grid[1].set_xlabel(in_figure(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50)))
     for axes in grid:
-        _dress(axes)
+        _style_axes(axes)
     figure.suptitle(in_figure(f"{_where(comparison)}95% bootstrap intervals"), fontsize="medium")
     return save_figure(figure, Path(output))
 
@@ -68,7 +68,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     refuse_other_formats(Path(output))
     results = _drawable(comparison)
     at = thresholds([scores for result in results for scores in result.scores.values()])
-    looks = [look_of(number) for number in range(len(results))]
+    looks = [style_for(number) for number in range(len(results))]
     entries = [
         Entry(
             f"{result.name} ({result.seeds} {'run' if result.seeds == '1' else 'runs'})",
@@ -93,7 +93,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     axes.set_ylabel("share of runs with more than τ")
     axes.set_ylim(-0.02, 1.02)
     axes.set_title(in_figure(f"{_where(comparison)}performance profiles"), fontsize="medium")
-    _dress(axes)
+    _style_axes(axes)
     legend.add_to(figure)
     return save_figure(figure, Path(output))
 
@@ -124,7 +124,7 @@ def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) ->
         )
 
 
-def _dress(axes: "Axes") -> None:
+def _style_axes(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

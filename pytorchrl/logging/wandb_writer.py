@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.logging.wandb_mode import Mode, mode_of
+from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class WandbWriter:
     ) -> None:
         import wandb  # slow to import, and seldom needed
 
-        refuse_link(log_dir / "wandb")
-        self._id_file = log_dir / "wandb_run_id.txt"
+        files = RunFiles(log_dir)
+        refuse_link(files.wandb_folder)
+        self._id_file, self._metrics_file = files.wandb_id_file, files.metrics_file
         refuse_link(self._id_file)
         self._log_dir = log_dir
         self._config = dict(config)
@@ -105,8 +107,7 @@ class WandbWriter:
     def _log_evaluations(self) -> None:
         import wandb
 
-        metrics_file = self._log_dir / "metrics.jsonl"
-        records = read_metrics(metrics_file) if metrics_file.is_file() else []
+        records = read_metrics(self._metrics_file) if self._metrics_file.is_file() else []
         for name in evaluation_names(records):
             rows = [[row.get(column) for column in COLUMNS] for row in evaluations_of(records, name)]
             table = wandb.Table(columns=list(COLUMNS), data=rows)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from numpy.typing import NDArray
 
 from pytorchrl.logging.wandb_writer import WandbWriter
+from pytorchrl.run_files import RunFiles
 from storages.component.setting import Setting
 from storages.persistent.log.files import refuse_link
 
@@ -119,9 +120,10 @@ class TensorBoardWriter:
     def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and seldom needed
 
-        refuse_link(log_dir / "tensorboard")
+        folder = RunFiles(log_dir).tensorboard_folder
+        refuse_link(folder)
         purge_step = None if resumed_at is None else resumed_at + 1
-        self._writer = SummaryWriter(str(log_dir / "tensorboard"), purge_step=purge_step)
+        self._writer = SummaryWriter(str(folder), purge_step=purge_step)
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Add a scalar for each metric."""

@@ -40,7 +40,7 @@ class WorkerSignals:
         finally:
             self._flag.unlink(missing_ok=True)
 
-    def heed(self) -> None:
+    def apply(self) -> None:
         """Install the handlers in an environment process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._terminate)

@@ -13,6 +13,7 @@ from pytorchrl.agent.process_seeds import seeding_processes
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.recordings.filming import film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
+from pytorchrl.run_files import RunFiles
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
@@ -165,7 +166,7 @@ class RecordVideos(Callback):
         """Record a video, if one is due."""
         self._evaluations += 1
         if (self._evaluations - 1) % self.every == 0:
-            path = learner.log_dir / "videos" / f"steps-{learner.scheme.steps:09}{self.suffix}"
+            path = RunFiles(learner.log_dir).video_file(learner.scheme.steps, self.suffix)
             scheme = learner.scheme
             assert scheme.test_envs_factory is not None  # there was an evaluation
             seed = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps))

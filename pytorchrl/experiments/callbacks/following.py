@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
+from pytorchrl.run_files import RunFiles
 from storages.component.hyper_parameters import Count
 from storages.component.schedule import Schedule
 from storages.persistent.log.files import refuse_link
@@ -97,9 +98,9 @@ class SavePolicies(Callback):
         steps = learner.scheme.steps
         if is_due(self.every, self._saved_at, steps):
             self._saved_at = steps
-            folder = learner.log_dir / "policies"
-            refuse_link(folder)
-            learner.save_policy(folder / f"steps-{steps:09}.pt")
+            files = RunFiles(learner.log_dir)
+            refuse_link(files.policies_folder)
+            learner.save_policy(files.policy_file(steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the steps at the last file."""

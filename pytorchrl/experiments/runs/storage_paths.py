@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.run_files import RunFiles
 from storages.persistent.commits import has_commit, has_commits
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.sharded.replay_shard import directory_of_shard
@@ -120,8 +121,8 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
         if is_inside(directory, folder) or has_commit(directory, position or {}):
             continue
         raise CheckpointError(
-            f"{folder / 'config.json'} places the {_named(name)} in {directory}, outside the run folder, which lacks "
-            f"the commit that the checkpoint refers to and may belong to another run; nothing was changed. "
+            f"{RunFiles(folder).config_file} places the {_named(name)} in {directory}, outside the run folder, which "
+            f"lacks the commit that the checkpoint refers to and may belong to another run; nothing was changed. "
             f"If it is this run's, make the scheme in a script and pass it: Learner.resume(log_dir, "
             f"scheme=scheme)"
         )
@@ -148,7 +149,7 @@ def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, in_ne
         if exists or is_inside(ancestor, folder):
             continue
         raise CheckpointError(
-            f"{folder / 'config.json'} names {ancestor}, outside the run folder, as the ancestor of the "
+            f"{RunFiles(folder).config_file} names {ancestor}, outside the run folder, as the ancestor of the "
             f"{_named(name)}, whose episodes it would read; nothing was read. If it is meant, make the scheme in a "
             f"script, with ancestor={ancestor!r}, and pass it to Learner or Learner.resume"
         )

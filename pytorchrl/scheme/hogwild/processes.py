@@ -228,7 +228,7 @@ class HogwildProcesses:
         lost: list[int] = []
         for process, one in zip(self.all, saved, strict=True):
             process.reported = 0
-            found = process.ask("begin_anew", total) if one is None else process.ask("load", one)
+            found = process.ask("restart", total) if one is None else process.ask("load", one)
             lost += [env + process.number * self._num_envs for env in found]
         return lost
 

@@ -10,7 +10,7 @@ import torch
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
-from pytorchrl.scheme.overlap.link import LearnerGoneError, Made, PipeToLearner, Reply
+from pytorchrl.scheme.overlap.link import Answer, LearnerGoneError, Made, PipeToLearner
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import TRAIN_ENVS, seed_of
@@ -73,7 +73,7 @@ def _follow_commands(link: PipeToLearner, worker: "HogwildWorker") -> None:
     while (command := link.receive()) is not None:
         name, argument = command
         try:
-            link.send(Reply(getattr(worker, name)(argument)))
+            link.send(Answer(getattr(worker, name)(argument)))
         except LearnerGoneError:
             raise
         except Exception as error:  # raised again in the learner's process
@@ -142,7 +142,7 @@ class HogwildWorker:
         self._due = state["due"]
         return self._scheme.load_state_dict(state["scheme"] | {"algorithm": self._own.state_dict() | generators})
 
-    def begin_anew(self, steps: int) -> list[int]:
+    def restart(self, steps: int) -> list[int]:
         """Begin new episodes after the state was lost, at a number of the run's steps; returns the lost episodes'."""
         self._collector.seed(seed_of(self._scheme.run_seed, TRAIN_ENVS, self._number, steps, 1))
         self._collector.reset(seed_of(self._scheme.run_seed, TRAIN_ENVS, self._number, steps))

@@ -119,7 +119,7 @@ def _begin(
     seed: np.random.SeedSequence, signals: WorkerSignals, serve: Callable[..., None], link: PipeToLearner, *rest: Any
 ) -> None:
     """Prepare a process that was forked from the learner's one, and let it serve."""
-    signals.heed()
+    signals.apply()
     # Inherited objects belong to the learner: their finalisers must not run here.
     gc.freeze()
     # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.

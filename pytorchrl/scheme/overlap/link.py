@@ -45,7 +45,7 @@ class Failed(NamedTuple):
     """Whether it was raised by a step rather than by a command."""
 
 
-class Reply(NamedTuple):
+class Answer(NamedTuple):
     """The result of a command."""
 
     value: Any

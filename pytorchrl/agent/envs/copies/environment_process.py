@@ -32,7 +32,7 @@ def work(
         pipe: to the learner's process.
         further: the other arguments of gymnasium's worker.
     """
-    signals.heed()
+    signals.apply()
     seed_process(seeds[index])
     try:
         _async_worker(index, make, pipe, *further)
