@@ -10,9 +10,8 @@ from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, style_for
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, in_figure, style_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

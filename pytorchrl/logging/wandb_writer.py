@@ -1,24 +1,33 @@
 """Writer of metrics to Weights & Biases, offline unless the user's own settings say otherwise."""
 
 import logging
+import os
 import secrets
+import ssl
 from collections.abc import Mapping
+from http.client import HTTPException
+from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
-from pytorchrl.logging.wandb_mode import Mode, mode_of
 from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb
 
+Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
+
 _BINS = 64
+_SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
 _SECONDS_TO_FINISH = 30.0
 
@@ -172,3 +181,56 @@ class WandbWriter:
 _open_runs: dict[str, "wandb.Run"] = {}
 _folders: dict[str, Path] = {}
 """The run folder that was logged to each wandb run in this process, by run id."""
+
+
+def mode_of(settings: "wandb.Settings") -> Mode:
+    """Return the mode of the user's settings, or "offline" where it needs a login prompt or a long wait."""
+    if "mode" not in settings.model_fields_set:
+        # A sweep agent has logged in, and waits for the metrics of its runs.
+        return _reachable("online", settings) if settings.sweep_id else "offline"
+    # Older names of two modes.
+    mode = cast("Mode", {"run": "online", "dryrun": "offline"}.get(settings.mode, settings.mode))
+    return _reachable(mode, settings) if mode in ("online", "shared") else mode
+
+
+def _reachable(mode: Mode, settings: "wandb.Settings") -> Mode:
+    """Return the mode where there are credentials and a server answers; else "offline", with a warning."""
+    if not _has_credentials(settings):
+        _logger.warning("wandb: mode is %s, but no API key is configured; logging offline", mode)
+        return "offline"
+    if not _answers(settings.base_url):
+        _logger.warning("wandb: mode is %s, but %s does not answer; logging offline", mode, settings.base_url)
+        return "offline"
+    return mode
+
+
+def _has_credentials(settings: "wandb.Settings") -> bool:
+    """Whether wandb will find credentials; where it does not, it prompts for them."""
+    if settings.api_key or os.environ.get("WANDB_API_KEY") or settings.identity_token_file:
+        return True
+    files = [os.environ["NETRC"]] if "NETRC" in os.environ else ["~/.netrc", "~/_netrc"]
+    path = next((path for path in (Path(file).expanduser() for file in files) if path.is_file()), None)
+    if path is None:
+        return False
+    try:
+        login = netrc(path).authenticators(urlsplit(settings.base_url).netloc)
+    except (OSError, NetrcParseError):
+        return False
+    return login is not None and bool(login[2])
+
+
+def _answers(url: str) -> bool:
+    """Whether a server answers, even with an error; wandb itself would try for much longer."""
+    try:
+        with urlopen(url, timeout=_SECONDS_TO_ANSWER):
+            return True
+    except HTTPError as error:
+        error.close()
+        return True
+    except HTTPException:
+        return True
+    except URLError as error:
+        # wandb checks certificates itself, by its own settings.
+        return isinstance(error.reason, ssl.SSLError)
+    except OSError:
+        return False

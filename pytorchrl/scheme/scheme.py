@@ -29,7 +29,6 @@ from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, Loaded
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation
 from pytorchrl.scheme.evaluation_envs import EvaluationEnvs
 from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
-from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
     ALGORITHM,
     OF_TRAINING,
@@ -41,6 +40,7 @@ from pytorchrl.scheme.seeds import (
     seed_of_training_envs,
 )
 from pytorchrl.scheme.sources import count_data, sources_of, state_of_source
+from pytorchrl.scheme.stored_rewards import RewardNormalization
 from pytorchrl.scheme.waiting import explain_wait
 from storages.component.annotations import conform_named
 from storages.component.closing import Closing, close_all

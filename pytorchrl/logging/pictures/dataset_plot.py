@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
-from pytorchrl.logging.pictures.looks import style_for
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import in_figure, style_for
 from storages.datasets import Dataset, references_of
 from storages.persistent.log.files import replacing
 from storages.transition import Array

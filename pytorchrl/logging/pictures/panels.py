@@ -10,8 +10,7 @@ from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, GroupStyle, LineStyle, style_for
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, GroupStyle, LineStyle, in_figure, style_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +40,7 @@ class Measured:
 
     name: str
     runs: int
-    group_style: GroupStyle
+    look: GroupStyle
     evaluations: Sequence[Curve]
     training: Sequence[Curve]
 
@@ -108,7 +107,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     return figure
 
 
-def _measured(group: Group, group_style: GroupStyle, choice: Choice, unit_of_x: float) -> Measured:
+def _measured(group: Group, look: GroupStyle, choice: Choice, unit_of_x: float) -> Measured:
     curves = [_curves(run, choice) for run in group.runs]
     evaluations, training = (
         [Curve(curve.x / unit_of_x, curve.values) for curve in kind if len(curve)] for kind in zip(*curves, strict=True)
@@ -150,7 +149,7 @@ def _style_of_training(measured: Measured, panel: Sequence[Measured], *, only_tr
 
 
 def _draw_lines(
-    axes: "Axes", curves: Sequence[Curve], group_style: GroupStyle, style: Style, statistic: StatisticName
+    axes: "Axes", curves: Sequence[Curve], look: GroupStyle, style: Style, statistic: StatisticName
 ) -> None:
     together = band_of(curves, statistic)
     lines: Sequence[Curve | Band] = curves if together is None else [together]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.plots import refuse_other_than_png
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import in_figure
 from pytorchrl.logging.tables.storage_report import counted
 from storages.persistent.log.files import replacing
 

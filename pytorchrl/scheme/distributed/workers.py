@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.agent.envs.long_waits import LongWait
-from pytorchrl.scheme.distributed.errors import WorkerDiedError
+from pytorchrl.scheme.distributed.plan import WorkerDiedError
 from pytorchrl.terminal import tell
 
 T = TypeVar("T")

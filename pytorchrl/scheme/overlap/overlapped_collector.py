@@ -17,9 +17,8 @@ from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
 from pytorchrl.scheme.overlap.weight_versions import Progress, WeightVersions
 from pytorchrl.scheme.overlap.worker import CollectionArguments
-from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
-from pytorchrl.scheme.shaped_returns import ShapedReturns
+from pytorchrl.scheme.stored_rewards import RewardNormalization, ShapedReturns
 from storages import SampleError
 from storages.storage import Storage
 from storages.transition import DONE2, OBS, REW, SKIPPED, TRUNC2

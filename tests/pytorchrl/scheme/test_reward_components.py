@@ -12,7 +12,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.vector import VecStep
-from pytorchrl.scheme.reward_components import RewardComponents
+from pytorchrl.scheme.stored_infos import RewardComponents
 from storages import Episode
 from storages.datasets import write_dataset
 from storages.transition import ACT, DONE2, OBS2, REW, REWC

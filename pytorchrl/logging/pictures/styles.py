@@ -1,7 +1,9 @@
-"""Colours and markers of lines that colour-blind readers can distinguish."""
+"""The style of figures: colours and markers that colour-blind readers can distinguish, and texts."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from pytorchrl.terminal import printable
 
 LineStyle: TypeAlias = Literal["-", "--"]
 
@@ -25,3 +27,8 @@ def style_for(number: int) -> GroupStyle:
     """The look of a group by its number; the first 56 differ."""
     round_ = number // DISTINCT_COLORS
     return GroupStyle(_COLORS[number % DISTINCT_COLORS], _MARKERS[round_ % len(_MARKERS)], round_ > 0)
+
+
+def in_figure(text: object) -> str:
+    """Return a text for a figure, in which dollar signs begin no formula and control codes are escaped."""
+    return printable(text).replace("$", r"\$")
