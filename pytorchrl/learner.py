@@ -194,8 +194,6 @@ class Learner(Closing):
             learner._saver.set_interval(parts.checkpoint_every)
         return learner
 
-    # The loop
-
     def run(self, checkpoint_every: int | None = None) -> bool:
         """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
@@ -282,10 +280,7 @@ class Learner(Closing):
         """Run test episodes now and return their results, which the run does not log.
 
         Metrics, best weights, callbacks and the state of the test environments are unchanged; evaluations that belong
-        to the run are made by the algorithm's ``test_every``.
-
-        Args:
-            episodes: how many; None uses the algorithm's ``num_test_episodes``.
+        to the run are made every ``test_every`` steps. Without ``episodes``, the algorithm's ``num_test_episodes`` are run.
 
         Raises:
             CompositionError: there are no test environments.
@@ -300,8 +295,6 @@ class Learner(Closing):
         """Load the actor's weights of the best evaluation; raises CheckpointError before the first."""
         file = self._folder.best_weights_file
         self.scheme.algorithm.set_weights(checkpoint.load(file, checkpoint.BEST_WEIGHTS)["weights"])
-
-    # Results
 
     def explain(self) -> Explanation:
         """Return why no update is due or was made, and what the run waits for; ``print`` shows it as sentences."""
@@ -350,19 +343,14 @@ class Learner(Closing):
     def resume_command(self) -> str:
         """The shell command that resumes the run in a new process.
 
-        It imports the modules of the composition. One with functions of a script is resumed from that script, by
-        ``Learner.resume(log_dir, scheme=scheme)``.
+        A composition with functions of a script is resumed from it: ``Learner.resume(log_dir, scheme=scheme)``.
         """
         factories = self.scheme.factories
         modules = modules_of(factories, self._callbacks.all) or ()
         return resume_command(self._folder.path, modules, data_sets_of(factories))
 
     def save_checkpoint(self) -> Path:
-        """Write a checkpoint to the run folder atomically; returns the file.
-
-        Raises:
-            RuntimeError: updates are being made, or were interrupted by an exception.
-        """
+        """Write a checkpoint to the run folder atomically; returns the file. Refused while updates are being made."""
         if self._loop.is_updating:
             raise RuntimeError(
                 "Learner.save_checkpoint: updates are being made, or were interrupted by an exception; the run could "
@@ -385,8 +373,6 @@ class Learner(Closing):
             close_all([self.scheme, self._measurements, self._saver])
         finally:
             self._lock.release()
-
-    # Inside
 
     def _prepare(
         self,

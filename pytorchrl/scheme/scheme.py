@@ -60,22 +60,17 @@ class Scheme(Closing):
         storage_factory: of the main storage, the source that algorithms know as "main".
         train_envs_factory: of the training environments. None trains offline, from the data in the sources: steps are
             then update phases, wherever steps are counted.
-        test_envs_factory: of the test environments. None uses one copy of the training environments, with the same
-            wrappers and arguments, in this process.
-        sources: further sources of batches, such as an expert's data, by the names that the algorithm or ``mixed``
-            uses.
+        test_envs_factory: of the test environments. None uses one copy of the training environments, in this process.
+        sources: further sources of batches, such as expert data, by the names that the algorithm or ``mixed`` uses.
         mixed: sources whose batches are mixed from several others, by the names that the algorithm uses:
             ``{"main": MixedSource({"demonstrations": 0.5, "main": 0.5})}`` draws half of each batch of "main" from
             ``sources["demonstrations"]``, and half from ``storage_factory``.
         normalize_rewards: divide stored rewards by a running standard deviation: of "returns", discounted with the
             algorithm's gamma, or of "rewards"; None stores the environments' rewards.
-        collection: ``Overlapped(...)`` collects in other processes during updates; None alternates collection and
-            updates in this process.
-        device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", which is the GPU if there is one. The
-            run keeps the device that "auto" resolved to.
+        collection: ``Overlapped(...)`` collects in other processes during updates; None collects between them.
+        device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", the GPU if there is one at the start.
         seed: of all random numbers of the run.
-        max_test_episode_steps: the longest episode of an evaluation. A longer one is truncated there, with a warning,
-            and counts with its return so far.
+        max_test_episode_steps: the longest episode of an evaluation; a longer one is truncated, with a warning.
 
     Raises:
         CompositionError: the parts are incompatible.

@@ -1,13 +1,14 @@
-"""A callback that initialises the networks anew during training."""
+"""Callbacks that change what is trained: new weights for networks, scheduled hyper-parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pytorchrl.agent.algorithms.resetting import reset_networks
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
+from storages.component.schedule import Schedule
 
 
 @dataclass(eq=False)
@@ -88,3 +89,37 @@ class ResetNetworks(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._counted_from, self._resets = state["counted_from"], state["resets"]
+
+
+@dataclass(eq=False)
+class SetHyperParameter(Callback):
+    """Sets a hyper-parameter by a schedule, where the hyper-parameter itself does not accept one.
+
+    Args:
+        of: the object that has the hyper-parameter; "storage" is the main storage.
+        name: of the hyper-parameter, one that may change during a run.
+        schedule: its values, which are rounded for an int.
+    """
+
+    of: Literal["algorithm", "storage"]
+    name: str
+    schedule: Schedule
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Set the first value; raises if the hyper-parameter does not exist or cannot change."""
+        self.on_step(learner)
+
+    def on_step(self, learner: TrainingRun) -> None:
+        """Set the current value."""
+        scheme = learner.scheme
+        part = scheme.algorithm if self.of == "algorithm" else scheme.storage
+        value = self.schedule.at(scheme.steps, learner.target_steps)
+        present = getattr(part, self.name, None)
+        if isinstance(present, int) and not isinstance(present, bool):
+            value = round(value)
+        if value == present:
+            return
+        if self.of == "algorithm":
+            scheme.algorithm.update_algorithm_parameter(self.name, value)
+        else:
+            scheme.storage.update_storage_parameter(self.name, value)

@@ -1,17 +1,14 @@
-"""Callbacks during training: weight norms, timing, saved policies, scheduled hyper-parameters."""
+"""Callbacks that log norms of weights and gradients, and the time of parts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
-from pytorchrl.run_files import RunFiles
 from storages.component.hyper_parameters import Count
-from storages.component.schedule import Schedule
-from storages.persistent.log.files import refuse_link
 
 
 @dataclass(eq=False)
@@ -77,69 +74,3 @@ class TimeParts(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._logged_at = state["logged_at"]
-
-
-@dataclass(eq=False)
-class SavePolicies(Callback):
-    """Saves the policy during the run, in ``policies`` of the run folder, for :func:`load_policy`.
-
-    Args:
-        every: steps of the run between files.
-    """
-
-    every: Count
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._saved_at = 0
-
-    def on_step(self, learner: TrainingRun) -> None:
-        """Save the policy, if it is due."""
-        steps = learner.scheme.steps
-        if is_due(self.every, self._saved_at, steps):
-            self._saved_at = steps
-            files = RunFiles(learner.log_dir)
-            refuse_link(files.policies_folder)
-            learner.save_policy(files.policy_file(steps))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the steps at the last file."""
-        return {"saved_at": self._saved_at}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`."""
-        self._saved_at = state["saved_at"]
-
-
-@dataclass(eq=False)
-class SetHyperParameter(Callback):
-    """Sets a hyper-parameter by a schedule, where the hyper-parameter itself does not accept one.
-
-    Args:
-        of: the object that has the hyper-parameter; "storage" is the main storage.
-        name: of the hyper-parameter, one that may change during a run.
-        schedule: its values, which are rounded for an int.
-    """
-
-    of: Literal["algorithm", "storage"]
-    name: str
-    schedule: Schedule
-
-    def on_run_begin(self, learner: TrainingRun) -> None:
-        """Set the first value; raises if the hyper-parameter does not exist or cannot change."""
-        self.on_step(learner)
-
-    def on_step(self, learner: TrainingRun) -> None:
-        """Set the current value."""
-        scheme = learner.scheme
-        part = scheme.algorithm if self.of == "algorithm" else scheme.storage
-        value = self.schedule.at(scheme.steps, learner.target_steps)
-        present = getattr(part, self.name, None)
-        if isinstance(present, int) and not isinstance(present, bool):
-            value = round(value)
-        if value == present:
-            return
-        if self.of == "algorithm":
-            scheme.algorithm.update_algorithm_parameter(self.name, value)
-        else:
-            scheme.storage.update_storage_parameter(self.name, value)
