@@ -279,8 +279,8 @@ class Learner(Closing):
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Run test episodes now and return their results, which the run does not log.
 
-        Metrics, best weights, callbacks and the state of the test environments are unchanged; evaluations that belong
-        to the run are made every ``test_every`` steps. Without ``episodes``, the algorithm's ``num_test_episodes`` are run.
+        Metrics, best weights, callbacks and the state of the test environments are unchanged. Without ``episodes``,
+        there are the algorithm's ``num_test_episodes``; its ``test_every`` makes evaluations that belong to the run.
 
         Raises:
             CompositionError: there are no test environments.
