@@ -135,7 +135,7 @@ class Agent(Closing):
         Args:
             observation: as gymnasium's environments return it; (E, *obs) with ``num_envs``.
             training: explore, and learn from what :meth:`observe` will tell. False acts greedily, by ``policy``, whose
-                recurrent state, where there is one, begins anew after ``policy.reset()``.
+                recurrent state, where there is one, begins again after ``policy.reset()``.
 
         Raises:
             ValueError: the observation is not in the space, or in the middle of an episode it is another one than
@@ -293,7 +293,7 @@ class _DrivenScheme(Scheme):
         self._in_background = in_background
         self.background_collector: BackgroundCollector | None = None
         super().__init__(algo, actor, storage, envs, test_envs, **settings)
-        # Not copies of the training environments, which nobody steps.
+        # Not copies of the training environments, which cannot be stepped.
         self.test_envs.factory = test_envs
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:

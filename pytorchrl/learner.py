@@ -90,7 +90,7 @@ class Learner(Closing):
             if folder.create(config):
                 tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
-            notices.tell_of_stored_transitions(scheme)
+            notices.report_stored_transitions(scheme)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -147,8 +147,8 @@ class Learner(Closing):
                 learner._loop.load_state_dict(run.learner_state)
             folder.write_config(run.config)
             run.quarantine_damaged(folder.checkpoint_file)
-            notices.tell_of_lost_metrics(folder.metrics_file, records, learner.get_metrics())
-            notices.tell_of_cut_episodes(learner, run.cut_short)
+            notices.report_lost_metrics(folder.metrics_file, records, learner.get_metrics())
+            notices.report_cut_episodes(learner, run.cut_short)
         return learner
 
     @classmethod

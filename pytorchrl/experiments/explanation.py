@@ -8,7 +8,7 @@ from pytorchrl.scheme.scheme import Scheme
 
 
 class PhaseResult(NamedTuple):
-    """What the update phases after one step of a run have done."""
+    """Result of the update phases after one step of a run."""
 
     steps: int
     """Steps of the run when they were due."""
@@ -31,7 +31,7 @@ class Explanation:
     reason: str
     """Why no update is due, as a sentence."""
     waits_for: str
-    """What the run waits for next."""
+    """The event that makes an update due."""
     last_phase: str | None
     """Why the last update phases made fewer updates than they had batches; None where they did not."""
 

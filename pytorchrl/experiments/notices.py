@@ -13,7 +13,7 @@ _SILENT_RECORDS = 5
 """Log records without any loss that need no explanation."""
 
 
-def tell_of_stored_transitions(scheme: Scheme) -> None:
+def report_stored_transitions(scheme: Scheme) -> None:
     """Print that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
     storage = scheme.config["storage"]
     directory = storage_paths.directories_of(scheme.config).get("main")
@@ -69,7 +69,7 @@ def of_early_end(scheme: Scheme, target_steps: int, stop_reason: str | None) -> 
     return f"Stopped {at if scheme.steps < target_steps else 'in the last evaluation'}{reason}"
 
 
-def tell_of_cut_episodes(run: TrainingRun, envs: Sequence[int]) -> None:
+def report_cut_episodes(run: TrainingRun, envs: Sequence[int]) -> None:
     """Print and log that the running episodes of environments are lost in a resumed run, if there are such."""
     of_scheme = run.scheme.envs
     if not envs or of_scheme is None:
@@ -84,7 +84,7 @@ def tell_of_cut_episodes(run: TrainingRun, envs: Sequence[int]) -> None:
     run.log({"train/episodes_cut_by_resume": float(len(envs))})
 
 
-def tell_of_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: Mapping[str, float]) -> None:
+def report_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: Mapping[str, float]) -> None:
     """Print that a resumed run lacks metrics that it has logged, if some are missing.
 
     Args:

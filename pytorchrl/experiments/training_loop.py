@@ -88,7 +88,7 @@ class TrainingLoop:
         best_weights_file: Path,
     ) -> None:
         self.at = LoopState()
-        """What a checkpoint holds of the loop."""
+        """The part of the loop that checkpoints hold."""
         self.timer = LoopTimer()
         self.is_updating = False
         """Whether updates are being made, or were interrupted by an exception."""

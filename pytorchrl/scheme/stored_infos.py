@@ -1,4 +1,4 @@
-"""What is stored of the environments' infos: entries of them, and components of rewards."""
+"""Stored entries of the environments' infos, and components of rewards."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from storages.component.setting import Setting
 
 
 class TrainingRun(Protocol):
-    """What a callback may ask of the run that calls it; :class:`Learner` is one."""
+    """The part of a run that its callbacks may use; :class:`Learner` is one."""
 
     scheme: Scheme
     """The algorithm, the storages and the environments."""

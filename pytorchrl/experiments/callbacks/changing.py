@@ -13,7 +13,7 @@ from storages.component.schedule import Schedule
 
 @dataclass(eq=False)
 class ResetNetworks(Callback):
-    """Initialises the networks anew at intervals, and keeps the experience, against overfitting to the earliest of it.
+    """Reinitialises the networks at intervals, and keeps the experience, against overfitting to the earliest of it.
 
     Nikishin et al., "The Primacy Bias in Deep Reinforcement Learning" (arXiv 2205.07802), section 4. With many updates
     per step and SAC it is SR-SAC: D'Oro et al., "Sample-Efficient Reinforcement Learning by Breaking the Replay Ratio
@@ -27,7 +27,7 @@ class ResetNetworks(Callback):
 
     Args:
         every: updates between resets.
-        last_layers: how many layers at the end of each network are initialised anew, for encoders of images, which
+        last_layers: how many layers at the end of each network are reinitialised, for encoders of images, which
             transfer better than what follows them; the head counts as one layer. None for all.
         keep: weight of the old values in the layers before these, ``keep * old + (1 - keep) * initial``. With
             ``last_layers=0`` and less than 1, all layers are shrunk and perturbed (Ash and Adams, arXiv 1910.08475).

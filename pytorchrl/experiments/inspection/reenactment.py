@@ -48,7 +48,7 @@ class Reenactment:
     """The first step of the episode, counted from 0, at which the environment deviates from the stored steps; negative
     for a step of an earlier episode. The frames end with it. None if there is no deviation."""
     difference: str
-    """What deviates: "observation", "reward" or "end"; empty if nothing does."""
+    """The part that deviates: "observation", "reward" or "end"; empty if nothing does."""
 
 
 def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:

@@ -39,7 +39,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in .onnx or .pt2")
-    refuse_what_no_file_holds(algorithm, path)
+    check_exportable(algorithm, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     network = ActingNetwork(algorithm)
     in_training = [module for module in network.modules() if module.training]
@@ -55,7 +55,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     return path
 
 
-def refuse_what_no_file_holds(algorithm: Algorithm, path: Path) -> None:
+def check_exportable(algorithm: Algorithm, path: Path) -> None:
     """Refuse a policy that no exported network can be, without trying it, or a file of another kind.
 
     Raises:

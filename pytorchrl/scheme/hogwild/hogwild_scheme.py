@@ -36,7 +36,7 @@ _OF_ONE_PROCESS = {
 }
 """Hyper-parameters of storages that do not fit several processes, and why."""
 _LEAST_REPLAY_STEPS = 16
-"""Transitions that a report counts as an update phase at least: to send one takes as long as several short phases."""
+"""Transitions that a report counts as an update phase at least, as short phases cost less than a report."""
 
 
 class HogwildScheme(Scheme):

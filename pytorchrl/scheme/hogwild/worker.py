@@ -19,7 +19,7 @@ from storages.transition import ERRORS
 
 @dataclass(frozen=True)
 class HogwildParts:
-    """What a process is made from."""
+    """The parts of a process."""
 
     number: int
     processes: int
@@ -30,7 +30,7 @@ class HogwildParts:
 
 
 class Order(NamedTuple):
-    """What a process is asked to do before it reports."""
+    """The work of a process before it reports."""
 
     transitions: int
     """Environment transitions to make."""
@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a process has done; the parameters are updated already."""
+    """The results of a process; the parameters are updated already."""
 
     steps: int
     """Environment transitions."""
@@ -84,8 +84,8 @@ class HogwildWorker:
     """Collects steps with its own copy of the networks, and applies gradients to the shared parameters.
 
     Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), algorithms S2 and S3: the
-    copy is made anew before each rollout, so that one policy acts in all of it, and its gradient is that policy's. With
-    replay it is made anew before the steps between two update phases, and before each batch but the first.
+    copy is renewed before each rollout, so that one policy acts in all of it, and its gradient is that policy's. With
+    replay it is renewed before the steps between two update phases, and before each batch but the first.
 
     Args:
         parts: what the process is made from.
