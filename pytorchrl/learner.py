@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_processes import worker_signals
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
@@ -28,7 +28,7 @@ from pytorchrl.logging.pictures.plots import draw_curve
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
-from storages.component.closing import Closing, close_all
+from storages.closing import Closing, close_all
 
 _Path: TypeAlias = str | os.PathLike[str]
 

@@ -12,7 +12,7 @@ from pytorchrl.logging import MetricsFile, MetricsWriter
 from pytorchrl.logging.writers import HistogramWriter, VideoWriter
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import means_of_reports
-from storages.component.closing import close_all
+from storages.closing import close_all
 from storages.transition import ERRORS
 
 

@@ -11,8 +11,8 @@ from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.scheme.scheme import Scheme
-from storages.component.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
-from storages.core.ring.sharing import sharing_memory
+from storages.core.ring.state import sharing_memory
+from storages.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""

@@ -8,7 +8,7 @@ import numpy as np
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved
-from pytorchrl.agent.process_seeds import seeding_processes
+from pytorchrl.agent.global_generators import seeding_processes
 from pytorchrl.scheme.compatibility import CompositionError, check_test_spaces
 from pytorchrl.scheme.evaluation import Evaluation, evaluate
 from pytorchrl.scheme.seeds import OF_EVALUATION, PROCESSES, TEST_ENVS, seed_of

@@ -14,8 +14,7 @@ from pytorchrl.agent.algorithms.update_plan import Collected, Wait
 from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.agent.process_seeds import seeding_processes
-from pytorchrl.agent.torch_random import seeded
+from pytorchrl.agent.global_generators import seeded, seeding_processes
 from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import (
     CompositionError,
@@ -42,8 +41,8 @@ from pytorchrl.scheme.seeds import (
 from pytorchrl.scheme.sources import count_data, sources_of, state_of_source
 from pytorchrl.scheme.stored_rewards import RewardNormalization
 from pytorchrl.scheme.waiting import explain_wait
+from storages.closing import Closing, close_all
 from storages.component.annotations import conform_named
-from storages.component.closing import Closing, close_all
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError

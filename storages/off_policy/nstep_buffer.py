@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.windows import Episodes
+from storages.sequence_settings import Episodes
 
 
-@with_hyper_parameters
 class NStepReplayBuffer(ReplayBuffer):
     """Uniform replay of n-step transitions (Sutton and Barto, "Reinforcement Learning", 2018, section 7.1).
 

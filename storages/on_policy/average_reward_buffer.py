@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
@@ -17,7 +16,6 @@ from storages.protocols import Discounting, Environments
 from storages.transition import ADV, RET
 
 
-@with_hyper_parameters
 class AverageRewardBuffer(GAEBuffer):
     """Rollouts with advantages of the average-reward criterion: Zhang and Ross, ATRPO, arXiv 2106.07329.
 
@@ -40,11 +38,11 @@ class AverageRewardBuffer(GAEBuffer):
         super().build(device, actor, algorithm, envs)
         self.average = AverageReward()
         """The average reward per step."""
-        self.observe(self.average)
+        self.observers.add(self.average)
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
         """Write the returns and advantages of a stream, (T, E) each."""
-        ring, average = self._ring, self.average
+        ring, average = self.ring, self.average
         paid = stream.rewards[~ring.skipped()]
         if paid.size:
             current = average.of(ring.oldest, float(paid.mean(dtype=np.float64)), self.average_step_size)

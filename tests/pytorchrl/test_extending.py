@@ -12,7 +12,8 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
 from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import UnitInterval
-from storages.component.other_names import STORAGE_NAMES, hint_for
+from storages.component.other_names import hint_for
+from storages.other_names import STORAGE_NAMES
 
 
 class MyDQN(prl.DQN):

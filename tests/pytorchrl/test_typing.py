@@ -69,6 +69,13 @@ Own.create_factory(9, alpa=0.5)  # wrong
 prl.PERBuffer.create_factory(9, alpha="much")  # wrong
 prl.PERBuffer.create_factory()  # wrong
 
+class OwnBuffer(prl.PERBuffer):
+    clip: UnitInterval = 1.0
+
+OwnBuffer.create_factory(9, clip=0.5, alpha=0.5)
+OwnBuffer.create_factory(9, klip=0.5)  # wrong
+OwnBuffer.create_factory(9, clip="much")  # wrong
+
 class OwnDQN(prl.DQN):
     conservatism: UnitInterval = 0.5
 

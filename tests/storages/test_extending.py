@@ -70,6 +70,20 @@ def test_a_subclass_that_drops_hyper_parameters_of_its_base_can_be_used() -> Non
     assert Fixed.create_factory()("cpu", None, ALGORITHM, None).size == 7
 
 
+class Longer(Clipped):
+    """Adds an attribute to the hyper-parameters of an ``__init__``, and changes the default of another."""
+
+    extra: Count = 3
+    clip: float = 0.25
+
+
+def test_an_attribute_of_a_subclass_adds_to_the_hyper_parameters_of_an_init() -> None:
+    factory = Longer.create_factory(100, extra=2)
+    assert factory.hyper_parameters == {"size": 100, "extra": 2, "clip": 0.25}
+    storage = factory("cpu", None, ALGORITHM, None)
+    assert (storage.size, storage.clip, storage.extra) == (100, 0.25, 2)
+
+
 @pytest.mark.parametrize("cls", [Scaled, Twice])
 def test_a_subclass_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cls: Any) -> None:
     assert hyper_parameters_of(cls).keys() == {*hyper_parameters_of(PERBuffer), "scale"} | (

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.distributed.blueprint import Blueprint
@@ -147,7 +147,7 @@ def initial_errors(algorithm: Algorithm, recorder: Storage, steps: int) -> NDArr
         CompositionError: the algorithm returns no errors.
     """
     for target in algorithm.training.targets.values():
-        target.follow(0.0)
+        target.update(0.0)
     losses = algorithm.losses(algorithm.read(_on(algorithm.device, recorder.newest_steps(steps))))
     if losses.errors is None:
         raise CompositionError(

@@ -12,8 +12,8 @@ import numpy as np
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.envs.long_waits import LongWait
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.envs.worker_processes import LongWait
+from pytorchrl.agent.global_generators import seeds_of_processes
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
 from pytorchrl.scheme.hogwild.worker import HogwildParts, Order, Report, serve
@@ -27,7 +27,7 @@ from pytorchrl.scheme.overlap.forked_process import (
 from pytorchrl.scheme.overlap.link import Failed, PipeToLearner, send
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
-from storages.component.open_files import open_files_named
+from storages.open_files import open_files_named
 from storages.storage import Storage
 
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytorchrl.agent.envs.long_waits import LongWait
-from pytorchrl.agent.envs.worker_signals import WorkerSignals, how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seed_process, seeding_processes
+from pytorchrl.agent.envs.worker_processes import LongWait, WorkerSignals, how_it_ended, worker_signals
+from pytorchrl.agent.global_generators import seed_process, seeding_processes
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
-from storages.component.closing import close_all
+from storages.closing import close_all
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """Interval at which a waiting learner checks that the process is alive."""

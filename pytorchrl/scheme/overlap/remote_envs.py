@@ -11,14 +11,14 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.global_generators import seeds_of_processes
 from pytorchrl.scheme.overlap.forked_process import end_processes
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
-from storages.component.closing import close_all
+from storages.closing import close_all
 from storages.component.factory import Factory, make_factory
-from storages.component.open_files import open_files_named
+from storages.open_files import open_files_named
 
 
 class RemoteEnvs:

@@ -7,10 +7,10 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.commands.composition.options import unknown_option
 from pytorchrl.commands.composition.parts import actor_for, storage_for
-from pytorchrl.commands.composition.unknown_options import unknown_option
 from storages.component.declared import hyper_parameters_of
-from storages.component.factory import unknown_hyper_parameter
+from storages.component.other_names import unknown_hyper_parameter
 from tests.support.names_of_libraries import LIBRARIES, answers
 
 

@@ -21,7 +21,7 @@ from storages import (
     Storage,
     VanillaOnPolicyBuffer,
 )
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 
 
@@ -63,7 +63,7 @@ def test_factories_with_equal_hyper_parameters_are_equal() -> None:
 def test_the_repr_of_a_factory_is_the_call_that_creates_it() -> None:
     factory = GAEBuffer.create_factory(5, gae_lambda=0.9)
     assert (
-        repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, sequence_length=None, allow_nonfinite=False)"
+        repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, allow_nonfinite=False, sequence_length=None)"
     )
 
 
@@ -166,7 +166,7 @@ def test_a_class_can_refuse_incompatible_hyper_parameters() -> None:
             ReplayBuffer,
             {},
             TypeError,
-            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, max_bytes=None, seq",
+            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, allow_nonfinite=False, max_bytes",
         ),
         (ReplayBuffer, {"size": 0}, ValueError, "ReplayBuffer: size must be at least 1, got 0"),
         (ReplayBuffer, {"size": 1.5}, ValueError, "ReplayBuffer: size must be an int, got 1.5"),

@@ -15,7 +15,7 @@ import pytest
 from torch import nn
 
 from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
-from storages.component.factory import Component, FieldComponent
+from storages.component.factory import Component
 from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
@@ -43,7 +43,7 @@ class Explorer(Setting):
     epsilon: Annotated[float | LinearSchedule, Within(0, 1)] = 0.1
 
 
-class Learner(FieldComponent):
+class Learner(Component):
     """Learns.
 
     Args:
@@ -123,7 +123,7 @@ def test_a_class_that_is_called_directly_has_its_defaults() -> None:
 
 
 def test_a_pytorch_module_may_have_attributes_as_hyper_parameters() -> None:
-    class Network(FieldComponent, nn.Module):
+    class Network(Component, nn.Module):
         context = ("device",)
         units: Count = 3
         body: nn.Module = nn.Identity()
@@ -181,7 +181,7 @@ def test_a_factory_can_be_pickled_and_its_config_is_json() -> None:
 
 
 def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> None:
-    class Bounded(FieldComponent):
+    class Bounded(Component):
         low: float = 0.0
         high: float = 1.0
 
@@ -196,7 +196,7 @@ def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> N
 
 
 class Sharp(PERBuffer):
-    """Adds an attribute to hyper-parameters that are declared in ``__init__``, and changes the default of ``alpha``."""
+    """Adds a hyper-parameter, and changes the default of another."""
 
     sharpness: Positive = 1.0
     alpha: UnitInterval = 0.6
@@ -279,8 +279,15 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
 
 
+def test_the_signature_of_a_class_made_directly_shows_its_context_and_hyper_parameters() -> None:
+    assert list(inspect.signature(GAEBuffer).parameters)[:6] == [
+        "device", "actor", "algorithm", "envs", "size", "gae_lambda",
+    ]  # fmt: skip
+    assert list(inspect.signature(Sharper).parameters) == ["context", "more", "others"]
+
+
 def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
-    class Later(FieldComponent):
+    class Later(Component):
         rate: float = 0.5
 
     class Last(Later):

@@ -42,20 +42,20 @@ def test_insertions_during_a_commit_do_not_alter_the_commit(
     way: str, kind: str, tmp_path: Path, writes_may_proceed: threading.Event
 ) -> None:
     pair = Pair(way, tmp_path, kind, commit_every=12)
-    pair.kept._log.wal.wait()
+    pair.kept.observers.log.wal.wait()
     writes_may_proceed.set()
     pair.insert(5)
     for _ in range(5):
         pair.insert(4)
-        pair.kept._log.wal.wait()
+        pair.kept.observers.log.wal.wait()
         writes_may_proceed.clear()
         # This insertion starts a commit, and three more overwrite the oldest steps; a further one would wait.
         pair.insert(1)
         committed = pair.twin.ring.steps - 1
         pair.insert(3)
         writes_may_proceed.set()
-        pair.kept._log.wal.wait()
-        assert pair.kept._log.wal.written == committed
+        pair.kept.observers.log.wal.wait()
+        assert pair.kept.observers.log.wal.written == committed
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -81,7 +81,7 @@ def test_an_insertion_waits_for_the_disk_if_too_many_steps_are_uncommitted(
     inserting = threading.Thread(target=pair.insert, args=(size,), daemon=True)
     inserting.start()
     waiting.wait()
-    missing = pair.kept.ring.steps - pair.kept._log.wal.written
+    missing = pair.kept.ring.steps - pair.kept.observers.log.wal.written
     writes_may_proceed.set()
     inserting.join()
     assert min(commit_every, size) // 2 <= missing <= min(commit_every, size)
@@ -94,7 +94,7 @@ def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) 
     pair = Pair("plain", tmp_path, commit_every=1)
     for step in range(20):
         pair.insert()
-        assert pair.kept._log.wal.written >= step
+        assert pair.kept.observers.log.wal.written >= step
     pair.close()
 
 
@@ -109,9 +109,9 @@ def test_the_error_of_a_failed_commit_is_raised_by_an_insertion_that_stores_noth
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     with commits(size):
         pair.insert(2)
-        pair.kept._log.wal.wait()
+        pair.kept.observers.log.wal.wait()
         with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            wal = pair.kept._log.wal
+            wal = pair.kept.observers.log.wal
             while pair.kept.ring.steps < wal._next_commit:
                 pair.insert(1)
             if size == "large":
@@ -134,7 +134,7 @@ def test_the_error_of_a_commit_that_fails_within_an_insertion_is_raised_by_the_n
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     pair.insert(2)
     pair.kept.flush()
-    wal = pair.kept._log.wal
+    wal = pair.kept.observers.log.wal
     submit = wal._executor.submit
 
     def submit_and_wait(write: Any, *arguments: Any) -> Any:
@@ -188,12 +188,12 @@ def test_an_interrupted_wait_does_not_cancel_the_commit_of_the_thread(
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(2)
-    pending = pair.kept._log.wal._writing
+    pending = pair.kept.observers.log.wal._writing
     with monkeypatch.context() as patched:
         patched.setattr(write_ahead_log, "wait", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pair.kept.flush()
-    assert pair.kept._log.wal._writing is pending
+    assert pair.kept.observers.log.wal._writing is pending
     writes_may_proceed.set()
     pair.reopen()
     pair.assert_same()
@@ -240,7 +240,7 @@ def test_a_small_commit_interrupted_at_any_call_is_stored_once(
             storage.insert_transition(sample)
         for _ in range(15):
             pair.insert()
-            assert pair.kept.ring.steps - pair.kept._log.wal.written <= 6
+            assert pair.kept.ring.steps - pair.kept.observers.log.wal.written <= 6
         pair.update()
     pair.reopen()
     pair.assert_same()
@@ -251,7 +251,7 @@ def test_a_small_commit_interrupted_at_any_call_is_stored_once(
 def test_deleted_files_of_small_commits_are_reported(way: str, tmp_path: Path) -> None:
     pair = Pair(way, tmp_path, commit_every=4)
     pair.insert(6)
-    pair.kept._log.wal.wait()
+    pair.kept.observers.log.wal.wait()
     for path in tmp_path.glob("*.steps"):
         path.unlink()
     with pytest.raises(PersistenceError, match="is lost, but still in memory"):

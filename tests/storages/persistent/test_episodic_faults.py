@@ -404,7 +404,7 @@ def test_a_kill_during_a_rollback_leaves_no_later_episodes(tmp_path: Path, monke
         with pytest.raises(KeyboardInterrupt):
             storage.load_state_dict(state)
     # The lock is released without further writes, as if the process had been killed.
-    storage._log.release()
+    storage.observers.log.release()
     again, model = buffer(tmp_path), EpisodesModel(40)
     for sample in samples[: again._directory.memtable.ring.steps]:
         model.insert(sample)

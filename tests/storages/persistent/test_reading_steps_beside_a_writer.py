@@ -99,7 +99,7 @@ def test_files_written_and_deleted_before_steps_are_read_are_not_damage(
             pair.insert(20)
             pair.update()
             # All steps go to a new file, and the older files are deleted.
-            pair.kept._log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
+            pair.kept.observers.log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
             pair.kept.flush()
         return recover(*given)
 
