@@ -104,7 +104,13 @@ from pytorchrl.experiments import (
     start_from as start_from,
 )
 from pytorchrl.learner import Learner as Learner
-from pytorchrl.logging import plot_runs as plot_runs, read_evaluations as read_evaluations, read_metrics as read_metrics
+from pytorchrl.logging import (
+    TensorBoard as TensorBoard,
+    Wandb as Wandb,
+    plot_runs as plot_runs,
+    read_evaluations as read_evaluations,
+    read_metrics as read_metrics,
+)
 from pytorchrl.scheme import (
     CollectorError as CollectorError,
     CompositionError as CompositionError,

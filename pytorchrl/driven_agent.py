@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.update_plan import Wait
 from pytorchrl.agent.envs.driven import DrivenEnvs
 from pytorchrl.agent.envs.spaces import EnvActions, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.wrappers.flat_observation import Flattening
 from pytorchrl.background_training import BackgroundTraining
+from pytorchrl.experiments.explanation import Explanation
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
+from pytorchrl.logging import Logger
 from pytorchrl.scheme.background_collector import BackgroundCollector
 from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import CompositionError
@@ -83,7 +86,7 @@ class Agent(Closing):
         test_envs_factory: Factory[VecEnv] | None = None,
         resume: bool = False,
         checkpoint_every: int | None = None,
-        log_to: Sequence[str] = (),
+        log_to: Sequence[Logger] = (),
         log_every: int = 1_000,
         train_in_background: bool = False,
         max_steps_ahead: int = 1_000,
@@ -134,7 +137,7 @@ class Agent(Closing):
         Args:
             observation: as gymnasium's environments return it; (E, *obs) with ``num_envs``.
             training: explore, and learn from what :meth:`observe` will tell. False acts greedily, by ``policy``, whose
-                recurrent state, where there is one, begins anew after ``policy.reset()``.
+                recurrent state, where there is one, begins again after ``policy.reset()``.
 
         Raises:
             ValueError: the observation is not in the space, or in the middle of an episode it is another one than
@@ -237,6 +240,10 @@ class Agent(Closing):
         """Return the latest value of each metric, and "steps" and "seconds"."""
         return self.learner.get_metrics()
 
+    def explain(self) -> Explanation:
+        """Return why no update is due, or why none was made, and what the agent waits for."""
+        return self.learner.explain()
+
     def close(self) -> None:
         """Close storages and loggers, and release the lock of the run folder; saves nothing.
 
@@ -288,8 +295,8 @@ class _DrivenScheme(Scheme):
         self._in_background = in_background
         self.background_collector: BackgroundCollector | None = None
         super().__init__(algo, actor, storage, envs, test_envs, **settings)
-        # Not copies of the training environments, which nobody steps.
-        self.test_envs_factory = test_envs
+        # Not copies of the training environments, which cannot be stepped.
+        self.test_envs.factory = test_envs
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Make the collector, which acts with an algorithm of its own where training is in the background."""
@@ -307,6 +314,11 @@ class _DrivenScheme(Scheme):
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
         """As :meth:`Scheme.collect`, as far as steps were told."""
         return super().collect(until, lambda: stopped() or not self._has_step)
+
+    def explain_wait(self) -> Wait:
+        """Return why no update phase is due, and that steps come from the user's loop."""
+        reason, waits_for = super().explain_wait()
+        return Wait(reason, f"{waits_for}, told by Agent.observe")
 
     @property
     def _has_step(self) -> bool:

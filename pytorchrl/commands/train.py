@@ -55,9 +55,7 @@ def end_with(process: int) -> None:
 class _LearnerOfCommand(Learner):
     """A learner that names options of ``train``, the only one to make the callbacks of some runs again."""
 
-    @property
-    def _how_to_save(self) -> str:
-        return "a smaller --checkpoint-every"
+    _how_to_save = "a smaller --checkpoint-every"
 
     def _how_to_continue(self) -> str:
         if modules_of(self.scheme.factories, self._callbacks.all) is None:

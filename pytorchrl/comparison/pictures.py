@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, look_of
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, in_figure, style_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +38,7 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
     figure = _figure((10.0 if improvements else 7.0, max(2.6, height)))
     grid = figure.subplots(1, 2 if improvements else 1, squeeze=False, sharey=True)[0]
     for number, result in enumerate(results):
-        look = look_of(number)
+        look = style_for(number)
         _draw_estimate(grid[0], number, result.iqm, look.color)
         every = [score for scores in result.scores.values() for score in scores.tolist()]
         grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, markersize=4, alpha=0.6)
@@ -70,7 +69,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     refuse_other_formats(Path(output))
     results = _drawable(comparison)
     at = thresholds([scores for result in results for scores in result.scores.values()])
-    looks = [look_of(number) for number in range(len(results))]
+    looks = [style_for(number) for number in range(len(results))]
     entries = [
         Entry(
             f"{result.name} ({result.seeds} {'run' if result.seeds == '1' else 'runs'})",

@@ -1,14 +1,19 @@
 """Logging of a run's metrics, to its file and to other loggers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter
+from pytorchrl.logging.writers import HistogramWriter, VideoWriter
+from pytorchrl.scheme.collector import Episode
+from pytorchrl.scheme.evaluation import means_of_reports
 from storages.closing import close_all
+from storages.transition import ERRORS
 
 
 class Measurements:
@@ -17,11 +22,11 @@ class Measurements:
     Args:
         file: in the run folder.
         writers: other loggers.
+        check: called before each record; raises where the run folder belongs to another learner by now.
     """
 
-    def __init__(self, file: MetricsFile, writers: Sequence[MetricsWriter]) -> None:
-        self._file = file
-        self._writers = writers
+    def __init__(self, file: MetricsFile, writers: Sequence[MetricsWriter], check: Callable[[], None]) -> None:
+        self._file, self._writers, self._check = file, writers, check
         self.training = TrainingMetrics()
         """Metrics of training since the last record."""
         self.latest: dict[str, float] = {}
@@ -35,14 +40,30 @@ class Measurements:
 
     def write(self, steps: int, seconds: float, metrics: Mapping[str, float]) -> None:
         """Write metrics of a number of steps and seconds."""
+        self._check()
         record = {"steps": steps, "seconds": seconds, **metrics}
         self.latest |= record
         self._file.write(record)
         for writer in self._writers:
             writer.write(steps, metrics)
 
+    def write_of_user(self, steps: int, seconds: float, metrics: Mapping[str, float]) -> None:
+        """Write metrics of a user's.
+
+        Raises:
+            ValueError: a value is not a number, or a name is reserved ("steps", "seconds").
+        """
+        for name, value in metrics.items():
+            if name in ("steps", "seconds"):
+                raise ValueError(f"Learner.log: the run itself logs {name!r}; choose another name")
+            if not isinstance(value, int | float | np.number):
+                raise ValueError(f"Learner.log: {name!r} must be a number, got {value!r}")
+        self.write(steps, seconds, metrics)
+
     def write_training(self, steps: int, seconds: float) -> None:
         """Write the metrics of training since the last such record, and the steps per second."""
+        # Before the metrics are taken, which would be lost.
+        self._check()
         steps_before, seconds_before = self._logged
         record = self.training.collect()
         if seconds > seconds_before:
@@ -53,12 +74,14 @@ class Measurements:
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Write histograms to the loggers that support them."""
         for writer in self._writers:
-            writer.write_histograms(steps, values)
+            if isinstance(writer, HistogramWriter):
+                writer.write_histograms(steps, values)
 
     def write_video(self, steps: int, name: str, path: Path) -> None:
         """Write a video to the loggers that support it."""
         for writer in self._writers:
-            writer.write_video(steps, name, path)
+            if isinstance(writer, VideoWriter):
+                writer.write_video(steps, name, path)
 
     def close(self) -> None:
         """Close the loggers; nothing is written afterwards."""
@@ -80,3 +103,65 @@ class Measurements:
         self._file.records = state.get("records")
         self.latest = dict(state["metrics"])
         self.training.load_state_dict(state["training"])
+
+
+class TrainingMetrics:
+    """Collects episodes and metrics of updates, and averages them.
+
+    Values are kept as they are, including tensors, so that the device is synchronised only when they are averaged.
+    """
+
+    def __init__(self) -> None:
+        self._episodes: list[Episode] = []
+        self._shaped_returns: list[float] = []
+        self._updates: dict[str, list[Any]] = {}
+
+    def add_episodes(self, episodes: Iterable[Episode], shaped_returns: Iterable[float] = ()) -> None:
+        """Add episodes that ended, and returns in stored rewards where these differ from the environments' own."""
+        self._episodes.extend(episodes)
+        self._shaped_returns.extend(shaped_returns)
+
+    def add_update(self, info: Mapping[str, Any]) -> None:
+        """Add the metrics of an update, without its per-row errors."""
+        for name, value in info.items():
+            if name != ERRORS:
+                self._updates.setdefault(name, []).append(value)
+
+    def collect(self) -> dict[str, float]:
+        """Return the means since the last call, by the names that they are logged with."""
+        record: dict[str, float] = {}
+        if self._episodes:
+            record["train/return"] = float(np.mean([episode.episode_return for episode in self._episodes]))
+            record["train/episode_length"] = float(np.mean([episode.length for episode in self._episodes]))
+            record["train/episodes"] = len(self._episodes)
+            record |= means_of_reports("train", [episode.reported for episode in self._episodes])
+        if self._shaped_returns:
+            record["train/shaped_return"] = float(np.mean(self._shaped_returns))
+        for name, values in self._updates.items():
+            path = name if "/" in name else f"losses/{name}"
+            record[path] = float(np.mean(_floats(values)))
+        self._episodes, self._shaped_returns, self._updates = [], [], {}
+        return record
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was collected since the last record, as plain data."""
+        return {
+            "episodes": [episode.state_dict() for episode in self._episodes],
+            "shaped_returns": list(self._shaped_returns),
+            "updates": {name: _floats(values) for name, values in self._updates.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._episodes = [Episode(*episode) for episode in state["episodes"]]
+        self._shaped_returns = list(state["shaped_returns"])
+        self._updates = {name: list(values) for name, values in state["updates"].items()}
+
+
+def _floats(values: list[Any]) -> list[float]:
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if len(tensors) == len(values):
+        # A variable of an algorithm, such as a temperature, has the shape (1,).
+        floats: list[float] = torch.stack(tensors).double().flatten().tolist()
+        return floats
+    return [float(value) for value in values]

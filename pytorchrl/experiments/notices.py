@@ -4,20 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions
+from pytorchrl.experiments.callbacks import TrainingRun
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.terminal import tell
 
 _SILENT_RECORDS = 5
 """Log records without any loss that need no explanation."""
 
 
-def of_stored_transitions(scheme: Scheme) -> str | None:
-    """Return that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
+def report_stored_transitions(scheme: Scheme) -> None:
+    """Print that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
     storage = scheme.config["storage"]
     directory = storage_paths.directories_of(scheme.config).get("main")
     if directory is None or "dataset" in storage or scheme.steps or not (stored := len(scheme.storage)):
-        return None
-    return (
+        return
+    tell(
         f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, too; "
         f"another directory begins an empty storage."
     )
@@ -47,21 +49,43 @@ def of_first_update(scheme: Scheme, target_steps: int, log_every: int) -> str | 
     )
 
 
-def of_cut_episodes(scheme: Scheme, envs: Sequence[int]) -> str | None:
-    """Return that the running episodes of environments are lost in a resumed run; None if there are no such."""
-    if not envs or scheme.envs is None:
-        return None
+def of_progress(scheme: Scheme, target_steps: int, metrics: Mapping[str, float]) -> str:
+    """Return the progress of a run and its latest returns, in one line."""
+    shown = [f"{scheme.steps:,} of {target_steps:,} {scheme.unit}"]
+    if (start := first_update(scheme)) is not None:
+        shown.append(f"first update after {start:,}")
+    for name, label in (("train/return", "train return"), ("test/return", "test return")):
+        if name in metrics:
+            shown.append(f"{label} {metrics[name]:.1f}")
+    if "speed/steps_per_second" in metrics:
+        shown.append(f"{metrics['speed/steps_per_second']:,.0f} {scheme.unit}/s")
+    return " | ".join(shown)
+
+
+def of_early_end(scheme: Scheme, target_steps: int, stop_reason: str | None) -> str:
+    """Return where a run was stopped, and why."""
+    at = f"at {scheme.steps:,} of {target_steps:,} {scheme.unit}"
+    reason = "" if stop_reason is None else f", because {stop_reason}"
+    return f"Stopped {at if scheme.steps < target_steps else 'in the last evaluation'}{reason}"
+
+
+def report_cut_episodes(run: TrainingRun, envs: Sequence[int]) -> None:
+    """Print and log that the running episodes of environments are lost in a resumed run, if there are such."""
+    of_scheme = run.scheme.envs
+    if not envs or of_scheme is None:
+        return
     # The environments of the processes of a HogwildScheme are more than those that it describes.
-    among = max(scheme.envs.num_envs, max(envs) + 1)
-    return (
+    among = max(of_scheme.num_envs, max(envs) + 1)
+    tell(
         f"{len(envs)} of {among} environments could not be restored (number "
         f"{', '.join(map(str, envs))}): the last observation was not reproduced. Their running episodes count as "
         f"truncated, and new ones begin."
     )
+    run.log({"train/episodes_cut_by_resume": float(len(envs))})
 
 
-def of_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: Mapping[str, float]) -> str | None:
-    """Return that a resumed run lacks metrics that it has logged; None where they are all there.
+def report_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: Mapping[str, float]) -> None:
+    """Print that a resumed run lacks metrics that it has logged, if some are missing.
 
     Args:
         file: of the metrics.
@@ -70,9 +94,9 @@ def of_lost_metrics(file: Path, records: Sequence[Mapping[str, float]], latest: 
     """
     logged, kept = latest.get("steps", 0), max((record.get("steps", 0) for record in records), default=None)
     if not latest or (kept is not None and kept >= logged):
-        return None
+        return
     left = "no metrics" if kept is None else f"metrics up to step {kept:,.0f}"
-    return (
+    tell(
         f"{file} {'has' if file.exists() else 'does not exist: there are'} {left}, although the run has logged some up "
         f"to step {logged:,.0f}; curves, comparisons and reports lack what is missing, unless the file is restored "
         f"before the run goes on."

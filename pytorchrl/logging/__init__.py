@@ -5,13 +5,16 @@ from pytorchrl.logging.pictures.plots import plot_runs
 from pytorchrl.logging.progress import ProgressDisplay
 from pytorchrl.logging.tables.evaluation_table import read_evaluations
 from pytorchrl.logging.wandb_writer import WandbWriter
-from pytorchrl.logging.writers import MetricsWriter, TensorBoardWriter, make_writers
+from pytorchrl.logging.writers import Logger, MetricsWriter, TensorBoard, TensorBoardWriter, Wandb, make_writers
 
 __all__ = [
+    "Logger",
     "MetricsFile",
     "MetricsWriter",
     "ProgressDisplay",
+    "TensorBoard",
     "TensorBoardWriter",
+    "Wandb",
     "WandbWriter",
     "make_writers",
     "plot_runs",

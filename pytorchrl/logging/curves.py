@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
+from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import read_text, refuse_link
 
 XAxis: TypeAlias = Literal["steps", "seconds", "episodes"]
@@ -98,7 +99,8 @@ def read_run(folder: Path) -> Run:
         PersistenceError: a file of it is a symbolic link.
         ValueError: it has not measured anything yet, or holds a file that cannot be read.
     """
-    metrics_file, config_file = folder / "metrics.jsonl", folder / "config.json"
+    run = RunFiles(folder)
+    metrics_file, config_file = run.metrics_file, run.config_file
     for file in (metrics_file, config_file):
         refuse_link(file)
     if not metrics_file.is_file():

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import open_for_append, replacing
 
 _Record = dict[str, float | None]
@@ -20,7 +21,7 @@ class MetricsFile:
 
     Args:
         path: the file, which is not changed before the first record is written or :meth:`begin` is called.
-        goes_on_at: the steps at which a resumed run continues. Existing records of more steps are dropped, since the
+        resumed_at: the steps at which a resumed run continues. Existing records of more steps are dropped, since the
             run measures those steps again. None keeps all.
 
     Attributes:
@@ -30,9 +31,9 @@ class MetricsFile:
 
     records: int | None = None
 
-    def __init__(self, path: Path, goes_on_at: int | None = None) -> None:
+    def __init__(self, path: Path, resumed_at: int | None = None) -> None:
         self._path = path
-        self._goes_on_at = goes_on_at
+        self._resumed_at = resumed_at
         self._begun = False
         self._closed = False
 
@@ -44,7 +45,7 @@ class MetricsFile:
         if self._begun:
             return
         self._begun = True
-        last, saved, self.records = self._goes_on_at, self.records, 0
+        last, saved, self.records = self._resumed_at, self.records, 0
         if not self._path.exists():
             return
         if last is not None:
@@ -90,7 +91,7 @@ def read_metrics(path: str | Path) -> list[dict[str, float]]:
     file = Path(path)
     return [
         {name: math.nan if value is None else value for name, value in record.items()}
-        for _, record in _records(file / "metrics.jsonl" if file.is_dir() else file)
+        for _, record in _records(RunFiles(file).metrics_file if file.is_dir() else file)
     ]
 
 

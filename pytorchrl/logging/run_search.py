@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pytorchrl.logging.curves import EVALUATION, TRAINING, Run, read_run
+from pytorchrl.run_files import RunFiles
 
 _BACKUP = re.compile(r"\.backup-\d+$")
 """Suffix of the folder that an overwritten run was moved to."""
@@ -107,7 +108,8 @@ def _is_run(path: Path) -> bool:
 
 
 def _is_run_of(files: Iterable[str]) -> bool:
-    return bool({"metrics.jsonl", "config.json"} & set(files))
+    run = RunFiles("")
+    return bool({run.metrics_file.name, run.config_file.name} & set(files))
 
 
 def _in_counting_order(path: Path) -> list[tuple[int, str]]:

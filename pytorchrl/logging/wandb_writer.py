@@ -1,23 +1,33 @@
 """Writer of metrics to Weights & Biases, offline unless the user's own settings say otherwise."""
 
 import logging
+import os
 import secrets
+import ssl
 from collections.abc import Mapping
+from http.client import HTTPException
+from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
-from pytorchrl.logging.wandb_mode import Mode, mode_of
+from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb
 
+Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
+
 _BINS = 64
+_SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
 _SECONDS_TO_FINISH = 30.0
 
@@ -39,20 +49,29 @@ class WandbWriter:
         log_dir: the run folder, which must exist.
         config: the composition of the run.
         run_name: the name that wandb shows; None takes the folder's name.
+        options: further arguments of ``wandb.init``, such as ``project``.
 
     Raises:
         ValueError: another run folder is logged to the agent's run.
     """
 
-    def __init__(self, log_dir: Path, config: Mapping[str, object], run_name: str | None = None) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        config: Mapping[str, object],
+        run_name: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         import wandb  # slow to import, and seldom needed
 
-        refuse_link(log_dir / "wandb")
-        self._id_file = log_dir / "wandb_run_id.txt"
+        files = RunFiles(log_dir)
+        refuse_link(files.wandb_folder)
+        self._id_file, self._metrics_file = files.wandb_id_file, files.metrics_file
         refuse_link(self._id_file)
         self._log_dir = log_dir
         self._config = dict(config)
         self._name = run_name or log_dir.resolve().name
+        self._options = dict(options or {})
         self._steps = 0
         active = wandb.run
         self._is_users = active is not None and _folders.get(active.id, log_dir) == log_dir
@@ -97,8 +116,7 @@ class WandbWriter:
     def _log_evaluations(self) -> None:
         import wandb
 
-        metrics_file = self._log_dir / "metrics.jsonl"
-        records = read_metrics(metrics_file) if metrics_file.is_file() else []
+        records = read_metrics(self._metrics_file) if self._metrics_file.is_file() else []
         for name in evaluation_names(records):
             rows = [[row.get(column) for column in COLUMNS] for row in evaluations_of(records, name)]
             table = wandb.Table(columns=list(COLUMNS), data=rows)
@@ -131,7 +149,8 @@ class WandbWriter:
             # What is not sent by then is in the run folder, for `wandb sync`.
             finish_timeout=_SECONDS_TO_FINISH,
         )
-        arguments: dict[str, Any] = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
+        own = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
+        arguments: dict[str, Any] = self._options | own
         if of_process.sweep_id and of_process.run_id:
             # The agent has chosen the id, and waits for that run.
             run_id = of_process.run_id
@@ -162,3 +181,56 @@ class WandbWriter:
 _open_runs: dict[str, "wandb.Run"] = {}
 _folders: dict[str, Path] = {}
 """The run folder that was logged to each wandb run in this process, by run id."""
+
+
+def mode_of(settings: "wandb.Settings") -> Mode:
+    """Return the mode of the user's settings, or "offline" where it needs a login prompt or a long wait."""
+    if "mode" not in settings.model_fields_set:
+        # A sweep agent has logged in, and waits for the metrics of its runs.
+        return _reachable("online", settings) if settings.sweep_id else "offline"
+    # Older names of two modes.
+    mode = cast("Mode", {"run": "online", "dryrun": "offline"}.get(settings.mode, settings.mode))
+    return _reachable(mode, settings) if mode in ("online", "shared") else mode
+
+
+def _reachable(mode: Mode, settings: "wandb.Settings") -> Mode:
+    """Return the mode where there are credentials and a server answers; else "offline", with a warning."""
+    if not _has_credentials(settings):
+        _logger.warning("wandb: mode is %s, but no API key is configured; logging offline", mode)
+        return "offline"
+    if not _answers(settings.base_url):
+        _logger.warning("wandb: mode is %s, but %s does not answer; logging offline", mode, settings.base_url)
+        return "offline"
+    return mode
+
+
+def _has_credentials(settings: "wandb.Settings") -> bool:
+    """Whether wandb will find credentials; where it does not, it prompts for them."""
+    if settings.api_key or os.environ.get("WANDB_API_KEY") or settings.identity_token_file:
+        return True
+    files = [os.environ["NETRC"]] if "NETRC" in os.environ else ["~/.netrc", "~/_netrc"]
+    path = next((path for path in (Path(file).expanduser() for file in files) if path.is_file()), None)
+    if path is None:
+        return False
+    try:
+        login = netrc(path).authenticators(urlsplit(settings.base_url).netloc)
+    except (OSError, NetrcParseError):
+        return False
+    return login is not None and bool(login[2])
+
+
+def _answers(url: str) -> bool:
+    """Whether a server answers, even with an error; wandb itself would try for much longer."""
+    try:
+        with urlopen(url, timeout=_SECONDS_TO_ANSWER):
+            return True
+    except HTTPError as error:
+        error.close()
+        return True
+    except HTTPException:
+        return True
+    except URLError as error:
+        # wandb checks certificates itself, by its own settings.
+        return isinstance(error.reason, ssl.SSLError)
+    except OSError:
+        return False

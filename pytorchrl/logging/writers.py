@@ -1,32 +1,111 @@
-"""Optional writers of metrics, beside the run folder's own file."""
+"""Loggers of metrics, beside the run folder's own file."""
 
 import difflib
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
 from pytorchrl.logging.wandb_writer import WandbWriter
+from pytorchrl.run_files import RunFiles
+from storages.component.setting import Setting
 from storages.persistent.log.files import refuse_link
 
 
+@runtime_checkable
 class MetricsWriter(Protocol):
-    """Writes metrics, histograms and videos of a run."""
+    """Writes the metrics of a run; a class of one's own with these methods is a logger.
+
+    A writer may have :class:`HistogramWriter`'s and :class:`VideoWriter`'s methods as well.
+    """
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Write the values measured after ``steps`` environment transitions."""
 
+    def close(self) -> None:
+        """Finish; nothing is written afterwards."""
+
+
+@runtime_checkable
+class HistogramWriter(Protocol):
+    """Writes histograms of a run."""
+
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Write a histogram of each array after ``steps`` environment transitions."""
 
-    def write_video(self, steps: int, name: str, path: Path) -> None:
-        """Write a video recorded after ``steps`` environment transitions, where videos are supported."""
 
-    def close(self) -> None:
-        """Finish; nothing is written afterwards."""
+@runtime_checkable
+class VideoWriter(Protocol):
+    """Writes videos of a run."""
+
+    def write_video(self, steps: int, name: str, path: Path) -> None:
+        """Write a video recorded after ``steps`` environment transitions."""
+
+
+class LoggerSetting(Setting, ABC):
+    """Settings from which a run, and a resumed one, makes a writer of its own."""
+
+    package: str
+    """The package that the writer needs."""
+
+    @abstractmethod
+    def make_writer(self, log_dir: Path, config: Mapping[str, object], resumed_at: int | None) -> MetricsWriter:
+        """Make the writer.
+
+        Args:
+            log_dir: the run folder, which exists.
+            config: the composition of the run.
+            resumed_at: environment transitions at which a resumed run continues; None where the run is new.
+        """
+
+
+Logger: TypeAlias = str | LoggerSetting | MetricsWriter
+"""A logger of ``log_to``: a name, settings, or an object of a user's."""
+
+
+@dataclass(frozen=True)
+class TensorBoard(LoggerSetting):
+    """Logs to TensorBoard, into ``tensorboard`` of the run folder."""
+
+    package = "tensorboard"
+
+    def make_writer(self, log_dir: Path, config: Mapping[str, object], resumed_at: int | None) -> MetricsWriter:
+        """Make the writer; a resumed run hides the records of later steps."""
+        return TensorBoardWriter(log_dir, resumed_at)
+
+
+@dataclass(frozen=True)
+class Wandb(LoggerSetting):
+    """Logs to Weights & Biases, offline unless wandb's own settings say otherwise (see :class:`WandbWriter`).
+
+    Where ``wandb.init`` was called already, or a sweep agent made the run, that run keeps its own.
+
+    Args:
+        project: of wandb; None leaves it to wandb's settings.
+        entity: the user or team; None leaves it to wandb's settings.
+        group: of runs that wandb shows together.
+        run_name: the name that wandb shows; None takes the folder's name.
+        tags: of the run.
+    """
+
+    project: str | None = None
+    entity: str | None = None
+    group: str | None = None
+    run_name: str | None = None
+    tags: tuple[str, ...] = ()
+
+    package = "wandb"
+
+    def make_writer(self, log_dir: Path, config: Mapping[str, object], resumed_at: int | None) -> MetricsWriter:
+        """Make the writer; a resumed run continues the wandb run."""
+        given = {"project": self.project, "entity": self.entity, "group": self.group, "tags": self.tags}
+        options = {name: value for name, value in given.items() if value}
+        return WandbWriter(log_dir, config, self.run_name, options)
 
 
 class TensorBoardWriter:
@@ -41,9 +120,10 @@ class TensorBoardWriter:
     def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and seldom needed
 
-        refuse_link(log_dir / "tensorboard")
+        folder = RunFiles(log_dir).tensorboard_folder
+        refuse_link(folder)
         purge_step = None if resumed_at is None else resumed_at + 1
-        self._writer = SummaryWriter(str(log_dir / "tensorboard"), purge_step=purge_step)
+        self._writer = SummaryWriter(str(folder), purge_step=purge_step)
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Add a scalar for each metric."""
@@ -57,48 +137,84 @@ class TensorBoardWriter:
             self._writer.add_histogram(name, array, steps)
         self._writer.flush()
 
-    def write_video(self, steps: int, name: str, path: Path) -> None:
-        """Do nothing: TensorBoard shows no video files."""
-
     def close(self) -> None:
         """Close the event file."""
         self._writer.close()
 
 
+def checked_loggers(loggers: Sequence[Logger]) -> list[LoggerSetting | MetricsWriter]:
+    """Return the loggers with settings in place of names, each once.
+
+    Raises:
+        ModuleNotFoundError: a package is not installed; the message says how to get it.
+        TypeError: one is no logger.
+        ValueError: a name is not known, or two settings would write to the same place.
+    """
+    if isinstance(loggers, str):
+        raise ValueError(f"Learner: log_to must be a list of names, got {loggers!r}; write log_to=[{loggers!r}]")
+    if not isinstance(loggers, Sequence):
+        raise TypeError(f"Learner: log_to must be a list, got {loggers!r}; write log_to=[...]")
+    checked: list[LoggerSetting | MetricsWriter] = []
+    for number, given in enumerate(loggers):
+        logger = _named(given) if isinstance(given, str) else given
+        if isinstance(logger, LoggerSetting):
+            if any(logger == other for other in checked):
+                continue
+            if any(type(logger) is type(other) for other in checked):
+                raise ValueError(f"log_to: two {type(logger).__name__} would log to the same place; leave one out")
+            if not _is_installed(logger.package):
+                raise ModuleNotFoundError(f"log_to={logger.package!r} needs a package: pip install {logger.package}")
+        elif isinstance(logger, type) or not isinstance(logger, MetricsWriter):
+            raise TypeError(
+                f"Learner: log_to[{number}] must be a name, prl.TensorBoard(), prl.Wandb(), or an object with the "
+                f"methods write(steps, metrics) and close(), got {logger!r}"
+            )
+        elif any(logger is other for other in checked):
+            continue
+        checked.append(logger)
+    return checked
+
+
 def make_writers(
-    names: Sequence[str], log_dir: Path, config: Mapping[str, object], *, resumed_at: int | None = None
+    loggers: Sequence[Logger], log_dir: Path, config: Mapping[str, object], *, resumed_at: int | None = None
 ) -> list[MetricsWriter]:
-    """Make the writers of some names.
+    """Make the writers of some loggers; a writer of a user's is returned as it is.
 
     Args:
-        names: "wandb", "tensorboard".
+        loggers: as ``log_to`` of :class:`Learner`.
         log_dir: the run folder, made where there is none.
         config: the composition of the run, which is logged with it.
         resumed_at: environment transitions at which a resumed run continues; None where the run is new.
 
     Raises:
-        ValueError: a name is not known.
         ModuleNotFoundError: a package is not installed; the message says how to get it.
+        TypeError: one is no logger.
+        ValueError: a name is not known, or two settings would write to the same place.
     """
-    for name in names:
-        if name not in _INSTALLED_BY:
-            near = difflib.get_close_matches(name, _INSTALLED_BY, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_INSTALLED_BY)})")
-        if not _is_installed(name):
-            raise ModuleNotFoundError(f"log_to={name!r} needs a package: {_INSTALLED_BY[name]}")
+    checked = checked_loggers(loggers)
     log_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as made:
         writers: list[MetricsWriter] = []
-        for name in dict.fromkeys(names):
-            writer = WandbWriter(log_dir, config) if name == "wandb" else TensorBoardWriter(log_dir, resumed_at)
-            made.callback(writer.close)
+        for logger in checked:
+            if isinstance(logger, LoggerSetting):
+                writer = logger.make_writer(log_dir, config, resumed_at)
+                made.callback(writer.close)
+            else:
+                writer = logger
             writers.append(writer)
         made.pop_all()  # all are made: they are the caller's to close
     return writers
 
 
-_INSTALLED_BY = {"wandb": "pip install wandb", "tensorboard": "pip install tensorboard"}
+_SETTINGS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+
+
+def _named(name: str) -> LoggerSetting:
+    if name not in _SETTINGS:
+        near = difflib.get_close_matches(name, _SETTINGS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_SETTINGS)})")
+    return _SETTINGS[name]
 
 
 def _is_installed(package: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytorchrl.logging.tables.storage_report import format_bytes
 from pytorchrl.report.runs import RunRead
+from pytorchrl.run_files import RunFiles
 
 _KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}
 _MEGABYTE = 1_000_000
@@ -35,7 +36,7 @@ def videos_of(runs: Sequence[RunRead], megabytes: float) -> list[Video]:
         megabytes: the limit of all videos together. The newest of each run comes first, then the second of each, and so
             on; a video that does not fit any more has no address.
     """
-    by_run = [_files(run.folder / "videos") for run in runs]
+    by_run = [_files(RunFiles(run.folder).videos_folder) for run in runs]
     left = megabytes * _MEGABYTE
     addresses: dict[Path, str] = {}
     for file in (file for together in zip_longest(*by_run) for file in together if file is not None):

@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """What actions are chosen with after updates."""
+    """The weights and settings with which actions are chosen after updates."""
 
     weights: dict[str, Tensor]
     changes: dict[str, Any]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pytorchrl.agent.actors.action_mask import ActionMask
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.envs.spaces import choices_of, space_from_data
+from pytorchrl.run_files import RunFiles
 from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
@@ -75,7 +76,7 @@ class DatasetFactory(Factory[Storage]):
         except AmbiguousDataError:
             raise
         except DatasetError as error:
-            if (Path(self.path) / "checkpoint.pt").exists():
+            if RunFiles(self.path).checkpoint_file.exists():
                 raise DatasetError(
                     f"{self.path} is the folder of a run; write what its storage holds to a file, and read that: "
                     f"python -m pytorchrl data convert {shlex.quote(self.path)} replay.npz"

@@ -1,6 +1,7 @@
 """The scheme that collects experience, computes gradients and updates in a single process."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -9,44 +10,43 @@ import torch
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.algorithms.update_plan import Collected
+from pytorchrl.agent.algorithms.update_plan import Collected, Wait
 from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
-from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.global_generators import seeded, seeding_processes
-from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
+from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import (
     CompositionError,
     check_batches,
     check_composition,
     check_rewards,
     check_roles,
-    check_test_spaces,
     storages_read,
 )
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation
+from pytorchrl.scheme.evaluation_envs import EvaluationEnvs
 from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
-from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
     ALGORITHM,
-    OF_EVALUATION,
     OF_TRAINING,
     PROCESSES,
     RANDOM_ACTIONS,
     STORAGE,
-    TEST_ENVS,
     WEIGHTS,
     seed_of,
     seed_of_training_envs,
 )
+from pytorchrl.scheme.sources import count_data, sources_of, state_of_source
+from pytorchrl.scheme.stored_rewards import RewardNormalization
+from pytorchrl.scheme.waiting import explain_wait
 from storages.closing import Closing, close_all
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
-from storages.datasets import episodes_of
-from storages.off_policy.mixed_storage import MixedSource, MixedStorage
+from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 
 
@@ -59,22 +59,17 @@ class Scheme(Closing):
         storage_factory: of the main storage, the source that algorithms know as "main".
         train_envs_factory: of the training environments. None trains offline, from the data in the sources: steps are
             then update phases, wherever steps are counted.
-        test_envs_factory: of the test environments. None uses one copy of the training environments, with the same
-            wrappers and arguments, in this process.
-        sources: further sources of batches, such as an expert's data, by the names that the algorithm or ``mixed``
-            uses.
+        test_envs_factory: of the test environments. None uses one copy of the training environments, in this process.
+        sources: further sources of batches, such as expert data, by the names that the algorithm or ``mixed`` uses.
         mixed: sources whose batches are mixed from several others, by the names that the algorithm uses:
             ``{"main": MixedSource({"demonstrations": 0.5, "main": 0.5})}`` draws half of each batch of "main" from
             ``sources["demonstrations"]``, and half from ``storage_factory``.
         normalize_rewards: divide stored rewards by a running standard deviation: of "returns", discounted with the
             algorithm's gamma, or of "rewards"; None stores the environments' rewards.
-        collection: ``Overlapped(...)`` collects in other processes during updates; None alternates collection and
-            updates in this process.
-        device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", which is the GPU if there is one. The
-            run keeps the device that "auto" resolved to.
+        collection: ``Overlapped(...)`` collects in other processes during updates; None collects between them.
+        device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", the GPU if there is one at the start.
         seed: of all random numbers of the run.
-        max_test_episode_steps: the longest episode of an evaluation. A longer one is truncated there, with a warning,
-            and counts with its return so far.
+        max_test_episode_steps: the longest episode of an evaluation; a longer one is truncated, with a warning.
 
     Raises:
         CompositionError: the parts are incompatible.
@@ -83,6 +78,9 @@ class Scheme(Closing):
         ValueError: ``max_test_episode_steps`` is not positive.
         UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
+
+    envs: VecEnv | None = None
+    """The training environments; None where it collects nothing."""
 
     def __init__(
         self,
@@ -102,19 +100,17 @@ class Scheme(Closing):
     ) -> None:
         if sources and "main" in sources:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
-        sources = {"main": storage_factory} | dict(sources or {})
+        sources, mixed = {"main": storage_factory} | dict(sources or {}), dict(mixed or {})
+        collects = train_envs_factory is not None
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
-        mixed = dict(mixed or {})
-        check_composition(algo_factory, actor_factory, sources, mixed, collects=train_envs_factory is not None)
-        check_rewards(algo_factory, storage_factory, normalize_rewards, collects=train_envs_factory is not None)
+        check_composition(algo_factory, actor_factory, sources, mixed, collects=collects)
+        check_rewards(algo_factory, storage_factory, normalize_rewards, collects=collects)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
-        self._collection = collection
         check_default_dtype(type(self).__name__)
         self.device = find_device(device)
-        seed = self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
+        self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
         max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")
-        self._max_test_episode_steps = max_test_episode_steps
         given = (algo_factory, actor_factory, *sources.values(), train_envs_factory, test_envs_factory)
         self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
         """The factories that were given."""
@@ -122,23 +118,25 @@ class Scheme(Closing):
             "algorithm": algo_factory.config,
             "actor": actor_factory.config,
             "storage": storage_factory.config,
-            "train_envs": _config_of(train_envs_factory),
-            "test_envs": _config_of(test_envs_factory),
+            "train_envs": None if train_envs_factory is None else train_envs_factory.config,
+            "test_envs": None if test_envs_factory is None else test_envs_factory.config,
             "sources": {name: factory.config for name, factory in sources.items() if name != "main"},
             "mixed": {name: mix.config for name, mix in mixed.items()},
             "normalize_rewards": normalize_rewards,
             "collection": None if collection is None else collection.config,
             "device": str(self.device),
-            "seed": seed,
+            "seed": self.run_seed,
             "max_test_episode_steps": max_test_episode_steps,
         }
         """The composition as plain data."""
-        self.test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
-        """Of the test environments; None where there are none."""
-        self._tests_one_copy = test_envs_factory is None
-        self._test_envs: VecEnv | None = None
-        self._test_envs_to_come: dict[str, Any] | None = None
-        """State to restore in the test environments when they are created."""
+        self.test_envs = EvaluationEnvs(
+            test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None),
+            is_copy=test_envs_factory is None,
+            run_seed=self.run_seed,
+            max_episode_steps=max_test_episode_steps,
+        )
+        """The test environments."""
+        self._collection, self._mixed = collection, mixed
         self._ended: list[Episode] = []
         """Episodes that ended since update phases were last due."""
         self._episodes_learnt = 0
@@ -147,57 +145,64 @@ class Scheme(Closing):
         """Update phases begun by a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether the data's observations are in the normalisation statistics, in a scheme that collects nothing."""
-        processes = self._seed_of(PROCESSES, OF_TRAINING)
-        with seeding_processes(processes):
-            self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
-        """The training environments; None where it collects nothing."""
+        self.storages: dict[str, Storage] = {}
+        """All storages, by the names of sources."""
+        self._collector: Collecting | None = None
+        self._overlapped: OverlappedCollector | None = None
+        """The collector, where collection and updates overlap."""
         try:
-            spaces = self.envs or self._spaces_of_data(storage_factory)
-            algo_factory.cls.check_spaces(spaces)
-            self._spaces = spaces
-            self.algorithm = self.make_algorithm()
-            self.actor = self.algorithm.actor
-            if test_envs_factory is not None and train_envs_factory is not None:
-                self._check_test_envs(one_copy(test_envs_factory), one_copy(train_envs_factory))
-            with seeding_processes(processes):
-                self.storages: dict[str, Storage] = {
-                    name: self.make_storage(name, factory, self._envs_of(name, spaces))
-                    for name, factory in sources.items()
-                }
-            """All storages, by the names of sources."""
-            check_batches(self.algorithm, self.storages["main"])
-            self._mixed = mixed
-            self.sources = self._sources()
-            """The storages, or mixes of storages, that the algorithm draws batches from, by name."""
-        except BaseException:
+            self._make_learning_parts(sources, train_envs_factory, test_envs_factory)
+            self._seed_parts()
             if self.envs is not None:
-                self.envs.close()
+                with self._seeding_processes():
+                    self._collector = self.make_collector(self.envs, normalize_rewards)
+        except BaseException:
+            self.close()
             raise
+
+    def _make_learning_parts(
+        self,
+        sources: Mapping[str, Factory[Storage]],
+        train_envs_factory: Factory[VecEnv] | None,
+        test_envs_factory: Factory[VecEnv] | None,
+    ) -> None:
+        """Make environments, algorithm, actor and storages, in this order."""
+        if train_envs_factory is not None:
+            with self._seeding_processes():
+                self.envs = self.make_envs(train_envs_factory)
+        self._spaces = spaces = self.envs or self._spaces_of_data(sources["main"])
+        self.factories[0].cls.check_spaces(spaces)
+        self.algorithm = self.make_algorithm()
+        self.actor = self.test_envs.actor = self.algorithm.actor
+        if test_envs_factory is not None and train_envs_factory is not None:
+            self.test_envs.check(one_copy(test_envs_factory), one_copy(train_envs_factory))
+        collected = {"main"} if self.envs is not None else set()
+        with self._seeding_processes():
+            for name, factory in sources.items():
+                # Data sets define their own number of environments.
+                envs = spaces if name in collected else DatasetEnvs(spaces)
+                self.storages[name] = self.make_storage(name, factory, envs)
+        self.storage = self.storages["main"]
+        """The main storage, which gets the environments' steps."""
+        check_batches(self.algorithm, self.storage)
+        self.sources = sources_of(self.algorithm, self.storages, self._mixed)
+        """The storages, or mixes of storages, that the algorithm draws batches from, by name."""
+        self._limiter: RateLimiter | None = getattr(self.storage, "rate_limiter", None)
+        """Determines when update phases are due, instead of the algorithm's plan."""
+        self._saved: dict[str, Storage | LoadedData] = {
+            name: state_of_source(name, self.storages[name], factory, is_collected=name in collected)
+            for name, factory in sources.items()
+        }
+        """The sources' objects whose state is in checkpoints."""
         self.config["spaces"] = {
             "observation": compact(space_as_data(self.actor.observation_space)),
             "action": compact(space_as_data(self.actor.action_space)),
         }
-        self.storage = self.storages["main"]
-        """The main storage, which gets the environments' steps."""
-        self._limiter: RateLimiter | None = getattr(self.storage, "rate_limiter", None)
-        """Determines when update phases are due, instead of the algorithm's plan."""
-        self._saved: dict[str, Storage | LoadedData] = {
-            name: self._state_of(name, factory) for name, factory in sources.items()
-        }
-        """The sources' objects whose state is in checkpoints."""
+
+    def _seed_parts(self) -> None:
         self.algorithm.seed(self._seed_of(ALGORITHM))
         for position, storage in enumerate(self.storages.values()):
             storage.seed(self._seed_of(STORAGE, *([position] if position else [])))
-        self._collector: Collecting | None = None
-        self._overlapped: OverlappedCollector | None = None
-        """The collector, where collection and updates overlap."""
-        if self.envs is not None:
-            try:
-                with seeding_processes(processes):
-                    self._collector = self.make_collector(self.envs, normalize_rewards)
-            except BaseException:
-                self.close()
-                raise
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
         """Make the training environments."""
@@ -207,23 +212,13 @@ class Scheme(Closing):
         return self._collection.make_envs(algo_factory, actor_factory, factory)
 
     def make_algorithm(self, *moment: int) -> Algorithm:
-        """Make the algorithm and a new actor, whose initial weights are drawn from the run's seed.
-
-        Args:
-            moment: numbers that tell draws apart; none draws the weights with which the run began.
-        """
+        """Make the algorithm and a new actor, with weights of the run's seed and, for new ones, of a moment."""
         algo_factory, actor_factory, *_ = self.factories
         with seeded(self._seed_of(WEIGHTS, *moment), self.device):
             return cast("Algorithm", algo_factory(self.device, actor_factory(self.device, self._spaces), self._spaces))
 
     def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
-        """Make a source's storage; called after environments, actor and algorithm were made.
-
-        Args:
-            name: of the source.
-            factory: of the storage.
-            envs: the environments, or an object with those of their attributes that the storage reads.
-        """
+        """Make the storage of the source ``name``, which reads attributes of ``envs``, after all parts before it."""
         return factory(self.device, self.actor, self.algorithm, envs)
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
@@ -305,6 +300,10 @@ class Scheme(Closing):
         )
         return self.algorithm.plan.phases_due(collected)
 
+    def explain_wait(self) -> Wait:
+        """Return why no update phase is due, and what makes one due."""
+        return explain_wait(self.algorithm, self.storages, self._collector, self._episodes_learnt)
+
     def take_shaped_returns(self) -> list[float]:
         """Return the returns of episodes that ended since the last call, summed over the stored rewards.
 
@@ -330,12 +329,13 @@ class Scheme(Closing):
         Raises:
             RateLimitError: the storage has a rate limit, and the algorithm drew nothing from it in the phase.
         """
-        if self._collector is None:
-            self._count_data()
+        if self._collector is None and not self._has_counted_data:
+            count_data(self.actor, [self.storages[name] for name in storages_read("main", self._mixed)])
+            self._has_counted_data = True
         drawn = self._limiter.drawn if self._limiter is not None else 0
-        of_collection = {} if self._overlapped is None else self._overlapped.metrics
+        collection_metrics = {} if self._overlapped is None else self._overlapped.metrics
         for metrics in self._measured_updates() if measured else self._updates():
-            yield {**metrics, **of_collection}
+            yield {**metrics, **collection_metrics}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
                 f"Scheme: an update phase was due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "
@@ -371,37 +371,18 @@ class Scheme(Closing):
         """Run episodes in the test environments without exploration.
 
         The random generators of training are not used: the episodes depend on the run's seed and the steps so far.
-
-        Raises:
-            CompositionError: there are no test environments.
-            EvaluationStoppedError: ``stopped`` returned true; later evaluations are not affected by it.
+        Raises EvaluationStoppedError where ``stopped`` returns true; later evaluations are not affected by it.
         """
-        before, envs = self._state_of_test_envs(), self._made_test_envs()
-        seed = self._seed_of(TEST_ENVS, self.steps)
-        try:
-            return evaluate(self.algorithm, envs, episodes, seed, self._max_test_episode_steps, stopped)
-        except BaseException:
-            self._test_envs, self._test_envs_to_come = None, before
-            envs.close()
-            raise
+        return self.test_envs.evaluate(self.algorithm, episodes, self.steps, stopped)
 
     def evaluate_apart(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
-        """Evaluate as :meth:`evaluate` does, and then restore the test environments' state, such as statistics.
+        """Evaluate as :meth:`evaluate` does, and then restore the test environments' state, such as statistics."""
+        return self.test_envs.evaluate_apart(lambda: self.evaluate(episodes, stopped))
 
-        Raises:
-            CompositionError: there are no test environments.
-            EvaluationStoppedError: ``stopped`` returned true.
-        """
-        before = self._state_of_test_envs()
-        evaluation = self.evaluate(episodes, stopped)
-        assert self._test_envs is not None  # they were stepped
-        if before is not None:
-            self._test_envs.load_state_dict(before)
-        else:
-            # The next evaluation is the first of new ones, as without this one.
-            self._test_envs.close()
-            self._test_envs = None
-        return evaluation
+    @property
+    def test_envs_factory(self) -> Factory[VecEnv] | None:
+        """Of the test environments; None where there are none."""
+        return self.test_envs.factory
 
     @property
     def can_evaluate(self) -> bool:
@@ -424,7 +405,7 @@ class Scheme(Closing):
             "episodes_learnt": self._episodes_learnt,
             "ended": [episode.state_dict() for episode in self._ended],
             # Wrappers may accumulate statistics over evaluations.
-            "test_envs": self._state_of_test_envs(),
+            "test_envs": self.test_envs.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -439,9 +420,7 @@ class Scheme(Closing):
             self.sources[name].take_changes(state["mixed"][name])
         self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]
-        self._test_envs_to_come = self._checked_test_envs(state["test_envs"])
-        if self._test_envs is not None and self._test_envs_to_come is not None:
-            self._test_envs.load_state_dict(self._test_envs_to_come)
+        self.test_envs.load_state_dict(state["test_envs"], self.algorithm)
         if self._collector is None:
             self._updates_begun = state["collector"]["steps"]
             return []
@@ -449,64 +428,12 @@ class Scheme(Closing):
 
     def close(self) -> None:
         """Close all environments and storages."""
-        close_all([*filter(None, (self.envs, self._test_envs)), *self.storages.values()])
-
-    def _count_data(self) -> None:
-        """Compute the normalisation statistics of observations from the data, once."""
-        normalization = self.actor.normalization
-        if normalization is None or self._has_counted_data:
-            return
-        # The statistics of a resumed run were restored with its checkpoint.
-        if not normalization.has_counted:
-            for name in storages_read("main", self._mixed):
-                for episode in episodes_of(self.storages[name]):
-                    seen = episode.observations
-                    before = {key: part[:-1] for key, part in seen.items()} if isinstance(seen, Mapping) else seen[:-1]
-                    normalization.add(to_device(before, self.device))
-            normalization.use_newest()
-        self._has_counted_data = True
-
-    def _sources(self) -> dict[str, Storage]:
-        """Build the algorithm's sources: storages, or mixes of storages."""
-        sources = {}
-        for name in self.algorithm.sources:
-            read = {part: self.storages[part] for part in storages_read(name, self._mixed) if part in self.storages}
-            for storage in read.values():
-                self.algorithm.request_fields(name, storage)
-            if name in self._mixed:
-                # A mix has all methods that algorithms call on a source of replayed transitions.
-                sources[name] = cast(
-                    "Storage", MixedStorage(read, self._mixed[name].shares, self.algorithm.optional_fields)
-                )
-            elif read:
-                sources[name] = read[name]
-        return sources
-
-    def _collects_into(self, name: str) -> bool:
-        """Whether the environments' steps are inserted into a source."""
-        return self.envs is not None and name == "main"
-
-    def _envs_of(self, name: str, spaces: Any) -> Any:
-        """Return what a source's storage is given as environments; data sets define their own ``num_envs``."""
-        if self._collects_into(name):
-            return spaces
-        return DatasetEnvs(spaces)
-
-    def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
-        """Return the object whose state is in checkpoints; it omits contents that a data set can refill."""
-        storage = self.storages[name]
-        is_filled_again = isinstance(factory, DatasetFactory) and factory.hyper_parameters.get("directory") is None
-        if self._collects_into(name) or not is_filled_again:
-            return storage
-        assert isinstance(factory, DatasetFactory)
-        return LoadedData(name, storage, factory.path)
+        close_all([*filter(None, [self.envs]), self.test_envs, *self.storages.values()])
 
     def _spaces_of_data(self, storage_factory: Factory[Storage]) -> Any:
         """Return the spaces of a scheme that collects nothing: of the test environments, else of the data."""
         if self.test_envs_factory is not None:
-            envs = self._made_test_envs()
-            envs.reset(self._seed_of(TEST_ENVS))
-            return envs
+            return self.test_envs.reset()
         if isinstance(storage_factory, DatasetFactory):
             return storage_factory.spaces()
         raise CompositionError(
@@ -514,47 +441,8 @@ class Scheme(Closing):
             "test_envs_factory, or a storage that is filled by from_dataset"
         )
 
-    def _check_test_envs(self, tested: Factory[VecEnv], trained: Factory[VecEnv]) -> None:
-        """Check the spaces of test environments by a copy, as they are made for the first evaluation only."""
-        if tested != trained:
-            with tested() as copy:
-                check_test_spaces(self.actor, copy)
-
-    def _made_test_envs(self) -> VecEnv:
-        if self._test_envs is None:
-            if self.test_envs_factory is None:
-                raise CompositionError(
-                    "Scheme: there are no environments to evaluate in; give it test_envs_factory, or the algorithm "
-                    "test_every=0"
-                )
-            with seeding_processes(self._seed_of(PROCESSES, OF_EVALUATION)):
-                envs = self.test_envs_factory()
-            if hasattr(self, "actor"):
-                check_test_spaces(self.actor, envs)
-            self._test_envs = envs
-            if self._test_envs_to_come is not None:
-                self._test_envs.load_state_dict(self._test_envs_to_come)
-        return self._test_envs
-
-    def _checked_test_envs(self, state: Any) -> dict[str, Any] | None:
-        """Return a saved state of the test environments, which are restored at the next evaluation.
-
-        Raises:
-            ValueError: they cannot be restored from it.
-        """
-        if state is not None and self.test_envs_factory is not None:
-            # Test environments that were given may have another action space.
-            space = self.algorithm.action_space if self._tests_one_copy else None
-            check_saved(self.test_envs_factory, state, space)
-        checked: dict[str, Any] | None = state
-        return checked
-
-    def _state_of_test_envs(self) -> dict[str, Any] | None:
-        return self._test_envs_to_come if self._test_envs is None else self._test_envs.state_dict()
+    def _seeding_processes(self) -> AbstractContextManager[None]:
+        return seeding_processes(self._seed_of(PROCESSES, OF_TRAINING))
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
-
-
-def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:
-    return None if factory is None else factory.config

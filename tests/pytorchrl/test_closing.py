@@ -34,9 +34,9 @@ def steps_in(directory: Path) -> int:
         return len(storage)
 
 
-def learner_in(folder: Path, callbacks: Any = (), **changes: Any) -> prl.Learner:
+def learner_in(folder: Path, callbacks: Any = (), log_to: Any = (), **changes: Any) -> prl.Learner:
     scheme = dqn_scheme(storage=on_disk(folder / "storage"), algorithm={"test_every": 0}, **changes)
-    return prl.Learner(scheme, target_steps=60, log_dir=folder / "run", callbacks=callbacks)
+    return prl.Learner(scheme, target_steps=60, log_dir=folder / "run", callbacks=callbacks, log_to=log_to)
 
 
 def test_a_storage_is_committed_and_free_at_the_end_of_its_with_statement(tmp_path: Path) -> None:
@@ -60,14 +60,11 @@ def test_a_run_is_closed_if_an_exception_ends_its_with_statement(tmp_path: Path)
     prl.Learner(dqn_scheme(), target_steps=60, log_dir=tmp_path / "run", overwrite=True).close()
 
 
-def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_that_cannot_be_closed_does_not_keep_the_rest_of_a_run_open(tmp_path: Path) -> None:
     closed: list[Any] = []
     logger = create_autospec(MetricsWriter, instance=True)
-    monkeypatch.setattr("pytorchrl.learner.make_writers", lambda *_, **__: [logger])
     envs = prl.VecEnv.create_factory(lambda: Noted(closed, is_connected=False), num_envs=2)
-    learner = learner_in(tmp_path, envs=envs)
+    learner = learner_in(tmp_path, envs=envs, log_to=[logger])
     learner.step()
     with pytest.raises(ConnectionError, match="does not answer"):
         learner.close()

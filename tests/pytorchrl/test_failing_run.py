@@ -320,7 +320,7 @@ def test_a_run_saves_checkpoints_periodically_by_default(tmp_path: Path, monkeyp
         def on_checkpoint(self, learner: prl.Learner, path: Path) -> None:
             self.saved += 1
 
-    monkeypatch.setattr("pytorchrl.learner._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("pytorchrl.experiments.saving._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     count = Count()
     prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[count]).run()
     assert count.saved > 5

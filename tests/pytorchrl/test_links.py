@@ -32,7 +32,7 @@ def _create_run(folder: Path) -> None:
 
 def _truncate_metrics(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text('{"steps": 1}\n{"steps": 2}\n')
-    MetricsFile(folder / "metrics.jsonl", goes_on_at=1).begin()
+    MetricsFile(folder / "metrics.jsonl", resumed_at=1).begin()
 
 
 @pytest.mark.parametrize(

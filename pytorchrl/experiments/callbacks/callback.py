@@ -4,25 +4,63 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
+from pytorchrl.scheme.scheme import Scheme
 from storages.component.setting import Setting
 
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
+
+class TrainingRun(Protocol):
+    """The part of a run that its callbacks may use; :class:`Learner` is one."""
+
+    scheme: Scheme
+    """The algorithm, the storages and the environments."""
+    target_steps: int
+    log_every: int
+
+    @property
+    def log_dir(self) -> Path:
+        """The run folder."""
+
+    @property
+    def seconds_of_parts(self) -> dict[str, float]:
+        """Seconds spent in "collect", "update", "evaluate" and "save"."""
+
+    def get_metrics(self) -> dict[str, float]:
+        """Return the latest value of each metric."""
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Log further metrics."""
+
+    def log_histograms(self, values: Mapping[str, NDArray[Any]]) -> None:
+        """Log histograms of values, in the loggers that support them."""
+
+    def log_video(self, name: str, path: Path) -> None:
+        """Log a video, in the loggers that support it."""
+
+    def save_policy(self, path: Path, **numbers: float) -> Path:
+        """Save the policy alone."""
+
+    def stop(self, reason: str) -> None:
+        """End the run after the current step."""
+
+    def is_interrupted(self) -> bool:
+        """Whether the run was asked to stop."""
 
 
 @dataclass(eq=False)
 class Callback(Setting):
     """Base class of callbacks; a subclass overrides the methods of the events that it needs.
 
-    Each method gets the learner: ``learner.scheme`` has the algorithm, the storages and the environments,
-    ``learner.log({...})`` logs further metrics, ``learner.stop(reason)`` ends the run after the current step. A
-    callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its fields are
-    validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed. State that
-    changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
+    Each method gets the learner, a :class:`TrainingRun`: ``learner.scheme`` has the algorithm, the storages and the
+    environments, ``learner.log({...})`` logs further metrics, ``learner.stop(reason)`` ends the run after the current
+    step. A callback without parameters is a plain class. One with parameters is decorated with ``@dataclass``: its
+    fields are validated when it is made, saved in ``config.json``, and passed to it again when the run is resumed.
+    State that changes during a run belongs in :meth:`state_dict`. A callback object must not be shared by learners.
 
     A checkpoint that a callback saves in ``on_evaluation`` or ``on_step`` holds that the callbacks after it were not
     called yet; these are called first when the run is resumed. That callback itself is not called again.
@@ -44,37 +82,37 @@ class Callback(Setting):
                     f"of your own needs a name that does not begin with on_"
                 )
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: Any) -> None:
         """Called when :meth:`Learner.run` begins, also after a resume."""
 
-    def on_step_begin(self, learner: "Learner") -> None:
+    def on_step_begin(self, learner: Any) -> None:
         """Called before steps are collected, when all evaluations of the steps before have ended.
 
         Where Ctrl-C interrupts collection, it is called again before collection goes on.
         """
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: Any) -> None:
         """Called after steps were collected, and all due updates and evaluations were made.
 
         Where Ctrl-C interrupts the evaluation, it is called when the run goes on and has evaluated.
         """
 
-    def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
+    def on_episodes(self, learner: Any, episodes: Sequence[Episode]) -> None:
         """Called when training episodes have ended, before the updates that follow."""
 
-    def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
+    def on_update(self, learner: Any, metrics: Mapping[str, Any]) -> None:
         """Called after an update, with the metrics of the algorithm and the storage; values may be tensors.
 
         Further updates may follow: no checkpoint can be saved before ``on_step``.
         """
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: Any, evaluation: Evaluation) -> None:
         """Called after an evaluation in the test environments."""
 
-    def on_checkpoint(self, learner: "Learner", path: Path) -> None:
+    def on_checkpoint(self, learner: Any, path: Path) -> None:
         """Called after a checkpoint was written."""
 
-    def on_run_end(self, learner: "Learner") -> None:
+    def on_run_end(self, learner: Any) -> None:
         """Called when :meth:`Learner.run` ends, before the last checkpoint; not after an exception."""
 
     def state_dict(self) -> dict[str, Any]:

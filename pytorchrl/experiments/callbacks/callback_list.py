@@ -1,16 +1,33 @@
-"""The callbacks of a learner, by the events on which they are called."""
+"""The callbacks of a run, by the events on which they are called."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytorchrl.experiments.callbacks.after_steps import AfterSteps
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn
+from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
+from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import Evaluation, evaluation_from
+from storages.component.setting import text_of
 
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
+
+@dataclass(eq=False)
+class AfterSteps(Callback):
+    """Calls a function after each step; ``callbacks=[function]`` makes one.
+
+    Args:
+        function: called with the learner. A true return value stops the run; a string is the reason, which is printed
+            after the word "because".
+    """
+
+    function: Callable[..., object]
+
+    def on_step(self, learner: TrainingRun) -> None:
+        """Call the function, and stop the run if it returns a true value."""
+        said = self.function(learner)
+        if said:
+            learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} returned a true value")
 
 
 class Callbacks:
@@ -24,7 +41,7 @@ class Callbacks:
         ValueError: two :class:`EvaluateIn` have the same name.
     """
 
-    def __init__(self, callbacks: "Sequence[Callback | Callable[[Learner], object]]") -> None:
+    def __init__(self, callbacks: Sequence[Callback | Callable[..., object]]) -> None:
         if not isinstance(callbacks, Sequence):
             raise TypeError(f"Learner: callbacks must be a list, got {callbacks!r}; write callbacks=[...]")
         for number, callback in enumerate(callbacks):
@@ -55,12 +72,12 @@ class Callbacks:
         """Note that "on_step" is due; the next :meth:`call_due` calls it, also that of a resumed run."""
         self._announce("on_step", ())
 
-    def call_evaluated(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def call_evaluated(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Call "on_evaluation"; if a callback saves a checkpoint or raises an exception, the later ones stay due."""
         if event := self._announce("on_evaluation", (evaluation,)):
             self._call(event, learner)
 
-    def call_due(self, learner: "Learner") -> None:
+    def call_due(self, learner: TrainingRun) -> None:
         """Call the callbacks of the events that are due, those of the newest event first."""
         while self._due:
             self._call(self._due[-1], learner)
@@ -72,7 +89,7 @@ class Callbacks:
         self._due.append(event)
         return event
 
-    def _call(self, event: "_Event", learner: "Learner") -> None:
+    def _call(self, event: "_Event", learner: TrainingRun) -> None:
         while event.callbacks:
             # Not again, if it saves a checkpoint or raises an exception.
             getattr(event.callbacks.pop(0), event.moment)(learner, *event.arguments)
@@ -116,6 +133,34 @@ class Callbacks:
                     left.remove(saved)
                     break
         self._due = [due[number] for number in sorted(due)]
+
+
+_WAY_OUT = (
+    "make the callbacks in a script and pass them: Learner.resume(log_dir, callbacks=callbacks), or the same to "
+    "Learner.repeat"
+)
+
+
+def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
+    """Build the callbacks that a run's configuration describes.
+
+    Classes are looked up by name among those already imported: a configuration cannot execute other code.
+
+    Raises:
+        CompositionError: the class of one is not imported, or one contains an object that a script defines.
+    """
+    described = config.get("callbacks", [])
+    refuse_to_import({"callbacks": described}, _WAY_OUT)
+    callbacks = []
+    for one in described:
+        try:
+            callback = made_of(one)
+        except CompositionError as error:
+            raise CompositionError(f"{error}; or {_WAY_OUT}") from error
+        if not isinstance(callback, Callback):
+            raise CompositionError(f"the run names {one}, which is not a Callback; {_WAY_OUT}")
+        callbacks.append(callback)
+    return callbacks
 
 
 @dataclass(eq=False)

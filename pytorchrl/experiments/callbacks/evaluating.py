@@ -4,22 +4,20 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.global_generators import seeding_processes
-from pytorchrl.experiments.callbacks.callback import Callback, is_due
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.recordings.filming import film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
+from pytorchrl.run_files import RunFiles
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
 from storages.datasets import normalised
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
 
 # First spawn keys of seeds derived from the run's seed; the scheme's keys are smaller numbers.
 _EVALUATION, _VIDEO = 100, 101
@@ -64,11 +62,11 @@ class EvaluateIn(Callback):
             raise ValueError(f"EvaluateIn: name must be a word without slashes, got {self.name!r}")
         self._evaluated_at = 0
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Repeat an evaluation that a signal stopped."""
         self.on_step(learner)
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Evaluate if it is due."""
         if not is_due(self.every, self._evaluated_at, learner.scheme.steps):
             return
@@ -90,7 +88,7 @@ class EvaluateIn(Callback):
         """Restore the state returned by `state_dict`."""
         self._evaluated_at = state["evaluated_at"]
 
-    def _evaluation(self, learner: "Learner") -> Evaluation:
+    def _evaluation(self, learner: TrainingRun) -> Evaluation:
         scheme = learner.scheme
         key = (_EVALUATION, zlib.crc32(self.name.encode()), scheme.steps)
         seed = np.random.SeedSequence(scheme.run_seed, spawn_key=key)
@@ -130,7 +128,7 @@ class NormalizedScore(Callback):
         if not self.low < self.high:
             raise ValueError(f"NormalizedScore: high must be above low, got low={self.low:g} and high={self.high:g}")
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Log the score."""
         score = normalised([evaluation.mean_return], (self.low, self.high))[0]
         learner.log({"test/normalized_score": float(score)})
@@ -164,11 +162,11 @@ class RecordVideos(Callback):
         refuse_missing_encoder(self.suffix)
         self._evaluations = 0
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Record a video, if one is due."""
         self._evaluations += 1
         if (self._evaluations - 1) % self.every == 0:
-            path = learner.log_dir / "videos" / f"steps-{learner.scheme.steps:09}{self.suffix}"
+            path = RunFiles(learner.log_dir).video_file(learner.scheme.steps, self.suffix)
             scheme = learner.scheme
             assert scheme.test_envs_factory is not None  # there was an evaluation
             seed = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps))

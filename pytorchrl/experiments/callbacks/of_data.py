@@ -4,13 +4,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pytorchrl.experiments.callbacks.callback import Callback, is_due
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory
+from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import seed_of
 from storages import HERBuffer, PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Storage
 from storages.component.declared import hyper_parameters_of
@@ -18,10 +19,6 @@ from storages.component.factory import Factory, make_factory
 from storages.component.hyper_parameters import Count
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset
 from storages.episode import Episode
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
-    from pytorchrl.scheme.scheme import Scheme
 
 _STREAM = 102
 """Spawn key of the seed of evaluations on data."""
@@ -47,7 +44,7 @@ class EvaluateOnData(Callback):
         self._evaluated_at = 0
         self._storage: Storage | None = None
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Open the data set, so that a missing one is reported before training.
 
         Raises:
@@ -55,14 +52,14 @@ class EvaluateOnData(Callback):
         """
         self.data(learner.scheme)
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Evaluate if it is due."""
         if is_due(self.every, self._evaluated_at, learner.scheme.steps):
             self._evaluated_at = learner.scheme.steps
             learner.log({f"offline/{name}": value for name, value in self.evaluate(learner.scheme).items()})
 
     @abstractmethod
-    def evaluate(self, scheme: "Scheme") -> dict[str, float]:
+    def evaluate(self, scheme: Scheme) -> dict[str, float]:
         """Return the metrics of the scheme's current policy, by names without the prefix "offline/"."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -75,7 +72,7 @@ class EvaluateOnData(Callback):
 
     # For subclasses
 
-    def data(self, scheme: "Scheme") -> Dataset:
+    def data(self, scheme: Scheme) -> Dataset:
         """Return the data set of the selected episodes.
 
         Raises:
@@ -85,7 +82,7 @@ class EvaluateOnData(Callback):
         dataset = open_dataset(path)
         return dataset if select is None else SelectedDataset(dataset, select)
 
-    def storage(self, scheme: "Scheme", *, like_the_run: bool) -> Storage:
+    def storage(self, scheme: Scheme, *, like_the_run: bool) -> Storage:
         """Return a storage of the selected episodes, which makes the same batches in each evaluation.
 
         Args:
@@ -98,11 +95,11 @@ class EvaluateOnData(Callback):
         self._storage.seed(self.seed(scheme))
         return self._storage
 
-    def seed(self, scheme: "Scheme") -> np.random.SeedSequence:
+    def seed(self, scheme: Scheme) -> np.random.SeedSequence:
         """Return the seed of all random numbers of an evaluation."""
         return seed_of(scheme.run_seed, _STREAM)
 
-    def _made(self, scheme: "Scheme", like_the_run: bool) -> Storage:
+    def _made(self, scheme: Scheme, like_the_run: bool) -> Storage:
         (path, select), steps = self._place(scheme), self.data(scheme).steps
         plain = ReplayBuffer.create_factory(size=steps)
         factory = DatasetFactory(_in_memory(_storage_of(scheme), steps) if like_the_run else plain, path, select)
@@ -110,7 +107,7 @@ class EvaluateOnData(Callback):
         scheme.algorithm.request_fields("main", storage)
         return storage
 
-    def _place(self, scheme: "Scheme") -> tuple[str, SelectEpisodes | None]:
+    def _place(self, scheme: Scheme) -> tuple[str, SelectEpisodes | None]:
         of_run = next((one for one in scheme.factories if isinstance(one, DatasetFactory)), None)
         if self.dataset is not None:
             return self.dataset, self.select
@@ -129,14 +126,14 @@ def episodes_with_steps(dataset: Dataset) -> Iterator[Episode]:
     return (episode for episode in dataset if len(episode))
 
 
-def spaces_of(scheme: "Scheme") -> SimpleNamespace:
+def spaces_of(scheme: Scheme) -> SimpleNamespace:
     """Return the attributes of environments that actors and storages read."""
     spaces = {name: getattr(scheme.actor, name) for name in ("observation_space", "action_space")}
     # Observations in data sets already contain all stacked frames.
     return SimpleNamespace(**spaces, num_envs=1, stacked_frames=0)
 
 
-def _storage_of(scheme: "Scheme") -> Factory[Storage]:
+def _storage_of(scheme: Scheme) -> Factory[Storage]:
     return next(one for one in scheme.factories if issubclass(one.cls, Storage))
 
 

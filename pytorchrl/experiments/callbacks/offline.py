@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,17 +13,15 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs.value import ActionValueFunction
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.experiments.callbacks.callback import TrainingRun
 from pytorchrl.experiments.callbacks.of_data import EvaluateOnData, episodes_with_steps, spaces_of
 from pytorchrl.experiments.policies.fitted_q import FittedQ
 from pytorchrl.scheme.collector import to_device
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.scheme import Scheme
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.episode import Episode, Observations
 from storages.transition import ACT, REW
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
-    from pytorchrl.scheme.scheme import Scheme
 
 
 @dataclass(eq=False)
@@ -43,7 +41,7 @@ class TDError(EvaluateOnData):
     batches: Count = 10
     mini_batch_size: Count = 256
 
-    def evaluate(self, scheme: "Scheme") -> dict[str, float]:
+    def evaluate(self, scheme: Scheme) -> dict[str, float]:
         """Return the mean absolute error.
 
         Raises:
@@ -75,7 +73,7 @@ class InitialValue(EvaluateOnData):
     The minimum over several critics is used. Compared with actual returns, it shows overestimation.
     """
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Evaluate one observation, so that an algorithm without a Q-function is refused before training.
 
         Raises:
@@ -85,7 +83,7 @@ class InitialValue(EvaluateOnData):
         first = first_observations(islice(episodes_with_steps(self.data(scheme)), 1))
         values_of_policy(scheme.algorithm, to_device(first, scheme.device), self.seed(scheme))
 
-    def evaluate(self, scheme: "Scheme") -> dict[str, float]:
+    def evaluate(self, scheme: Scheme) -> dict[str, float]:
         """Return the mean value.
 
         Raises:
@@ -104,7 +102,7 @@ class ActionDifference(EvaluateOnData):
     they are bounded); for other spaces, the share of steps in which they differ.
     """
 
-    def evaluate(self, scheme: "Scheme") -> dict[str, float]:
+    def evaluate(self, scheme: Scheme) -> dict[str, float]:
         """Return the mean difference over all steps."""
         total, steps = 0.0, 0
         for episode in episodes_with_steps(self.data(scheme)):
@@ -132,7 +130,7 @@ class FittedQEvaluation(EvaluateOnData):
     lr: Positive = 3e-4
     polyak: UnitInterval = 0.99
 
-    def evaluate(self, scheme: "Scheme") -> dict[str, float]:
+    def evaluate(self, scheme: Scheme) -> dict[str, float]:
         """Return the mean value and the loss.
 
         Raises:

@@ -3,16 +3,13 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from storages.component.annotations import Within
 from storages.component.hyper_parameters import Count, UnitInterval
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
 
 _SECONDS_PER_MINUTE = 60.0
 
@@ -33,7 +30,7 @@ class StopAtReturn(Callback):
         super().__post_init__()
         self._reached = 0
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Count the evaluation, or reset the count."""
         self._reached = self._reached + 1 if evaluation.mean_return >= self.mean_return else 0
         if self._reached >= self.evaluations:
@@ -62,7 +59,7 @@ class StopAtSuccess(Callback):
     rate: UnitInterval
     info: str = "is_success"
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Stop if the rate was reached.
 
         Raises:
@@ -101,16 +98,16 @@ class StopAfter(Callback):
         self._seconds, self._ended = 0.0, 0
         self._began: float | None = None
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Start measuring time."""
         # A run that an exception ended has not stopped measuring.
         self._seconds, self._began = self._measured(), time.monotonic()
 
-    def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
+    def on_episodes(self, learner: TrainingRun, episodes: Sequence[Episode]) -> None:
         """Count episodes."""
         self._ended += len(episodes)
 
-    def on_step(self, learner: "Learner") -> None:
+    def on_step(self, learner: TrainingRun) -> None:
         """Stop if a limit is reached."""
         minutes = self._measured() / _SECONDS_PER_MINUTE
         if self.minutes is not None and minutes >= self.minutes:
@@ -118,7 +115,7 @@ class StopAfter(Callback):
         elif self.episodes is not None and self._ended >= self.episodes:
             learner.stop(f"{self._ended:,} episodes have ended")
 
-    def on_run_end(self, learner: "Learner") -> None:
+    def on_run_end(self, learner: TrainingRun) -> None:
         """Stop measuring time."""
         self._seconds, self._began = self._measured(), None
 
@@ -151,7 +148,7 @@ class PruneTrial(Callback):
         self.pruned = False
         """Whether the pruner stopped the run."""
 
-    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+    def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Report the mean return."""
         self.trial.report(evaluation.mean_return, learner.scheme.steps)
         if self.trial.should_prune():

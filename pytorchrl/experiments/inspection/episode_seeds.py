@@ -27,7 +27,7 @@ class ReenactmentError(RuntimeError):
     """Raised when an episode cannot be replayed; the message says why."""
 
 
-class Origin(NamedTuple):
+class EpisodeSeed(NamedTuple):
     """A seeded reset, from which recorded actions lead to later steps."""
 
     step: int
@@ -61,7 +61,7 @@ class EpisodeSeeds:
             raise ReenactmentError("the environments of this run kept no actions to replay: replay_on_resume=False")
         history = as_arrays(envs["histories"][environment])
         actions = history["actions"]
-        self._newest = Origin(self._ring.steps - len(actions), history["seed"], history["lasting"], actions)
+        self._newest = EpisodeSeed(self._ring.steps - len(actions), history["seed"], history["lasting"], actions)
         self._before = self._ring.steps - envs["steps"]
         """Number of steps in the storage before the environments' first one."""
         sequence = seed_of_training_envs(storage.state["config"]["seed"])
@@ -78,15 +78,15 @@ class EpisodeSeeds:
         self,
         step: int,
         first_observation: Callable[[int], Any],
-        leads_on: Callable[[Origin], bool],
+        reaches: Callable[[EpisodeSeed], bool],
         is_put_off: bool,
-    ) -> Iterator[Origin]:
+    ) -> Iterator[EpisodeSeed]:
         """Yield the seeded resets that may have led to a step, the most likely first; usually there is one.
 
         Args:
             step: number of the step.
             first_observation: resets an environment with a seed and returns the observation.
-            leads_on: returns whether the first steps after a reset match the stored ones; called where the first
+            reaches: returns whether the first steps after a reset match the stored ones; called where the first
                 observation is ambiguous.
             is_put_off: whether a wrapper may delay a seed that is due.
 
@@ -106,8 +106,8 @@ class EpisodeSeeds:
                 shown = first_observation(seed)
                 found = found[[shows(shown, self._observation(int(start))) for start in found]]
             if len(found) > 1 or is_put_off:
-                found = found[[leads_on(Origin(int(start), seed)) for start in found]]
-            yield from (Origin(int(start), seed) for start in found[::-1] if start <= step)
+                found = found[[reaches(EpisodeSeed(int(start), seed)) for start in found]]
+            yield from (EpisodeSeed(int(start), seed) for start in found[::-1] if start <= step)
             later = found[found > step]
             if not len(later):
                 return

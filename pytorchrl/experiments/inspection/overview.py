@@ -34,7 +34,7 @@ class PriorityList:
     ages: NDArray[np.int64]
     """Age in steps; of an episode, since its first step."""
     of: str
-    """What has priorities: "transition" or "episode"."""
+    """The unit that has priorities: "transition" or "episode"."""
     nbytes: int
     """Memory of the priorities of the whole storage in bytes, including unused capacity."""
 

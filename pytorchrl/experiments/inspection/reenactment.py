@@ -18,7 +18,7 @@ from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import shows
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeeds, Origin, ReenactmentError
+from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeed, EpisodeSeeds, ReenactmentError
 from pytorchrl.experiments.inspection.pictures import picture_of
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
@@ -48,7 +48,7 @@ class Reenactment:
     """The first step of the episode, counted from 0, at which the environment deviates from the stored steps; negative
     for a step of an earlier episode. The frames end with it. None if there is no deviation."""
     difference: str
-    """What deviates: "observation", "reward" or "end"; empty if nothing does."""
+    """The part that deviates: "observation", "reward" or "end"; empty if nothing does."""
 
 
 def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:
@@ -83,7 +83,7 @@ def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenact
         play = _Play(storage, rows, row, env)
         is_put_off = bool(layers_with(env, "goes_on_at_reset"))
         best: Reenactment | None = None
-        origins = seeds.origins(play.first, lambda seed: env.reset(seed=seed)[0], play.leads_on, is_put_off)
+        origins = seeds.origins(play.first, lambda seed: env.reset(seed=seed)[0], play.reaches, is_put_off)
         for _, origin in zip(range(_MOST_ATTEMPTS), origins, strict=False):
             played = play(origin)
             if played.differs_at is None:
@@ -121,15 +121,15 @@ class _Play:
         is_normalised = storage.state["config"].get("normalize_rewards") is not None
         self._compares_rewards = not is_normalised and not layers_that_last(env)
 
-    def __call__(self, origin: Origin) -> Reenactment:
+    def __call__(self, origin: EpisodeSeed) -> Reenactment:
         """Replay from a seeded reset to the episode's last step."""
         return self._played(origin, self._last, films=True)
 
-    def leads_on(self, origin: Origin) -> bool:
+    def reaches(self, origin: EpisodeSeed) -> bool:
         """Whether the first steps after a seeded reset match the stored ones."""
         return self._played(origin, min(self._last, origin.step + _STEPS_TO_TELL), films=False).differs_at is None
 
-    def _played(self, origin: Origin, last: int, films: bool) -> Reenactment:
+    def _played(self, origin: EpisodeSeed, last: int, films: bool) -> Reenactment:
         env = self._env
         if origin.lasting is not None:
             load_lasting_state(layers_that_last(env), origin.lasting)
@@ -169,7 +169,7 @@ class _Play:
             return "reward"
         return "" if shows(observation, _part(stored[OBS2], place)) else "observation"
 
-    def _actions(self, origin: Origin, last: int) -> NDArray[Any]:
+    def _actions(self, origin: EpisodeSeed, last: int) -> NDArray[Any]:
         """Return the actions since a reset, (steps, *action), as passed to the environment."""
         if origin.actions is not None:
             return origin.actions
@@ -178,7 +178,7 @@ class _Play:
         actions = self._ring.gather(self._rows(origin.step, last), {ACT})[ACT]
         return EnvActions(space)(codec.to_env(torch.from_numpy(actions)).numpy())
 
-    def _stored(self, origin: Origin, last: int) -> dict[str, Any]:
+    def _stored(self, origin: EpisodeSeed, last: int) -> dict[str, Any]:
         """Return the stored fields of the steps since a reset, (steps, ...)."""
         first = max(origin.step, self._ring.oldest)
         fields = self._ring.gather(self._rows(first, last), {OBS, OBS2, REW})

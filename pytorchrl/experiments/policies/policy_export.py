@@ -2,6 +2,8 @@
 
 import io
 import json
+import math
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.experiments.policies.acting_network import (
     ROWS,
     ActingNetwork,
@@ -19,7 +22,6 @@ from pytorchrl.experiments.policies.acting_network import (
     input_names,
     output_names,
 )
-from pytorchrl.experiments.policies.export_metadata import metadata_of
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
 from storages.persistent.log.files import write_atomically
 
@@ -37,7 +39,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in .onnx or .pt2")
-    refuse_what_no_file_holds(algorithm, path)
+    check_exportable(algorithm, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     network = ActingNetwork(algorithm)
     in_training = [module for module in network.modules() if module.training]
@@ -53,7 +55,7 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     return path
 
 
-def refuse_what_no_file_holds(algorithm: Algorithm, path: Path) -> None:
+def check_exportable(algorithm: Algorithm, path: Path) -> None:
     """Refuse a policy that no exported network can be, without trying it, or a file of another kind.
 
     Raises:
@@ -175,3 +177,58 @@ def _unsupported(algorithm: Algorithm, path: Path, error: Exception, way_out: st
         f"torch {torch.__version__} cannot export this policy of {type(algorithm).__name__} to {path}: "
         f"{str(error).partition(chr(10))[0]} {way_out}"
     )
+
+
+_MOST_NUMBERS = 1_000
+"""Of a part of the observation whose shift and scale are written."""
+
+
+def metadata_of(algorithm: Algorithm) -> dict[str, str]:
+    """Return the metadata of an exported policy by name; all but versions and names of classes are JSON."""
+    described = {
+        "observation_space": compact(space_as_data(algorithm.actor.observation_space)),
+        "action_space": compact(space_as_data(algorithm.action_space)),
+        "normalisation": _normalisation(algorithm),
+        "inputs": input_names(algorithm),
+        "outputs": output_names(algorithm),
+        "states": _states(algorithm),
+    }
+    return {
+        "pytorchrl_version": _version(),
+        "algorithm": type(algorithm).__name__,
+        **{name: json.dumps(_finite(value), allow_nan=False) for name, value in described.items()},
+    }
+
+
+def _version() -> str:
+    try:
+        return version("pytorchrl")
+    except PackageNotFoundError:  # run from a folder of sources
+        return "unknown"
+
+
+def _normalisation(algorithm: Algorithm) -> dict[str, Any]:
+    """Return shift, scale and bound of each normalised part of the observation, by its name."""
+    normalization = algorithm.actor.normalization
+    if normalization is None:
+        return {}
+    by_part: dict[str, Any] = {}
+    for name, (shift, scale) in zip(normalization.names, normalization.scaling, strict=True):
+        by_part[name or "observation"] = {"largest": normalization.largest}
+        if shift.numel() <= _MOST_NUMBERS:
+            by_part[name or "observation"] |= {"shift": shift.tolist(), "scale": scale.tolist()}
+    return by_part
+
+
+def _states(algorithm: Algorithm) -> dict[str, Any]:
+    states = algorithm.actor.initial_memory(1)
+    return {} if states is None else {"size": states.shape[1], "where_an_episode_begins": 0.0}
+
+
+def _finite(value: Any) -> Any:
+    """Return plain data with "inf" and "-inf" in place of infinities, which JSON lacks."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -45,19 +45,32 @@ def data_sets_of(factories: Iterable[Factory[Any]]) -> list[str]:
     return list(dict.fromkeys(factory.path for factory in factories if isinstance(factory, DatasetFactory)))
 
 
-def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> str:
-    """Return instructions for resuming the run in a folder, to be printed after the word "continue"."""
+def how_to_continue(
+    folder: Path,
+    factories: Iterable[Factory[Any]],
+    callbacks: Iterable[Configured] = (),
+    loggers: Sequence[str] = (),
+) -> str:
+    """Return instructions for resuming the run in a folder, to be printed after the word "continue".
+
+    Args:
+        folder: the run folder.
+        factories: of the scheme.
+        callbacks: of the run.
+        loggers: class names of those that only a script can make.
+    """
     factories, callbacks = list(factories), list(callbacks)
     modules = modules_of(factories, callbacks)
-    if modules is not None:
+    if modules is not None and not loggers:
         return f"with\n  {resume_command(folder, modules, data_sets_of(factories))}"
     of_scheme = dict.fromkeys(part.name for part in own_parts(factories))
     of_callbacks = dict.fromkeys(part.name for part in own_parts(callbacks))
-    given = [name for name, parts in (("scheme", of_scheme), ("callbacks", of_callbacks)) if parts]
+    parts = {"scheme": of_scheme, "callbacks": of_callbacks, "log_to": dict.fromkeys(loggers)}
+    given = [name for name, names in parts.items() if names]
     arguments = ", ".join(f"{name}={name}" for name in given)
+    defined = ", ".join(dict.fromkeys(name for names in parts.values() for name in names))
     return (
-        f"in the script that defines {', '.join(of_scheme | of_callbacks)}, with the {' and the '.join(given)} made as "
-        f"before:\n"
+        f"in the script that defines {defined}, with the {' and the '.join(given)} made as before:\n"
         f"  learner = prl.Learner.resume({str(folder)!r}, {arguments})\n"
         f"  learner.run()"
     )

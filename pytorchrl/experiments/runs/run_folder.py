@@ -1,12 +1,4 @@
-"""The run folder, with all files of a run.
-
-``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.storage_paths` defines how a storage's directory
-is saved) and the learner's settings, ``versions.json`` the provenance, ``git_diff.patch`` the uncommitted changes of
-the code, ``metrics.jsonl`` the metrics, ``checkpoint.pt`` the newest checkpoint, ``checkpoint-1.pt`` and so on the
-earlier ones, if more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png``
-the learning curve, ``error.txt`` the traceback of the exception that ended the run, ``run_id`` identifies a run whose
-storage lies outside (:mod:`pytorchrl.experiments.runs.storage_owner`).
-"""
+"""The run folder: its configuration, provenance and the room for a new run."""
 
 import json
 import os
@@ -20,6 +12,7 @@ from typing import Any
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
+from pytorchrl.run_files import RunFiles
 from storages.datasets.formats import is_dataset
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.persistent.log.lock import NAME as LOCK_NAME
@@ -34,18 +27,17 @@ def file_of(run: str | os.PathLike[str]) -> Path:
     Raises:
         CheckpointError: there is no such file or folder, or it is of another kind.
     """
-    path = Path(run)
+    path, folder = Path(run), RunFolder(run)
     if not path.exists():
         raise CheckpointError(
-            f"{path} does not exist; name a run folder, or a file that a run has saved, such as checkpoint.pt or "
-            f"best_weights.pt"
+            f"{path} does not exist; name a run folder, or a file that a run has saved, such as "
+            f"{folder.checkpoint_file.name} or {folder.best_weights_file.name}"
         )
     if path.is_dir():
-        folder = RunFolder(path)
         if not folder.checkpoint_file.exists() and not folder.config_file.exists():
+            otherwise = f"; name one, or a file that a run has saved, such as {folder.checkpoint_file.name}"
             raise CheckpointError(
-                f"{path} is no run folder: it has no {folder.config_file.name}"
-                f"{hint_of(path) or '; name one, or a file that a run has saved, such as checkpoint.pt'}"
+                f"{path} is no run folder: it has no {folder.config_file.name}{hint_of(path) or otherwise}"
             )
         return folder.checkpoint_file
     if hint := hint_of(path):
@@ -62,27 +54,8 @@ def hint_of(path: Path) -> str:
     return ""
 
 
-class RunFolder:
-    """Paths of a run's files.
-
-    Args:
-        path: of the folder, which need not exist.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.config_file = self.path / "config.json"
-        self.versions_file = self.path / "versions.json"
-        self.diff_file = self.path / "git_diff.patch"
-        self.metrics_file = self.path / "metrics.jsonl"
-        self.checkpoint_file = self.path / "checkpoint.pt"
-        self.best_weights_file = self.path / "best_weights.pt"
-        self.curve_file = self.path / "learning_curve.png"
-        self.error_file = self.path / "error.txt"
-
-    def earlier_checkpoint_files(self, keep: int) -> list[Path]:
-        """Return the paths of the checkpoints before the newest, newest first, if ``keep`` are kept in all."""
-        return [self.path / f"checkpoint-{age}.pt" for age in range(1, keep)]
+class RunFolder(RunFiles):
+    """A run folder, whose files are checked when they are read, and replaced atomically."""
 
     def make_room(self, overwrite: bool, directories: Iterable[Path]) -> Path | None:
         """Move away a previous run that cannot be resumed, or is to be overwritten.
@@ -99,7 +72,7 @@ class RunFolder:
         """
         if not self.config_file.exists():
             return None
-        has_checkpoint = any(self.path.glob("checkpoint*.pt"))
+        has_checkpoint = self.has_checkpoint()
         if has_checkpoint and not overwrite:
             raise FileExistsError(
                 f"{self.path} holds a run already; continue it with Learner.resume({str(self.path)!r}), choose another "
@@ -249,8 +222,11 @@ def _check(config: Any) -> None:
     if not isinstance(imports, list) or not all(isinstance(name, str) and name.isprintable() for name in imports):
         raise ValueError(f"imports must be a list of modules' names, got {imports!r}")
     log_to = config.get("log_to")
-    if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
+    if not isinstance(log_to, list) or not all(isinstance(place, str | dict) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")
+    for number, logger in enumerate(log_to):
+        if isinstance(logger, dict) and not isinstance(logger.get("callable"), str):
+            _check_part(f"logger {number}", logger)
 
 
 def _check_part(name: str, part: Any) -> None:

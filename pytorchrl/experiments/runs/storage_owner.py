@@ -15,14 +15,13 @@ from typing import Any
 
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.run_files import RunFiles
 from storages.persistent.commits import has_commit, has_commits
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.sharded.replay_shard import directory_of_shard
 
 NAME = "run.json"
 """Name of the file in the directory of a storage."""
-ID_FILE = "run_id"
-"""Name of the file in the run folder."""
 _WHAT = "the run that this storage belongs to"
 
 
@@ -107,7 +106,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
 
 def _id_of(folder: Path) -> str | None:
     """Return the id of the run in a folder; None if there is none."""
-    file = folder / ID_FILE
+    file = RunFiles(folder).id_file
     try:
         refuse_link(file)
         return read_text(file).strip() if file.is_file() else None
@@ -119,7 +118,7 @@ def _made_id(folder: Path) -> str:
     known = _id_of(folder)
     if not known:
         known = uuid.uuid4().hex
-        write_atomically(folder / ID_FILE, f"{known}\n".encode())
+        write_atomically(RunFiles(folder).id_file, f"{known}\n".encode())
     return known
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.run_files import RunFiles
 from storages.persistent.commits import has_commit, has_commits
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.sharded.replay_shard import directory_of_shard
@@ -120,31 +121,35 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
         if is_inside(directory, folder) or has_commit(directory, position or {}):
             continue
         raise CheckpointError(
-            f"{folder / 'config.json'} places the {_named(name)} in {directory}, outside the run folder, which lacks "
-            f"the commit that the checkpoint refers to and may belong to another run; nothing was changed. "
+            f"{RunFiles(folder).config_file} places the {_named(name)} in {directory}, outside the run folder, which "
+            f"lacks the commit that the checkpoint refers to and may belong to another run; nothing was changed. "
             f"If it is this run's, make the scheme in a script and pass it: Learner.resume(log_dir, "
             f"scheme=scheme)"
         )
 
 
-def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, begins_anew: bool = False) -> None:
+def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, in_new_directories: bool = False) -> None:
     """Refuse an ancestor outside the run folder that a file names, if a new storage would be made from its content.
 
     Args:
         config: the composition, as :func:`resolved` returns it.
         folder: the run folder.
-        begins_anew: whether storages are made in new directories.
+        in_new_directories: whether storages are made in new directories.
 
     Raises:
         CheckpointError: one would.
     """
     directories = directories_of(config)
     for name, ancestor in ancestors_of(config).items():
-        exists = name in directories and (Path(directories[name]) / EpisodeManifest.name).is_file() and not begins_anew
+        exists = (
+            name in directories
+            and (Path(directories[name]) / EpisodeManifest.name).is_file()
+            and not in_new_directories
+        )
         if exists or is_inside(ancestor, folder):
             continue
         raise CheckpointError(
-            f"{folder / 'config.json'} names {ancestor}, outside the run folder, as the ancestor of the "
+            f"{RunFiles(folder).config_file} names {ancestor}, outside the run folder, as the ancestor of the "
             f"{_named(name)}, whose episodes it would read; nothing was read. If it is meant, make the scheme in a "
             f"script, with ancestor={ancestor!r}, and pass it to Learner or Learner.resume"
         )

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
-from pytorchrl.logging.pictures.looks import look_of
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import in_figure, style_for
 from storages.datasets import Dataset, references_of
 from storages.persistent.log.files import replacing
 from storages.transition import Array
@@ -99,8 +98,8 @@ def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) 
     _draw_lengths(axes["lengths"], sample)
     _draw_actions(axes["actions"], sample.actions, dataset.about.action_space)
     _draw_coverage(axes["coverage"], figure, sample)
-    axes["rewards"].hist(_finite(sample.rewards), bins=_bins(sample.rewards), color=look_of(0).color)
-    _dress(axes["rewards"], "Rewards of steps", "reward", "steps")
+    axes["rewards"].hist(_finite(sample.rewards), bins=_bins(sample.rewards), color=style_for(0).color)
+    _style_axes(axes["rewards"], "Rewards of steps", "reward", "steps")
     axes["rewards"].set_yscale("log")
     # On a logarithmic axis from 1, a bar of one would have no height.
     axes["rewards"].set_ylim(bottom=0.5)
@@ -110,18 +109,18 @@ def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) 
 
 def _draw_returns(axes: "Axes", sample: DatasetSample, references: tuple[float, float] | None) -> None:
     returns = _finite(sample.returns)
-    axes.hist(returns, bins=_bins(returns), color=look_of(0).color)
+    axes.hist(returns, bins=_bins(returns), color=style_for(0).color)
     for value, name, number in zip(references or (), ("score 0", "score 1"), (1, 2), strict=False):
-        axes.axvline(value, color=look_of(number).color, linestyle="--", label=f"{name}: {value:,.5g}")
+        axes.axvline(value, color=style_for(number).color, linestyle="--", label=f"{name}: {value:,.5g}")
     if references is not None:
         axes.legend(fontsize="small")
     mean = f", mean {returns.mean():,.4g}" if len(returns) else ""
-    _dress(axes, f"Returns of episodes{mean}", "return", "episodes")
+    _style_axes(axes, f"Returns of episodes{mean}", "return", "episodes")
 
 
 def _draw_order(axes: "Axes", sample: DatasetSample) -> None:
-    axes.plot(np.arange(len(sample.returns)), sample.returns, ".", markersize=3, color=look_of(0).color)
-    _dress(axes, "Returns in the order of the data", "episode", "return")
+    axes.plot(np.arange(len(sample.returns)), sample.returns, ".", markersize=3, color=style_for(0).color)
+    _style_axes(axes, "Returns in the order of the data", "episode", "return")
 
 
 def _draw_lengths(axes: "Axes", sample: DatasetSample) -> None:
@@ -132,11 +131,11 @@ def _draw_lengths(axes: "Axes", sample: DatasetSample) -> None:
         "broken off": broken_off,
     }
     shown = {name: sample.lengths[which] for name, which in kinds.items() if which.any()}
-    colors = [look_of(number).color for number, name in enumerate(kinds) if name in shown]
+    colors = [style_for(number).color for number, name in enumerate(kinds) if name in shown]
     labels = [f"{name}: {len(lengths):,}" for name, lengths in shown.items()]
     axes.hist(list(shown.values()), bins=_bins(sample.lengths), stacked=True, color=colors, label=labels)
     axes.legend(fontsize="small")
-    _dress(axes, "Lengths of episodes", "steps", "episodes")
+    _style_axes(axes, "Lengths of episodes", "steps", "episodes")
 
 
 def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None) -> None:
@@ -144,24 +143,24 @@ def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None)
     if flat.dtype.kind in "iub" and flat.shape[1] == 1:
         count = int(space["n"]) if space is not None and space["type"] == "Discrete" else int(flat.max()) + 1
         shares = np.bincount(flat[:, 0].astype(np.int64), minlength=count) / len(flat)
-        axes.bar(np.arange(count), shares, color=look_of(0).color)
-        _dress(axes, "Actions", "action", "share of steps")
+        axes.bar(np.arange(count), shares, color=style_for(0).color)
+        _style_axes(axes, "Actions", "action", "share of steps")
         axes.set_xticks(np.arange(0, count, max(1, count // _MOST_BINS)))
         return
     for number in range(min(flat.shape[1], _MOST_ACTIONS)):
-        color = look_of(number).color
+        color = style_for(number).color
         axes.hist(_finite(flat[:, number]), bins=_bins(flat), histtype="step", color=color, label=str(number))
     if flat.shape[1] > 1:
         axes.legend(fontsize="small", ncols=2)
     more = f", the first {_MOST_ACTIONS} of {flat.shape[1]} dimensions" if flat.shape[1] > _MOST_ACTIONS else ""
-    _dress(axes, f"Actions{more}", "action", "steps")
+    _style_axes(axes, f"Actions{more}", "action", "steps")
 
 
 def _draw_coverage(axes: "Axes", figure: "Figure", sample: DatasetSample) -> None:
     first, second, shares = _principal(sample.observations)
     drawn = axes.hexbin(first, second, gridsize=40, bins="log", mincnt=1, cmap="viridis", linewidths=0.1)
     figure.colorbar(drawn, ax=axes, label="steps")
-    _dress(
+    _style_axes(
         axes,
         "Coverage: observations along their first two\nprincipal components",
         f"first, {shares[0]:.0%} of the variance",
@@ -193,7 +192,7 @@ def _finite(values: Array) -> Array:
     return values[np.isfinite(values)]
 
 
-def _dress(axes: "Axes", title: str, across: str, up: str) -> None:
+def _style_axes(axes: "Axes", title: str, across: str, up: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=across in _WHOLE, min_n_ticks=1))

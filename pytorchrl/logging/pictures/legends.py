@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytorchrl.logging.pictures.looks import LineStyle
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import LineStyle, in_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

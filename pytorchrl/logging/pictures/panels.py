@@ -10,8 +10,7 @@ from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, LineStyle, Look, look_of
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, GroupStyle, LineStyle, in_figure, style_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +40,7 @@ class Measured:
 
     name: str
     runs: int
-    look: Look
+    look: GroupStyle
     evaluations: Sequence[Curve]
     training: Sequence[Curve]
 
@@ -82,7 +81,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     seconds, x_label = _time_unit(groups) if choice.x == "seconds" else (1.0, _x_label(groups, choice.x))
     panels: dict[str, list[Measured]] = {env: [] for env in environments(groups)}
     for group in groups:
-        panels[group.environment].append(_measured(group, look_of(numbers[group.name]), choice, seconds))
+        panels[group.environment].append(_measured(group, style_for(numbers[group.name]), choice, seconds))
     everything = [measured for panel in panels.values() for measured in panel]
     has_evaluations = any(measured.evaluations for measured in everything)
     if not has_evaluations and not any(measured.training for measured in everything):
@@ -97,7 +96,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
         for measured in panel:
             _draw(axes, measured, panel, choice.statistic, only_training=not has_evaluations)
-        _dress(axes, title(groups) if len(panels) == 1 else env or "unknown environment", choice.x)
+        _style_axes(axes, title(groups) if len(panels) == 1 else env or "unknown environment", choice.x)
         if number + columns >= len(panels):
             axes.set_xlabel(x_label)
         if number % columns == 0:
@@ -108,7 +107,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
     return figure
 
 
-def _measured(group: Group, look: Look, choice: Choice, unit_of_x: float) -> Measured:
+def _measured(group: Group, look: GroupStyle, choice: Choice, unit_of_x: float) -> Measured:
     curves = [_curves(run, choice) for run in group.runs]
     evaluations, training = (
         [Curve(curve.x / unit_of_x, curve.values) for curve in kind if len(curve)] for kind in zip(*curves, strict=True)
@@ -149,7 +148,9 @@ def _style_of_training(measured: Measured, panel: Sequence[Measured], *, only_tr
     return _OF_TRAINING_BESIDE if measured.evaluations else _OF_TRAINING_ALONE
 
 
-def _draw_lines(axes: "Axes", curves: Sequence[Curve], look: Look, style: Style, statistic: StatisticName) -> None:
+def _draw_lines(
+    axes: "Axes", curves: Sequence[Curve], look: GroupStyle, style: Style, statistic: StatisticName
+) -> None:
     together = band_of(curves, statistic)
     lines: Sequence[Curve | Band] = curves if together is None else [together]
     for line in lines:
@@ -222,7 +223,7 @@ def _x_label(groups: Sequence[Group], x: XAxis) -> str:
     return unit(groups) if x == "steps" else "training episodes"
 
 
-def _dress(axes: "Axes", heading: str, x: XAxis) -> None:
+def _style_axes(axes: "Axes", heading: str, x: XAxis) -> None:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
     axes.set_title(in_figure(heading), wrap=True, fontsize="medium")

@@ -54,6 +54,14 @@ def plot_runs(
     return draw_runs(runs, Path(output), x=x, metric=metric, statistic=statistic)
 
 
+def draw_curve(run: Path, output: Path, metrics: Iterable[str]) -> None:
+    """Draw the learning curve of one run, unless it has measured no return; warn where it cannot be written."""
+    # A short run may have ended no episode.
+    if {"train/return", "test/return"}.intersection(metrics):
+        with warn_if_unwritten(output):
+            plot_runs([run], output)
+
+
 @contextmanager
 def warn_if_unwritten(output: Path) -> Iterator[None]:
     """Warn where a picture cannot be written, instead of ending what the picture is a by-product of."""

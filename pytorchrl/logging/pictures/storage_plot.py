@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.pictures.plots import refuse_other_than_png
-from pytorchrl.logging.pictures.texts import in_figure
+from pytorchrl.logging.pictures.styles import in_figure
 from pytorchrl.logging.tables.storage_report import counted
 from storages.persistent.log.files import replacing
 
@@ -74,7 +74,7 @@ def _draw_episodes(axes: "Axes", values: NDArray[Any], title: str, unit: str) ->
     finite = values[np.isfinite(values)]
     if len(finite):
         title += f", mean {finite.mean():,.4g}"
-    if _dress(axes, finite, title, unit, "episodes"):
+    if _style_axes(axes, finite, title, unit, "episodes"):
         axes.hist(finite, bins=_bins(finite), color="C0")
         axes.axvline(finite.mean(), color="C1", linestyle="--")
         if finite.min() == finite.max():
@@ -86,7 +86,7 @@ def _draw_priorities(axes: "Axes", values: NDArray[np.float64], title: str, coun
     positive = values[values > 0]
     if len(positive) < len(values):
         title += f",\n{len(values) - len(positive):,} of them zero and not drawn"
-    if not _dress(axes, positive, title, "priority", counted_as):
+    if not _style_axes(axes, positive, title, "priority", counted_as):
         return
     smallest, largest = positive.min(), positive.max()
     if largest > _WIDE * smallest:
@@ -105,7 +105,7 @@ def _draw_ages(
 ) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    if _dress(axes, ages, title, "environment steps ago", counted_as):
+    if _style_axes(axes, ages, title, "environment steps ago", counted_as):
         axes.hist(ages, bins=_bins(ages), weights=weights / weights.sum(), color="C0")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
@@ -120,7 +120,7 @@ def _bins(values: NDArray[Any]) -> Sequence[float] | int:
     return [low - 0.5 + width * edge for edge in range(int((high - low) // width) + 2)]
 
 
-def _dress(axes: "Axes", values: NDArray[Any], title: str, unit: str, counted_as: str) -> bool:
+def _style_axes(axes: "Axes", values: NDArray[Any], title: str, unit: str, counted_as: str) -> bool:
     """Label the axes; return whether there is anything to draw."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 

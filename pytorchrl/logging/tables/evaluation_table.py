@@ -5,9 +5,9 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from pytorchrl.logging.metrics_file import read_metrics
+from pytorchrl.run_files import RunFiles
 
 COLUMNS: Mapping[str, str] = {
     "steps": "steps",
@@ -41,7 +41,7 @@ def read_evaluations(run: str | os.PathLike[str]) -> list[Row]:
         FileNotFoundError: the folder holds no metrics.
         MetricsError: they are damaged.
     """
-    return evaluations_of(read_metrics(Path(run) / "metrics.jsonl"))
+    return evaluations_of(read_metrics(RunFiles(run).metrics_file))
 
 
 def evaluations_of(records: Iterable[Mapping[str, float]], name: str | None = None) -> list[Row]:

@@ -3,7 +3,7 @@
 The functions are presets, named after their papers: ``prl.RayScheme(**prl.distributed.impala(), ...)``.
 """
 
-from pytorchrl.scheme.distributed.errors import WorkerDiedError
+from pytorchrl.scheme.distributed.plan import WorkerDiedError
 from pytorchrl.scheme.distributed.presets import (
     DistributedPreset,
     a3c,

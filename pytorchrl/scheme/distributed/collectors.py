@@ -137,9 +137,9 @@ class RemoteCollectors:
         seen, skipped = data[OBS], data.get(SKIPPED)
         made = None if skipped is None else ~np.asarray(skipped).astype(np.bool_)[..., 0]
         if isinstance(seen, Mapping):
-            rows: Any = {name: _in_a_row(part, made) for name, part in seen.items()}
+            rows: Any = {name: _concatenated(part, made) for name, part in seen.items()}
         else:
-            rows = _in_a_row(seen, made)
+            rows = _concatenated(seen, made)
         normalization.add(to_device(rows, self._algorithm.device))
         if not self._storage.on_policy:
             # On-policy updates need the statistics with which the rollout was collected; replay can use the newest.
@@ -196,6 +196,6 @@ class CollectorEnvs:
         return getattr(self._one, name)
 
 
-def _in_a_row(part: NDArray[Any], made: NDArray[np.bool_] | None) -> NDArray[Any]:
+def _concatenated(part: NDArray[Any], made: NDArray[np.bool_] | None) -> NDArray[Any]:
     """Return (N, *obs), the observations (steps, E, *obs) of the transitions made; of all where ``made`` is None."""
     return np.array(part).reshape(-1, *part.shape[2:]) if made is None else part[made]

@@ -79,7 +79,7 @@ class Gradients(NamedTuple):
     version: int
     """Version of the weights: number of optimiser steps made before they were sent."""
     experience: Experience
-    """What was collected for the batch in this call."""
+    """The experience collected for the batch in this call."""
 
 
 class GradientWorker:

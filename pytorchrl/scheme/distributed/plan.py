@@ -183,3 +183,7 @@ def _check_gradients(algorithm: Factory[Algorithm], storage: Factory[Storage]) -
             f"RayScheme: each gradient worker has a storage of its own, and they cannot share the directory of "
             f"{storage.name}; leave it out, or take collectors"
         )
+
+
+class WorkerDiedError(RuntimeError):
+    """Raised when a worker cannot be made, or dies repeatedly without a result."""

@@ -10,7 +10,7 @@ import torch
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.algorithms.update_plan import EveryTransitions
+from pytorchrl.agent.algorithms.update_plan import EveryTransitions, Wait
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.collector import Collecting
@@ -293,6 +293,18 @@ class RayScheme(Scheme):
     def phases_due(self, before: int, episodes_before: int) -> int:
         """Return how many update phases are due: by the algorithm's plan, or one with gradient workers."""
         return 1 if self._plan.num_gradient_workers else super().phases_due(before, episodes_before)
+
+    def explain_wait(self) -> Wait:
+        """Return why no update phase is due; of gradient workers, only that they have sent no gradients."""
+        plan = self._plan
+        if plan.num_gradient_workers:
+            return Wait(
+                f"{plan.num_gradient_workers} gradient workers collect by {self.algorithm.plan} of their own steps; "
+                f"why one of them has sent no gradients is not known here.",
+                "the gradients of the next worker" if not plan.is_synchronous else "the gradients of all workers",
+            )
+        reason, waits_for = super().explain_wait()
+        return Wait(reason, f"{waits_for}, which come in slices from {plan.num_workers} collectors")
 
     def _default_slice_steps(self, num_envs: int) -> int:
         plan = self.algorithm.plan

@@ -8,14 +8,14 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.agent.envs.worker_processes import LongWait
-from pytorchrl.scheme.distributed.errors import WorkerDiedError
+from pytorchrl.scheme.distributed.plan import WorkerDiedError
 from pytorchrl.terminal import tell
 
 T = TypeVar("T")
 
 _SECONDS_BEFORE_WARNING = 600.0
 """Time of waiting for workers before a first warning: a cluster may have to start machines for them."""
-_DEATHS_IN_A_ROW = 3
+_MOST_DEATHS = 3
 """Deaths of one worker and its replacements, without a result in between, after which the run ends."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 
@@ -58,7 +58,7 @@ class Workers:
             resources=own, scheduling_strategy="SPREAD", max_concurrency=threads, **options
         )
         self._generations = [0] * number
-        self._deaths_in_a_row = [0] * number
+        self._consecutive_deaths = [0] * number
         self._handles = [self._make(worker) for worker in range(number)]
         self._running: dict[Any, int] = {}
         self._failure: Exception | None = None
@@ -108,7 +108,7 @@ class Workers:
         except (RayActorError, ActorUnavailableError, ObjectLostError, OutOfMemoryError) as error:
             self._replace(worker, error)
             return Done(worker, None, died=True)
-        self._deaths_in_a_row[worker] = 0
+        self._consecutive_deaths[worker] = 0
         return Done(worker, value, died=False)
 
     def finish(self) -> Iterator[Any]:
@@ -221,10 +221,10 @@ class Workers:
     def _replace(self, worker: int, error: Exception) -> None:
         if isinstance(error, RayActorError) and error.actor_init_failed:
             raise WorkerDiedError(f"{self._title} {worker} could not be made: {error}") from error
-        self._deaths_in_a_row[worker] += 1
-        if self._deaths_in_a_row[worker] >= _DEATHS_IN_A_ROW:
+        self._consecutive_deaths[worker] += 1
+        if self._consecutive_deaths[worker] >= _MOST_DEATHS:
             raise WorkerDiedError(
-                f"{self._title} {worker} died {_DEATHS_IN_A_ROW} times in a row without a result; last error: {error}"
+                f"{self._title} {worker} died {_MOST_DEATHS} times in a row without a result; last error: {error}"
             ) from error
         # If only the connection to its machine was lost, it may still be running.
         ray.kill(self._handles[worker])

@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack, cast
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.algorithms.update_plan import EveryRollout
+from pytorchrl.agent.algorithms.update_plan import EveryRollout, Wait
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
@@ -36,7 +36,7 @@ _OF_ONE_PROCESS = {
 }
 """Hyper-parameters of storages that do not fit several processes, and why."""
 _LEAST_REPLAY_STEPS = 16
-"""Transitions that a report counts as an update phase at least: to send one takes as long as several short phases."""
+"""Transitions that a report counts as an update phase at least, as short phases cost less than a report."""
 
 
 class HogwildScheme(Scheme):
@@ -128,7 +128,8 @@ class HogwildScheme(Scheme):
         phase = plan.steps_within(1, envs.num_envs, self.storage.size or 1) * envs.num_envs
         if is_replay:
             phase = max(phase, _LEAST_REPLAY_STEPS)
-        self._processes.begin(self.algorithm, self.storage, phase * self._rollouts_at_once)
+        self._transitions_at_once = phase * self._rollouts_at_once
+        self._processes.begin(self.algorithm, self.storage, self._transitions_at_once)
         return self._processes
 
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
@@ -140,6 +141,15 @@ class HogwildScheme(Scheme):
     def phases_due(self, before: int, episodes_before: int) -> int:
         """Return 1: the updates of each report are told to the learner."""
         return 1
+
+    def explain_wait(self) -> Wait:
+        """Return what the learner's process knows: which reports it waits for."""
+        return Wait(
+            f"{self._num_processes} processes update by themselves, each by {self.algorithm.plan} of its own steps, "
+            f"and report every {self._transitions_at_once:,} transitions; why one of them makes no update is not known "
+            f"here.",
+            "the next report of a process",
+        )
 
     def update(self, measured: bool = False) -> Iterator[Metrics]:
         """Yield the metrics of the updates that a process has reported, to which nothing is added."""

@@ -161,12 +161,12 @@ class HogwildProcesses:
         self._receive(0.0)
         self._raise_failure()
         if not self._reports:
-            self._let_work()
+            self._assign_work()
         wait = LongWait()
         while not self._reports:
             self._raise_failure()
             self._receive(SECONDS_BETWEEN_LOOKS)
-            self._look_at_the_working(wait)
+            self._check_working(wait)
         report = self._reports.popleft()
         if self._waiting:
             self._waiting.popleft()
@@ -174,7 +174,7 @@ class HogwildProcesses:
         self.episodes += report.episodes_ended
         self._shaped_returns += report.shaped_returns
         self._taken = report.metrics
-        self._let_work()
+        self._assign_work()
         self._algorithm.training.counters = self._shared.counters()
         return report.episodes
 
@@ -197,7 +197,7 @@ class HogwildProcesses:
         wait = LongWait()
         while any(process.transitions for process in self.all):
             self._receive(SECONDS_BETWEEN_LOOKS)
-            self._look_at_the_working(wait)
+            self._check_working(wait)
         self._algorithm.training.counters = self._shared.counters()
 
     def state_dict(self) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class HogwildProcesses:
         lost: list[int] = []
         for process, one in zip(self.all, saved, strict=True):
             process.reported = 0
-            found = process.ask("begin_anew", total) if one is None else process.ask("load", one)
+            found = process.ask("restart", total) if one is None else process.ask("load", one)
             lost += [env + process.number * self._num_envs for env in found]
         return lost
 
@@ -243,7 +243,7 @@ class HogwildProcesses:
     def _num_envs(self) -> int:
         return self._storage.num_envs
 
-    def _let_work(self) -> None:
+    def _assign_work(self) -> None:
         """Send orders to idle processes, for no more transitions than the run has left."""
         if self._lost:
             return
@@ -287,7 +287,7 @@ class HogwildProcesses:
                 self._reports.append(report)
                 self._waiting.append(process)
 
-    def _look_at_the_working(self, wait: LongWait) -> None:
+    def _check_working(self, wait: LongWait) -> None:
         working = ", ".join(process.named for process in self.all if process.transitions)
         if working:
             wait.look(f"{working} has made no report of its steps")

@@ -1,4 +1,4 @@
-"""What an algorithm trains, in shared memory, where several processes update it without a lock."""
+"""The training state of an algorithm, in shared memory, where several processes update it without a lock."""
 
 from collections.abc import Mapping
 from typing import Any

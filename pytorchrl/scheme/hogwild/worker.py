@@ -10,7 +10,7 @@ import torch
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
-from pytorchrl.scheme.overlap.link import LearnerGoneError, Made, PipeToLearner, Reply
+from pytorchrl.scheme.overlap.link import Answer, LearnerGoneError, Made, PipeToLearner
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import TRAIN_ENVS, seed_of
@@ -19,7 +19,7 @@ from storages.transition import ERRORS
 
 @dataclass(frozen=True)
 class HogwildParts:
-    """What a process is made from."""
+    """The parts of a process."""
 
     number: int
     processes: int
@@ -30,7 +30,7 @@ class HogwildParts:
 
 
 class Order(NamedTuple):
-    """What a process is asked to do before it reports."""
+    """The work of a process before it reports."""
 
     transitions: int
     """Environment transitions to make."""
@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a process has done; the parameters are updated already."""
+    """The results of a process; the parameters are updated already."""
 
     steps: int
     """Environment transitions."""
@@ -73,7 +73,7 @@ def _follow_commands(link: PipeToLearner, worker: "HogwildWorker") -> None:
     while (command := link.receive()) is not None:
         name, argument = command
         try:
-            link.send(Reply(getattr(worker, name)(argument)))
+            link.send(Answer(getattr(worker, name)(argument)))
         except LearnerGoneError:
             raise
         except Exception as error:  # raised again in the learner's process
@@ -84,8 +84,8 @@ class HogwildWorker:
     """Collects steps with its own copy of the networks, and applies gradients to the shared parameters.
 
     Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783), algorithms S2 and S3: the
-    copy is made anew before each rollout, so that one policy acts in all of it, and its gradient is that policy's. With
-    replay it is made anew before the steps between two update phases, and before each batch but the first.
+    copy is renewed before each rollout, so that one policy acts in all of it, and its gradient is that policy's. With
+    replay it is renewed before the steps between two update phases, and before each batch but the first.
 
     Args:
         parts: what the process is made from.
@@ -142,7 +142,7 @@ class HogwildWorker:
         self._due = state["due"]
         return self._scheme.load_state_dict(state["scheme"] | {"algorithm": self._own.state_dict() | generators})
 
-    def begin_anew(self, steps: int) -> list[int]:
+    def restart(self, steps: int) -> list[int]:
         """Begin new episodes after the state was lost, at a number of the run's steps; returns the lost episodes'."""
         self._collector.seed(seed_of(self._scheme.run_seed, TRAIN_ENVS, self._number, steps, 1))
         self._collector.reset(seed_of(self._scheme.run_seed, TRAIN_ENVS, self._number, steps))

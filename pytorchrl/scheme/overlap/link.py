@@ -1,6 +1,6 @@
 """Messages and synchronisation between the learner's process and a collector process.
 
-Semaphores count steps, which costs a microsecond; messages go through a pipe; steps and weights are in shared memory.
+Semaphores count steps; messages go through a pipe; steps and weights are in shared memory.
 """
 
 import os
@@ -45,7 +45,7 @@ class Failed(NamedTuple):
     """Whether it was raised by a step rather than by a command."""
 
 
-class Reply(NamedTuple):
+class Answer(NamedTuple):
     """The result of a command."""
 
     value: Any
@@ -83,7 +83,7 @@ class PipeToLearner:
             LearnerGoneError: the learner's process has ended.
         """
         while not self.pipe.poll(_SECONDS_BETWEEN_LOOKS):
-            self._look_for_learner()
+            self._check_learner()
         try:
             return receive(self.pipe)
         except (EOFError, OSError):
@@ -110,7 +110,7 @@ class PipeToLearner:
             error.__notes__ = notes
         self.send(Failed(error, by_step))
 
-    def _look_for_learner(self) -> None:
+    def _check_learner(self) -> None:
         if os.getppid() != self.learner:
             raise LearnerGoneError
 
@@ -139,7 +139,7 @@ class Link(PipeToLearner):
             LearnerGoneError: the learner's process has ended.
         """
         while not self.may_step.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
-            self._look_for_learner()
+            self._check_learner()
         if self.commands[self.number] == self._commands_taken:
             return False
         self._commands_taken += 1

@@ -10,7 +10,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.overlap.overlapped_collector import OverlappedCollector
 from pytorchrl.scheme.overlap.remote_envs import RemoteEnvs
-from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.stored_rewards import RewardNormalization
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.component.setting import Setting

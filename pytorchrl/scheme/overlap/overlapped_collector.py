@@ -17,9 +17,8 @@ from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
 from pytorchrl.scheme.overlap.step_slots import StepSlots
 from pytorchrl.scheme.overlap.weight_versions import Progress, WeightVersions
 from pytorchrl.scheme.overlap.worker import CollectionArguments
-from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
-from pytorchrl.scheme.shaped_returns import ShapedReturns
+from pytorchrl.scheme.stored_rewards import RewardNormalization, ShapedReturns
 from storages import SampleError
 from storages.storage import Storage
 from storages.transition import DONE2, OBS, REW, SKIPPED, TRUNC2
@@ -157,14 +156,14 @@ class OverlappedCollector:
         if self._is_lost or not all(process.is_alive for process in self.envs.processes):
             return state
         try:
-            states = self._ask_all("state")
+            states = self._call_all("state")
         except CollectorError:
             self._has_failed = self._is_lost = True
             return state
         try:
             return state | {"ahead": self._state_ahead(states)}
         finally:
-            self._let_all_go_on()
+            self._release_all()
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
@@ -178,10 +177,10 @@ class OverlappedCollector:
         if self._shaped is not None:
             self._shaped.load_state_dict(state["shaped_returns"])
         self._cuts = [(position, envs) for position, envs in state["cuts"]]
-        lost = self._begin_anew() if state["ahead"] is None else self._load_ahead(state["ahead"])
+        lost = self._restart() if state["ahead"] is None else self._load_ahead(state["ahead"])
         self._has_failed = self._is_lost = False
         self.episodes += len(lost)
-        self._let_all_go_on()
+        self._release_all()
         return lost
 
     # Steps
@@ -253,7 +252,7 @@ class OverlappedCollector:
             process.tell("begin", arguments)
         for process in processes:
             process.answer()
-        self._let_all_go_on()
+        self._release_all()
 
     def _settle(self) -> None:
         """Publish the weights after the updates that followed the last step, and permit further steps."""
@@ -283,12 +282,12 @@ class OverlappedCollector:
         if self._changes.differ(changes):
             refuse_unsendable(changes, f"Overlapped: {type(self.algorithm).__name__}")
             self._changes.record(self._position, changes)
-            self._tell_changes()
-            self._let_all_go_on()
+            self._send_change_sets()
+            self._release_all()
 
-    def _tell_changes(self) -> None:
+    def _send_change_sets(self) -> None:
         sets = self._changes.since(self._position)
-        self._ask_all("take_changes", [sets] * len(self.envs.processes))
+        self._call_all("take_changes", [sets] * len(self.envs.processes))
 
     def _agree_on_layout(self) -> None:
         processes = self.envs.processes
@@ -303,7 +302,7 @@ class OverlappedCollector:
             layout, self._lead + 1, envs.num_envs, len(envs.processes), envs.steps_memory, is_maker=True
         )
 
-    def _ask_all(self, name: str, arguments: list[Any] | None = None) -> list[Any]:
+    def _call_all(self, name: str, arguments: list[Any] | None = None) -> list[Any]:
         """Send a command to all processes; returns its results. The processes then wait, unless one of them failed."""
         told: list[CollectorProcess] = []
         answers: list[Any] = []
@@ -320,11 +319,11 @@ class OverlappedCollector:
             except Exception as error:  # of the command, in the process
                 failures.append(error)
         if failures:
-            self._let_all_go_on()
+            self._release_all()
             raise failures[0]
         return answers
 
-    def _let_all_go_on(self) -> None:
+    def _release_all(self) -> None:
         for process in self.envs.processes:
             process.go_on()
 
@@ -359,12 +358,12 @@ class OverlappedCollector:
         if state["layout"] is not None and self._slots is None:
             layout = {tuple(path): ArrayKind(dtype, tuple(shape)) for path, dtype, shape in state["layout"]}
             self._make_slots(layout)
-            self._ask_all("map_slots", [layout] * len(self.envs.processes))
-            self._let_all_go_on()
+            self._call_all("map_slots", [layout] * len(self.envs.processes))
+            self._release_all()
         self._changes.load_state_dict(state["changes"], type(self.algorithm), self.algorithm.changed_parameters)
-        self._tell_changes()
-        self._let_all_go_on()
-        lost = self._ask_all("load", state["processes"])
+        self._send_change_sets()
+        self._release_all()
+        lost = self._call_all("load", state["processes"])
         for name in ("allowed", "settled", "version", "updates_published"):
             setattr(self, f"_{name}", state[name])
         if state["weights"] is not None:
@@ -393,7 +392,7 @@ class OverlappedCollector:
                 step = {path: array[number] for path, array in zip(slots.layout, arrays, strict=True)}
                 slots.write(self._position + number, self.envs.rows[process], step)
 
-    def _begin_anew(self) -> list[int]:
+    def _restart(self) -> list[int]:
         """Begin new episodes in all environments; returns their numbers."""
         position = self._position
         seeds = [
@@ -401,9 +400,9 @@ class OverlappedCollector:
             for number in range(len(self.envs.processes))
         ]
         self._changes.take([ChangesAfter(0, self.algorithm.changed_parameters)])
-        self._tell_changes()
-        self._let_all_go_on()
-        self._ask_all("begin_anew", seeds)
+        self._send_change_sets()
+        self._release_all()
+        self._call_all("restart", seeds)
         for process in self.envs.processes:
             process.forget_counts()
             process.put_finished([])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_processes import LongWait
 from pytorchrl.scheme.overlap.forked_process import SECONDS_BETWEEN_LOOKS, ForkedProcess
-from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, send
+from pytorchrl.scheme.overlap.link import Answer, Failed, Finished, Laid, Link, Made, send
 from pytorchrl.scheme.overlap.step_slots import StepLayout
 from pytorchrl.scheme.overlap.worker import WorkerParts, serve
 
@@ -148,7 +148,7 @@ class CollectorProcess(ForkedProcess):
     def answer(self) -> Any:
         """Wait for the result of a command; the process then waits for :meth:`go_on`. Raises as :meth:`description`."""
         message = self._received(keep_failure=True)
-        assert isinstance(message, Reply)
+        assert isinstance(message, Answer)
         return message.value
 
     def go_on(self) -> None:

@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector
 from pytorchrl.scheme.overlap.changes import ChangeHistory, ChangesAfter
-from pytorchrl.scheme.overlap.link import Finished, Laid, LearnerGoneError, Link, Made, Reply
+from pytorchrl.scheme.overlap.link import Answer, Finished, Laid, LearnerGoneError, Link, Made
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.overlap.step_slots import StepLayout, StepSlots, arrays_of, layout_of
 from pytorchrl.scheme.overlap.weight_versions import WeightVersions
@@ -148,7 +148,7 @@ class _Worker:
         self._version, self._restored = None, (state["version"], state["normalization"])
         return self._collector.load_state_dict(state["collector"])
 
-    def begin_anew(self, at: tuple[int, np.random.SeedSequence, np.random.SeedSequence]) -> None:
+    def restart(self, at: tuple[int, np.random.SeedSequence, np.random.SeedSequence]) -> None:
         """Begin new episodes after the state was lost; ``at`` is (position, seed of environments, of explorer)."""
         self._position, env_seed, explorer_seed = at
         self._link.written[self._link.number] = self._position
@@ -167,7 +167,7 @@ class _Worker:
     def _follow_command(self) -> None:
         name, argument = self._received()
         try:
-            self._link.send(Reply(getattr(self, name)(argument)))
+            self._link.send(Answer(getattr(self, name)(argument)))
         except LearnerGoneError:
             raise
         except Exception as error:  # raised again in the learner's process

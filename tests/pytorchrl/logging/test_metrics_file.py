@@ -125,13 +125,13 @@ def test_a_closed_file_refuses_further_records(path: Path) -> None:
 def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_unchanged(path: Path) -> None:
     lines = ['{"steps": 10, "train/return": 1.0}', '{"steps":20,"test/return":null}', '{"steps": 30}', '{"steps": 25}']
     path.write_text("\n".join(lines) + '\n{"steps": 4')
-    MetricsFile(path, goes_on_at=20).begin()
+    MetricsFile(path, resumed_at=20).begin()
     assert path.read_text() == "\n".join(lines[:2]) + "\n"
 
 
 def test_records_written_after_a_run_was_saved_are_dropped_at_equal_steps_too(path: Path) -> None:
     written(path, {"steps": 1}, {"steps": 2}, {"steps": 2, "train/resets": 1}, {"steps": 3})
-    file = MetricsFile(path, goes_on_at=2)
+    file = MetricsFile(path, resumed_at=2)
     file.records = 2
     file.begin()
     assert file.records == 2
@@ -142,7 +142,7 @@ def test_records_written_after_a_run_was_saved_are_dropped_at_equal_steps_too(pa
 
 def test_truncating_to_the_start_leaves_an_empty_file(path: Path) -> None:
     written(path, {"steps": 1}, {"steps": 2})
-    MetricsFile(path, goes_on_at=0).begin()
+    MetricsFile(path, resumed_at=0).begin()
     assert read_metrics(path) == []
 
 
@@ -157,7 +157,7 @@ def test_an_interrupted_truncation_leaves_the_file_unchanged(
     before = path.read_bytes()
     monkeypatch.setattr(place, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        MetricsFile(path, goes_on_at=1).begin()
+        MetricsFile(path, resumed_at=1).begin()
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -177,7 +177,7 @@ def test_a_truncated_file_is_synced_to_disk_before_it_replaces_the_whole_one(
 
     written(path, {"steps": 1}, {"steps": 2})
     monkeypatch.setattr(os, "fsync", watched)
-    MetricsFile(path, goes_on_at=1).begin()
+    MetricsFile(path, resumed_at=1).begin()
     assert on_disk == [path.stat().st_size]
 
 
@@ -185,6 +185,6 @@ def test_truncating_a_damaged_file_is_refused_and_leaves_it_unchanged(path: Path
     path.write_text('{"steps": 1}\ndamaged\n{"steps": 3}\n')
     before = path.read_bytes()
     with pytest.raises(ValueError, match="line 2 is no JSON object"):
-        MetricsFile(path, goes_on_at=1).begin()
+        MetricsFile(path, resumed_at=1).begin()
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -18,7 +18,7 @@ from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
 
 import pytorchrl as prl
 from pytorchrl.logging import WandbWriter, make_writers
-from pytorchrl.logging import wandb_mode as module
+from pytorchrl.logging import wandb_writer as module
 from tests.support.compositions import dqn_scheme
 from tests.support.reported_runs import GIF
 

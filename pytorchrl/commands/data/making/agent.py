@@ -14,6 +14,7 @@ from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging.curves import EVALUATION, read_run
+from pytorchrl.run_files import RunFiles
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory, make_factory
@@ -76,7 +77,7 @@ class TrainedAgent:
         """The policies of all evaluations, in their order."""
         curve = read_run(self.folder).curve(EVALUATION)
         found = [
-            EvaluatedPolicy(int(steps), float(mean), self.folder / "policies" / f"steps-{int(steps):09}.pt")
+            EvaluatedPolicy(int(steps), float(mean), RunFiles(self.folder).policy_file(int(steps)))
             for steps, mean in zip(curve.x, curve.values, strict=True)
         ]
         # The last evaluation may lie between two multiples of the interval.

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, RunningNormalization
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
-from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.stored_rewards import RewardNormalization
 from storages.transition import OBS
 from tests.support import lessons
 from tests.support.by_hand import perturb

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import pytorchrl as prl
-from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.stored_rewards import RewardNormalization
 from storages.transition import REW
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples

@@ -1,21 +1,19 @@
-"""A callback that initialises the networks anew during training."""
+"""Callbacks that change what is trained: new weights for networks, scheduled hyper-parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from pytorchrl.agent.algorithms.resetting import reset_networks
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
-
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
+from storages.component.schedule import Schedule
 
 
 @dataclass(eq=False)
 class ResetNetworks(Callback):
-    """Initialises the networks anew at intervals, and keeps the experience, against overfitting to the earliest of it.
+    """Reinitialises the networks at intervals, and keeps the experience, against overfitting to the earliest of it.
 
     Nikishin et al., "The Primacy Bias in Deep Reinforcement Learning" (arXiv 2205.07802), section 4. With many updates
     per step and SAC it is SR-SAC: D'Oro et al., "Sample-Efficient Reinforcement Learning by Breaking the Replay Ratio
@@ -29,7 +27,7 @@ class ResetNetworks(Callback):
 
     Args:
         every: updates between resets.
-        last_layers: how many layers at the end of each network are initialised anew, for encoders of images, which
+        last_layers: how many layers at the end of each network are reinitialised, for encoders of images, which
             transfer better than what follows them; the head counts as one layer. None for all.
         keep: weight of the old values in the layers before these, ``keep * old + (1 - keep) * initial``. With
             ``last_layers=0`` and less than 1, all layers are shrunk and perturbed (Ash and Adams, arXiv 1910.08475).
@@ -57,7 +55,7 @@ class ResetNetworks(Callback):
         """Number of updates from which the interval is counted; None before the first step."""
         self._resets = 0
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Check that there are networks to reset.
 
         Raises:
@@ -69,7 +67,7 @@ class ResetNetworks(Callback):
                 f"ResetNetworks: {type(learner.scheme.algorithm).__name__} trains no networks; leave it out"
             )
 
-    def on_step_begin(self, learner: "Learner") -> None:
+    def on_step_begin(self, learner: TrainingRun) -> None:
         """Reset, if it is due."""
         scheme = learner.scheme
         updates = scheme.algorithm.updates
@@ -91,3 +89,37 @@ class ResetNetworks(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._counted_from, self._resets = state["counted_from"], state["resets"]
+
+
+@dataclass(eq=False)
+class SetHyperParameter(Callback):
+    """Sets a hyper-parameter by a schedule, where the hyper-parameter itself does not accept one.
+
+    Args:
+        of: the object that has the hyper-parameter; "storage" is the main storage.
+        name: of the hyper-parameter, one that may change during a run.
+        schedule: its values, which are rounded for an int.
+    """
+
+    of: Literal["algorithm", "storage"]
+    name: str
+    schedule: Schedule
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Set the first value; raises if the hyper-parameter does not exist or cannot change."""
+        self.on_step(learner)
+
+    def on_step(self, learner: TrainingRun) -> None:
+        """Set the current value."""
+        scheme = learner.scheme
+        part = scheme.algorithm if self.of == "algorithm" else scheme.storage
+        value = self.schedule.at(scheme.steps, learner.target_steps)
+        present = getattr(part, self.name, None)
+        if isinstance(present, int) and not isinstance(present, bool):
+            value = round(value)
+        if value == present:
+            return
+        if self.of == "algorithm":
+            scheme.algorithm.update_algorithm_parameter(self.name, value)
+        else:
+            scheme.storage.update_storage_parameter(self.name, value)

@@ -1,7 +1,9 @@
-"""Colours and markers of lines that colour-blind readers can distinguish."""
+"""The style of figures: colours and markers that colour-blind readers can distinguish, and texts."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from pytorchrl.terminal import printable
 
 LineStyle: TypeAlias = Literal["-", "--"]
 
@@ -12,7 +14,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 @dataclass(frozen=True)
-class Look:
+class GroupStyle:
     """The colour and the marker of a group's lines."""
 
     color: str
@@ -21,7 +23,12 @@ class Look:
     """Whether an earlier group has the same colour, so that only the marker distinguishes them."""
 
 
-def look_of(number: int) -> Look:
+def style_for(number: int) -> GroupStyle:
     """The look of a group by its number; the first 56 differ."""
     round_ = number // DISTINCT_COLORS
-    return Look(_COLORS[number % DISTINCT_COLORS], _MARKERS[round_ % len(_MARKERS)], round_ > 0)
+    return GroupStyle(_COLORS[number % DISTINCT_COLORS], _MARKERS[round_ % len(_MARKERS)], round_ > 0)
+
+
+def in_figure(text: object) -> str:
+    """Return a text for a figure, in which dollar signs begin no formula and control codes are escaped."""
+    return printable(text).replace("$", r"\$")

@@ -1,16 +1,48 @@
-"""Callbacks that export the policy of a run."""
+"""Callbacks that save policies during a run, and export the last one."""
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.policies.policy_export import export_policy
+from pytorchrl.run_files import RunFiles
+from storages.component.hyper_parameters import Count
 from storages.persistent.log.files import refuse_link
 
-if TYPE_CHECKING:
-    from pytorchrl.learner import Learner
+
+@dataclass(eq=False)
+class SavePolicies(Callback):
+    """Saves the policy during the run, in ``policies`` of the run folder, for :func:`load_policy`.
+
+    Args:
+        every: steps of the run between files.
+    """
+
+    every: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._saved_at = 0
+
+    def on_step(self, learner: TrainingRun) -> None:
+        """Save the policy, if it is due."""
+        steps = learner.scheme.steps
+        if is_due(self.every, self._saved_at, steps):
+            self._saved_at = steps
+            files = RunFiles(learner.log_dir)
+            refuse_link(files.policies_folder)
+            learner.save_policy(files.policy_file(steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the steps at the last file."""
+        return {"saved_at": self._saved_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._saved_at = state["saved_at"]
 
 
 @dataclass(eq=False)
@@ -33,7 +65,7 @@ class ExportPolicy(Callback):
                 f"ExportPolicy: file must be a name that ends in .onnx or .pt2, without folders, got {self.file!r}"
             )
 
-    def on_run_begin(self, learner: "Learner") -> None:
+    def on_run_begin(self, learner: TrainingRun) -> None:
         """Export the policy as it is, to see whether that is possible.
 
         Raises:
@@ -44,7 +76,7 @@ class ExportPolicy(Callback):
         with tempfile.TemporaryDirectory() as folder:
             export_policy(learner.scheme.algorithm, Path(folder) / self.file)
 
-    def on_run_end(self, learner: "Learner") -> None:
+    def on_run_end(self, learner: TrainingRun) -> None:
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)
