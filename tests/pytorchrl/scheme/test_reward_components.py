@@ -11,11 +11,6 @@ import pytest
 import torch
 
 import pytorchrl as prl
-<<<<<<< HEAD
-=======
-from pytorchrl.agent.envs.vector import VecStep
-from pytorchrl.scheme.stored_infos import RewardComponents
->>>>>>> learner
 from storages import Episode
 from storages.datasets import write_dataset
 from storages.transition import ACT, DONE2, OBS2, REW, REWC
