@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 import torch
 import torch.distributions as td
-from pytorchrl.agent.actors.outputs.distributions import (
-    Beta,
-    SquashedStateDependentGaussian,
-    StateDependentGaussian,
-    mellowmax,
-    mellowmax_logits,
-)
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import (
     Bernoulli,
+    Beta,
     Categorical,
     DiagonalGaussian,
     Distribution,
     SquashedGaussian,
+    SquashedStateDependentGaussian,
+    StateDependentGaussian,
+    mellowmax,
+    mellowmax_logits,
 )
 
 
