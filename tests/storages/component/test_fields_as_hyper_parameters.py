@@ -15,7 +15,7 @@ import pytest
 from torch import nn
 
 from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
-from storages.component.factory import Component, FieldComponent
+from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
@@ -232,37 +232,12 @@ def test_a_subclass_of_a_storage_adds_a_hyper_parameter_without_repeating_any(cl
         cls.create_factory()
 
 
-def test_an_init_that_passes_keywords_on_adds_a_hyper_parameter_to_attributes() -> None:
-    class More(Q):
-        def __init__(self, *context: Any, more: Count = 2, **others: Any) -> None:
-            super().__init__(*context, **others)
-            self.more = more
-
-    made = More.create_factory(more=3, lr=0.5)("cpu", "envs")
-    assert (made.more, made.lr, made.device) == (3, 0.5, "cpu")
-
-
 def test_a_required_hyper_parameter_may_get_a_default_from_a_subclass() -> None:
     class Small(GAEBuffer):
         size: Count = 7
 
     assert Small.create_factory()("cpu", None, ALGORITHM, None).size == 7
     assert Small.create_factory(5)("cpu", None, ALGORITHM, None).size == 5
-
-
-def test_annotated_attributes_beside_an_init_add_no_hyper_parameters() -> None:
-    class Signed(Component):
-        num_epochs: int = 1
-
-        def __init__(self, rate: float = 1.0) -> None: ...
-
-    assert list(Signed.create_factory().hyper_parameters) == ["rate"]
-
-
-def test_a_component_without_hyper_parameters_can_be_created() -> None:
-    class Empty(Component): ...
-
-    assert isinstance(Empty.create_factory()(), Empty)
 
 
 def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:

@@ -378,11 +378,3 @@ def test_texts_that_repeat_in_a_parquet_file_take_no_memory(text: str, tmp_path:
     steps, most = map(int, done.stdout.split())
     assert steps == sum(map(len, some("dict")))
     assert 0 < most < 1 << 20
-
-
-@pytest.mark.parametrize("name", ["x/y-v0", "pendulum", "a b-v0"])
-def test_an_id_that_minari_does_not_accept_is_refused_with_the_rule(name: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        DatasetError, match=rf"a version at its end, and before the last / at least two .* got '{name}'"
-    ):
-        write_dataset(tmp_path / "some", some(), about=About(dataset_id=name))

@@ -272,55 +272,6 @@ def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes
     assert_slice_is(storage.get_all_buffer_data(), model.live())
 
 
-@pytest.mark.quick_share(0.1, long=0.5)
-@pytest.mark.parametrize("at_once", [1, 3, 1_000])
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("length", [1, 7])
-@pytest.mark.parametrize("way", WAYS)
-def test_max_bytes_limits_the_memory_of_a_storage_whose_short_episodes_are_drawn_whole(
-    way: str, length: int, whole: bool, at_once: int
-) -> None:
-    storage = made(way, None, num_envs=1, max_bytes=30_000, sequences=Episodes(whole=whole))
-    steps = np.arange(1_500)
-    ends = steps % length == length - 1
-    fields = {OBS: np.ones((1_500, 1, 3), np.float32), DONE: steps % length == 0, DONE2: ends, TRUNC2: ends & False}
-    fields |= {ACT: steps, REW: np.ones(1_500, np.float32)}
-    data = {key: value.reshape(1_500, 1, -1) for key, value in fields.items()} | {OBS2: fields[OBS]}
-    storage.insert_transition({key: value[0] for key, value in data.items()})
-    for begin in range(1, 1_500, at_once):
-        storage.insert_data_slice(
-            {key: torch.from_numpy(value[begin : begin + at_once]) for key, value in data.items()}
-        )
-        assert storage.nbytes <= 30_000
-    assert len(storage) == storage.capacity > 150
-    learnt(storage)
-    assert storage.nbytes <= 30_000
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_storage_limited_by_max_bytes_can_be_restored(way: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"max_bytes": 12_000, "n_step": 3, "sequences": Sequences(4)}
-    storage, stream = made(way, None, **given), Stream(2, "vector", False, np.random.default_rng(0))
-    kept = made(way, None, directory=tmp_path, **given)
-    for _ in range(300):
-        sample = stream.step()
-        storage.insert_transition(sample)
-        kept.insert_transition(sample)
-    learnt(storage)
-    loaded = made(way, None, **given)
-    loaded.load_state_dict(through_a_file(storage.state_dict()))
-    assert loaded.ring.size == storage.ring.size < 300
-    assert equal(learnt(loaded), learnt(storage))
-    kept.close()
-    kept = made(way, None, directory=tmp_path, **given)
-    assert contents(kept) == contents(storage)
-    kept.close()
-    with pytest.raises(ValueError, match=r"made with size \d+, saved with"):
-        made(way, None, max_bytes=30_000).load_state_dict(storage.state_dict())
-    with pytest.raises(PersistenceError, match=r"holds a storage with size \d+, this one has"):
-        made(way, None, directory=tmp_path, max_bytes=30_000)
-
-
 def test_the_smaller_of_size_and_max_bytes_applies_and_too_few_bytes_are_refused() -> None:
     step = Stream(2, "vector", False, np.random.default_rng(0)).step
     sizes = []

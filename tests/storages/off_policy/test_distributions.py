@@ -8,8 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from storages import EREBuffer, PERBuffer, ReplayBuffer, Sequences
-from storages.transition import ERRORS, INDICES, MASK, WEIGHTS
+from storages import PERBuffer, ReplayBuffer, Sequences
+from storages.transition import ERRORS, INDICES, MASK
 from tests.support.model import ALGORITHM, Stream
 
 SIZE, ENVS, DRAWS, BATCH = 75, 3, 200_000, 500
@@ -82,26 +82,6 @@ def test_uniform_draws_are_uniform() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stratified", [True, False])
-def test_draws_by_priority_are_in_proportion_to_the_priorities(stratified: bool) -> None:
-    drawn = Drawn(PERBuffer.create_factory(size=SIZE, stratified=stratified, **PRIORITIES))
-    assert_drawn_by(drawn.counts(), drawn.priorities())
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("by_priority", [False, True])
-def test_draws_by_recency_come_from_fewer_of_the_newest_rows_in_later_updates(by_priority: bool) -> None:
-    own = PRIORITIES if by_priority else {}
-    drawn = Drawn(EREBuffer.create_factory(size=SIZE, eta=0.999, cmin=40, **own))
-    live = SIZE * ENVS
-    for update, updates in ((1, 2), (2, 2)):
-        newest = max(int(live * 0.999 ** (1000 * update / updates)), 40)
-        masses = drawn.priorities() if by_priority else np.ones(live)
-        masses[: live - newest] = 0
-        assert_drawn_by(drawn.counts(update, updates), masses)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("overlap", [None, 2])
 @pytest.mark.parametrize("by_priority", [False, True])
 def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bool, overlap: int | None) -> None:
@@ -112,21 +92,3 @@ def test_possible_starts_of_sequences_are_drawn_like_transitions(by_priority: bo
     may_begin = (steps % sequences.stride == 0) & (steps <= steps[-1] - 4)
     masses[may_begin] = drawn.priorities()[may_begin] if by_priority else 1
     assert_drawn_by(drawn.counts(), masses)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("weights_over", ["stored", "batch"])
-def test_importance_weights_make_the_weighted_mean_equal_that_of_uniform_draws(weights_over: Any) -> None:
-    drawn = Drawn(PERBuffer.create_factory(size=SIZE, weights_over=weights_over, **PRIORITIES))
-    value = np.random.default_rng(0).normal(size=SIZE * ENVS) + drawn.priorities()
-    sums, weights = 0.0, 0.0
-    for batch in drawn.storage.generate_batches(DRAWS // BATCH, BATCH):
-        rows, own = batch[INDICES][:, 0].numpy() - drawn.begin, batch[WEIGHTS][:, 0].double().numpy()
-        if weights_over == "batch":
-            assert own.max() == pytest.approx(1)
-            # The weights of a batch are divided by the largest of them; its smallest priority reverts that.
-            own = own / drawn.priorities()[rows].min()
-        sums, weights = sums + (own * value[rows]).sum(), weights + own.sum()
-    unweighted = np.average(value, weights=drawn.priorities())
-    assert abs(unweighted - value.mean()) > 0.2, "the test could not tell the difference"
-    assert sums / weights == pytest.approx(value.mean(), abs=0.02)

@@ -293,14 +293,6 @@ def test_the_errors_of_a_piece_set_the_priority_of_its_episode() -> None:
     assert (draws == 0).double().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
-def test_a_restored_storage_draws_the_same_random_pieces() -> None:
-    one, two = (made("priority", Episodes(max_steps=3), size=30, seed=seed) for seed in (1, 2))
-    insert_episodes(one, 10, 8, 2)
-    two.load_state_dict(through_a_file(one.state_dict()))
-    for first, second in zip(one.generate_batches(3, 8), two.generate_batches(3, 8), strict=True):
-        assert equal(first, second)
-
-
 @pytest.mark.parametrize("pieces", [Episodes(longest=4), Episodes(max_steps=4)], ids=repr)
 def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrapped_from(pieces: Episodes) -> None:
     storage = made("uniform", pieces, n_step=3)
@@ -444,18 +436,6 @@ def test_hindsight_relabels_a_whole_episode_with_one_goal_and_its_rewards(
     assert 0.2 < np.mean(relabelled) < 0.8
 
 
-def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:
-    # The episode of the oldest step began long before it, and its pieces are counted from that beginning.
-    for whole in (False, True):
-        storage = made("priority", Episodes(longest=4, whole=whole), size=14)
-        insert_episodes(storage, 30, running=3)
-        loaded = made("priority", Episodes(longest=4, whole=whole), size=14, seed=7)
-        loaded.load_state_dict(through_a_file(storage.state_dict()))
-        for one, two in zip(storage.generate_batches(4, 8), loaded.generate_batches(4, 8), strict=True):
-            assert equal(one, two)
-        assert drawn_episodes(loaded) >= {numbers(20, 24), numbers(24, 28)}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -470,14 +450,3 @@ def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:
 def test_invalid_episodes_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Episodes(**arguments)
-
-
-def test_nbytes_includes_the_index_of_episodes() -> None:
-    plain, storage = (
-        NStepReplayBuffer.create_factory(size=1000)("cpu", None, ALGORITHM, None),
-        made("uniform", Episodes(), size=1000),
-    )
-    for one in (plain, storage):
-        insert_episodes(one, *[1] * 600)
-    # Two numbers per row for the begin and end of its episode, and one for the begin of each of 600 episodes.
-    assert storage.nbytes - plain.nbytes >= 2 * 8 * 1001 + 8 * 600

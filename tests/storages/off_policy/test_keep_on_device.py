@@ -252,11 +252,6 @@ def test_a_drawn_batch_does_not_change_after_later_insertions() -> None:
     assert equal(batch, then)
 
 
-def test_keep_on_device_cannot_be_changed_later() -> None:
-    with pytest.raises(ValueError, match="ReplayBuffer: keep_on_device is fixed once the object is made"):
-        made("plain").update_storage_parameter("keep_on_device", True)
-
-
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.float16, np.bool_, np.int8])
 @pytest.mark.parametrize("shape", [(0,), (2,), (2, 0)])
 def test_keep_on_device_accepts_observations_of_any_dtype_and_of_size_zero(dtype: Any, shape: Any) -> None:

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
-from storages.core.device.transfer import Transfer
-from storages.core.sampling.update_errors import PendingErrors
-from storages.transition import ERRORS, INDICES, MASK, REW
+from storages.transition import ERRORS, REW
 from tests.support.comparison import assert_equal
 from tests.support.episodic import buffer
-from tests.support.late_transfer import LateTransfer, with_late_errors
-from tests.support.model import ALGORITHM, Stream, equal, through_a_file
+from tests.support.late_transfer import with_late_errors
+from tests.support.model import ALGORITHM, Stream, equal
 from tests.support.profiles import examples
 
 SIZE = 16
@@ -138,17 +136,6 @@ def test_prefetched_batches_are_drawn_with_the_errors_in_effect_at_their_draw(pr
         assert_equal(late.state_dict(), reference.storage.state_dict())
 
 
-def test_no_transfer_is_awaited_before_the_second_draw_after_its_update() -> None:
-    late = with_late_errors(made())
-    filled(late)
-    arrivals = late.sampler._transfer.arrivals
-    for number, batch in enumerate(late.generate_batches(6, 6)):
-        awaited = [arrival.was_awaited for arrival in arrivals]
-        assert awaited == [True] * max(0, number - 1) + [False] * min(1, number)
-        late.after_gradients(batch, {ERRORS: errors_of(batch)})
-        assert [arrival.was_awaited for arrival in arrivals] == [*awaited, False]
-
-
 def test_metrics_with_late_errors_equal_those_with_immediate_errors() -> None:
     late, waiting = with_late_errors(made()), made()
     filled(late, waiting)
@@ -207,17 +194,6 @@ def test_missing_or_malformed_errors_are_refused_immediately(info: Any, message:
         late.after_gradients(batch, info)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
-def test_errors_may_have_any_real_dtype_and_a_gradient(dtype: torch.dtype) -> None:
-    late, waiting = with_late_errors(made()), made()
-    filled(late, waiting)
-    for storage in (late, waiting):
-        batch = next(iter(storage.generate_batches(1, 6)))
-        errors = errors_of(batch).to(dtype)
-        storage.after_gradients(batch, {ERRORS: errors.requires_grad_(dtype.is_floating_point)})
-    assert_equal(late.state_dict(), waiting.state_dict())
-
-
 def test_a_copy_includes_the_errors_that_are_still_being_transferred() -> None:
     late = with_late_errors(made())
     filled(late)
@@ -229,18 +205,6 @@ def test_a_copy_includes_the_errors_that_are_still_being_transferred() -> None:
     expected = next(iter(late.generate_batches(1, 6)))
     for storage in copies:
         assert equal(next(iter(storage.generate_batches(1, 6))), expected)
-
-
-def test_a_restored_storage_draws_the_same_batches_as_the_saved_one() -> None:
-    late, resumed = with_late_errors(made()), with_late_errors(made())
-    filled(late)
-    for batch in late.generate_batches(5, 6):
-        late.after_gradients(batch, {ERRORS: errors_of(batch)})
-    resumed.load_state_dict(through_a_file(late.state_dict()))
-    for one, two in zip(late.generate_batches(5, 6), resumed.generate_batches(5, 6), strict=True):
-        assert equal(one, two)
-        for storage, batch in ((late, one), (resumed, two)):
-            storage.after_gradients(batch, {ERRORS: errors_of(batch)})
 
 
 @pytest.mark.quick_share(0.4)
@@ -267,26 +231,3 @@ def test_an_episodic_buffer_on_disk_applies_late_errors(size: int, sequences: An
         assert_equal(late.state_dict()[name], reference.state_dict()[name])
     late.close()
     reference.close()
-
-
-def test_late_errors_are_not_applied_before_the_second_draw() -> None:
-    counted: list[Any] = []
-    late = PendingErrors(1.0)
-    transfer = Transfer(torch.device("cpu"))
-    for number in range(3):
-        fetched = transfer.fetch(torch.full((2, 1), number), torch.ones(2, 1))
-        late.updates.append(fetched)
-        late.begin_draw(lambda transitions, errors: counted.append(int(transitions[0])))
-        assert counted == list(range(number))
-        assert len(late.updates) == 1
-
-
-def test_errors_on_the_cpu_are_applied_without_a_late_transfer() -> None:
-    storage = made()
-    filled(storage)
-    batch = next(iter(storage.generate_batches(1, 6)))
-    storage.after_gradients(batch, {ERRORS: errors_of(batch)})
-    assert not storage.sampler.late.updates
-    assert not isinstance(storage.sampler._transfer, LateTransfer)
-    assert INDICES in batch
-    assert MASK not in batch

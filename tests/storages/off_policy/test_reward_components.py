@@ -26,7 +26,6 @@ from storages.datasets import open_dataset, write_dataset
 from storages.sharded import LocalShards, ShardedReplay
 from storages.transition import ERRORS, IREW, REW, REWC
 from tests.storages.off_policy.test_her_buffer import GoalStream
-from tests.storages.test_calls import calls_of
 from tests.support.episodes import episode
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, Model, Stream, contents, equal, replay_buffer, through_a_file
@@ -235,22 +234,6 @@ def test_data_sets_keep_components(format_: str, tmp_path: Path) -> None:
     with_components = Episode(one.observations, {**one.fields, REWC: components}, one.terminated, one.truncated)
     write_dataset(path, iter([with_components]), format=format_)
     np.testing.assert_array_equal(next(iter(open_dataset(path))).fields[REWC], components)
-
-
-def test_an_insertion_and_a_batch_enter_no_more_functions_than_components_need() -> None:
-    inserted, drawn = [], []
-    for components in (0, 3):
-        storage, stream = made("n steps", size=SIZE, n_step=3), stream_of(components=components)
-        # A step that neither ends nor interrupts an episode, as most.
-        stream._flag = lambda probability: np.zeros((2, 1), np.bool_)  # type: ignore[method-assign]
-        for _ in range(150):
-            storage.insert_transition(stream.step())
-        samples = [stream.step(), stream.step()]
-        inserted.append(calls_of(lambda storage=storage, samples=samples: storage.insert_transition(samples.pop(0))))
-        drawn.append(calls_of(lambda storage=storage: next(storage.generate_batches(1, 8))))
-    assert inserted[0] == inserted[1]
-    assert [call for call in drawn[1] if call not in drawn[0]] == ["discounted"]
-    assert len(drawn[1]) <= len(drawn[0]) + 2
 
 
 @pytest.mark.parametrize(

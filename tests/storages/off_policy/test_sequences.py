@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, Sequences, Storage
 from storages.transition import (
     BURN_IN,
-    DISCOUNT,
     DONE,
     DONE2,
     ERRORS,
@@ -120,33 +119,6 @@ def insert_steps(storage: Storage, steps: int, episode: int = 10**9) -> None:
                 TRUNC2: np.zeros((1, 1), bool),
             }
         )
-
-
-def test_a_sequence_ends_with_its_episode_and_the_rest_is_masked() -> None:
-    storage = ReplayBuffer.create_factory(size=40, sequences=Sequences(4))("cpu", None, ALGORITHM, None)
-    storage.seed(0)
-    insert_steps(storage, 40, episode=6)
-    (batch,) = storage.generate_batches(1, 200)
-    steps = batch[OBS][..., 0]
-    for b in range(200):
-        valid = int(batch[MASK][:, b].sum())
-        begin = int(steps[0, b])
-        assert valid == min(4, 6 - begin % 6)
-        assert steps[:, b].tolist() == [begin + min(t, valid - 1) for t in range(4)]
-
-
-def test_across_episodes_a_sequence_continues_and_marks_resets_of_the_recurrent_state() -> None:
-    sequences = Sequences(4, across_episodes=True)
-    storage = ReplayBuffer.create_factory(size=40, sequences=sequences)("cpu", None, ALGORITHM, None)
-    storage.seed(0)
-    insert_steps(storage, 40, episode=6)
-    (batch,) = storage.generate_batches(1, 200)
-    assert (batch[MASK] == 1).all()
-    steps = batch[OBS][..., 0]
-    assert (steps[1:] == steps[:-1] + 1).all()
-    assert torch.equal(batch[DONE][..., 0], (steps % 6 == 0).float())
-    # The discount is still zero at the end of each episode: no value is bootstrapped across it.
-    assert torch.equal(batch[DISCOUNT][..., 0] == 0, steps % 6 == 5)
 
 
 def test_with_an_overlap_sequences_begin_only_at_multiples_of_the_stride() -> None:
@@ -292,13 +264,3 @@ def test_hindsight_relabels_a_whole_sequence_with_one_goal_and_its_rewards(strat
 def test_invalid_sequences_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sequences(**arguments)
-
-
-def test_a_storage_smaller_than_a_sequence_is_refused_when_its_factory_is_made() -> None:
-    with pytest.raises(ValueError, match=r"ReplayBuffer: size must be at least 10 for Sequences.*, got 8"):
-        ReplayBuffer.create_factory(size=8, sequences=Sequences(10))
-
-
-def test_sequences_cannot_change_while_the_storage_is_in_use() -> None:
-    with pytest.raises(ValueError, match="sequences is fixed once the object is made"):
-        made("uniform", Sequences(4)).update_storage_parameter("sequences", None)

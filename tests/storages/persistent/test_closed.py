@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storages.persistent import DamageError, PersistenceError, read_state, repair
+from storages.persistent import DamageError, read_state, repair
 from storages.persistent.log.json_file import read_verified, write_verified
 from tests.support.directories import Pair, made, small_segments
 from tests.support.model import contents
@@ -115,38 +115,3 @@ def test_no_damage_is_reported_if_the_process_is_killed_after_a_rollback(tmp_pat
     assert contents(there) == contents(pair.twin)
     there.close()
     pair.close()
-
-
-def test_loading_a_state_changes_nothing_if_the_closing_note_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("plain", tmp_path, commit_every=4)
-    pair.insert(9)
-    state = pair.kept.state_dict()
-    pair.insert(9)
-    pair.reopen()
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", "closed.json"))
-        )
-        with pytest.raises(PersistenceError, match="cannot be written"):
-            pair.kept.load_state_dict(state)
-    pair.assert_same()
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-@pytest.mark.parametrize("names", [("steps", "note"), ("manifest", "steps"), ("note", "manifest")])
-def test_swapped_files_are_named_and_dropped_by_a_repair(closed: Pair, names: tuple[str, str]) -> None:
-    folder = closed.directory
-    files = {"note": folder / "closed.json", "manifest": folder / "storage.json", "steps": last(folder)}
-    one, other = (files[name] for name in names)
-    data = one.read_bytes(), other.read_bytes()
-    one.write_bytes(data[1])
-    other.write_bytes(data[0])
-    with pytest.raises(PersistenceError, match=f"{one.name}|{other.name}"):
-        closed.open()
-    assert repair(folder).dropped
-    assert not repair(folder).dropped
-    made("priority", folder).close()

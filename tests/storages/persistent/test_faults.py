@@ -1,11 +1,8 @@
 """Faults of the disk: errors name the place, the safe steps and a remedy, and the data in memory stays usable."""
 
-import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,33 +58,6 @@ def test_a_full_disk_is_reported_and_all_steps_are_written_once_there_is_space(
     assert there.ring.steps == safe
     there.close()
     pair.insert(5)
-    pair.reopen()
-    pair.assert_same()
-    pair.kept.close()
-
-
-@pytest.mark.parametrize("written", [0, 1, 100, 600])
-def test_after_a_failed_partial_write_the_next_write_succeeds(
-    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("priority", tmp_path, commit_every=4)
-    pair.insert(20)
-    pair.kept.flush()
-    write, room = os.write, [written]
-    monkeypatch.setattr(blocks, "SMALL_RECORD_BYTES", -1)
-
-    def full(file: int, data: Any) -> int:
-        if not room[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = write(file, data[: room[0]])
-        room[0] -= done
-        return done
-
-    monkeypatch.setattr(blocks.os, "write", full)
-    for sample in insert_until_refused(pair.kept, pair._stream):
-        pair.twin.insert_transition(sample)
-    monkeypatch.undo()
-    pair.insert(3)
     pair.reopen()
     pair.assert_same()
     pair.kept.close()
@@ -150,35 +120,6 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 # Concurrent writers
-
-
-def test_the_error_of_a_second_writer_names_the_process_and_the_host_of_the_first(tmp_path: Path) -> None:
-    storage = made("plain", tmp_path)
-    with pytest.raises(PersistenceError, match=rf"in use by process {os.getpid()} on host .*name\s+another directory"):
-        made("plain", tmp_path)
-    storage.close()
-    made("plain", tmp_path).close()
-
-
-def test_a_second_writer_is_refused_until_the_process_of_the_first_ends(tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path)
-    pair.insert(3)
-    pair.close()
-    lock = tmp_path / "lock"
-    hold = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.flock(file, fcntl.LOCK_EX); "
-        "print('held', flush=True); input()"
-    )
-    with subprocess.Popen([sys.executable, "-c", hold, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        lock.write_text(json.dumps({"pid": process.pid, "host": "another"}))
-        with pytest.raises(PersistenceError, match=f"in use by process {process.pid} on host another"):
-            pair.open()
-        process.kill()
-    pair.kept = pair.open()
-    pair.assert_same()
-    pair.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -320,26 +261,6 @@ def test_a_change_of_any_byte_of_a_record_is_detected(whole: Any, tmp_path: Path
         assert len(found) - len(flaws) == len(intact) - 1, "the other blocks are still found"
 
 
-@pytest.mark.long
-def test_a_storage_with_a_damaged_file_is_refused_by_name(whole: Any, tmp_path: Path) -> None:
-    directory, held = whole
-    random = np.random.default_rng(0)
-    for path in sorted(path for path in directory.iterdir() if path.name != "lock"):
-        original = path.read_bytes()
-        for place in (9, *random.integers(0, len(original), 3)):
-            shutil.copytree(directory, tmp_path / "copy", dirs_exist_ok=True)
-            (tmp_path / "copy" / path.name).write_bytes(_flipped(original, place, random))
-            try:
-                storage = made("priority", tmp_path / "copy")
-            except PersistenceError as error:
-                assert path.name in str(error)  # noqa: PT017
-            else:
-                # Only if the meaning is the same, e.g. another white space in the JSON.
-                assert path.name == "storage.json"
-                assert contents(storage) == held[14]
-                storage.close()
-
-
 def _flipped(data: bytes, place: int, random: np.random.Generator) -> bytes:
     damaged = bytearray(data)
     damaged[place] ^= 1 << int(random.integers(8))
@@ -375,22 +296,6 @@ def test_after_a_kill_a_truncated_last_file_keeps_its_complete_commits(whole: An
         left = tmp_path / "copy" / path.name
         assert (left.stat().st_size if left.exists() else 0) == max([0, *(end for end in ends if end <= length)])
         storage.close()
-
-
-def test_a_missing_or_truncated_file_before_the_last_one_is_reported(whole: Any, tmp_path: Path) -> None:
-    directory, _ = whole
-    paths = sorted(directory.glob("*.steps"))[:-1]
-    for path in paths:
-        for keep in (None, path.stat().st_size - 20):
-            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-            shutil.copytree(directory, tmp_path / "copy")
-            if keep is None:
-                (tmp_path / "copy" / path.name).unlink()
-            else:
-                os.truncate(tmp_path / "copy" / path.name, keep)
-            with pytest.raises(DamageError, match=r"missing|damaged"):
-                made("priority", tmp_path / "copy")
-    assert len(paths) > 1
 
 
 def test_no_file_on_disk_is_a_pickle(whole: Any) -> None:

@@ -181,16 +181,6 @@ def test_a_read_only_buffer_saves_and_loads_its_state(tmp_path: Path) -> None:
         one.close()
 
 
-def test_the_text_of_a_read_only_buffer_counts_no_environments(tmp_path: Path) -> None:
-    storage, stream = buffer(tmp_path, size=1_000), Stream(2, "vector", False, np.random.default_rng(0))
-    storage.insert_transition(stream.step())
-    storage.close()
-    reader = buffer(tmp_path, size=1_000, read_only=True)
-    assert repr(storage).endswith("in memory, 2 environments)")
-    assert repr(reader).endswith("in memory, read-only)")
-    reader.close()
-
-
 def test_a_closed_read_only_buffer_refuses_to_refresh(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(40):

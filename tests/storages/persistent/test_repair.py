@@ -1,6 +1,5 @@
 """Repairs: damaged data is dropped and named, other data is unchanged, and steps are not joined across a gap."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -162,16 +161,6 @@ def test_a_repair_keeps_the_earlier_errors_where_changed_ones_are_lost(tmp_path:
     storage.close()
 
 
-def test_a_missing_file_is_repaired_as_a_gap(tmp_path: Path) -> None:
-    filled("recency", tmp_path, "vector")
-    sorted(tmp_path.glob("*.steps"))[1].unlink()
-    with pytest.raises(DamageError, match="is missing"):
-        made("recency", tmp_path, size=SIZE)
-    (dropped,) = repair(tmp_path).dropped
-    assert "is missing" in dropped
-    made("recency", tmp_path, size=SIZE).close()
-
-
 @pytest.mark.parametrize("change", ["damaged", "deleted", "another format"])
 def test_a_repair_restores_the_manifest(change: str, tmp_path: Path) -> None:
     filled("plain", tmp_path, "dict of frames")
@@ -258,24 +247,6 @@ def test_no_window_of_several_steps_reaches_across_a_gap(tmp_path: Path) -> None
     assert np.allclose(batch[REW], np.array(returns)[drawn])
     assert set(drawn.ravel().tolist()) == set(range(10))
     storage.close()
-
-
-def test_an_interrupted_repair_can_be_repeated(tmp_path: Path) -> None:
-    filled("priority", tmp_path / "one", "frames")
-    damage(sorted((tmp_path / "one").glob("*.steps"))[1], 0, -30)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    steps = repair(tmp_path / "one").steps
-    for path in (tmp_path / "one").iterdir():
-        # The new files exist, one of them incomplete, and no file was deleted yet.
-        shutil.copy(path, tmp_path / "two" / path.name)
-    newest = max((tmp_path / "two").glob("*.steps"))
-    for missing in (10, 0):
-        data = (tmp_path / "one" / newest.name).read_bytes()
-        newest.write_bytes(data[: len(data) - missing])
-        shutil.rmtree(tmp_path / "three", ignore_errors=True)
-        shutil.copytree(tmp_path / "two", tmp_path / "three")
-        assert repair(tmp_path / "three").steps == steps
-        made("priority", tmp_path / "three", environments("frames", 2), size=SIZE).close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storages import Episodes, PersistentEpisodicBuffer
 from storages.datasets import episodes_of, open_dataset
-from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, Stream
 from tests.support.profiles import examples
@@ -163,18 +163,6 @@ def test_an_error_of_an_episode_that_left_memory_changes_no_other_priority(tmp_p
     before = storage.priorities.errors_of(storage.ring.start, storage.ring.end)
     storage.after_gradients(old, {ERRORS: torch.full_like(old[REW], 50.0)})
     assert np.array_equal(storage.priorities.errors_of(storage.ring.start, storage.ring.end), before)
-    storage.close()
-
-
-@pytest.mark.long
-def test_packed_batches_from_disk_have_whole_episodes(tmp_path: Path) -> None:
-    storage = filled(tmp_path, LENGTHS, sequences=Episodes(packed=True))
-    begins = np.cumsum([0, *LENGTHS])
-    for batch in storage.generate_batches(200, 10):
-        for row in range(10):
-            steps = batch[ACT][batch[EPISODE][:, 0] == row][:, 0].tolist()
-            episode = int(np.searchsorted(begins, steps[0]))
-            assert steps == list(range(begins[episode], begins[episode + 1]))
     storage.close()
 
 

@@ -105,16 +105,6 @@ def test_after_a_first_reply_of_each_shard_all_come_through_memory() -> None:
     assert set(group.seen[2:]) == {"in memory"}
 
 
-def test_pieces_are_used_again() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 40))
-    free = list(group.offered[0]._free)
-    assert free
-    list(learn(replay, 40))
-    assert set(group.offered[0]._free) <= set(free) | {group.offered[0].take()}
-
-
 def test_batches_that_are_kept_are_not_overwritten() -> None:
     replay = filled(SharingShards([maker(PRIORITISED)]))
     batches = list(learn(replay, 40))
@@ -234,16 +224,6 @@ def test_only_pieces_of_shared_memory_are_mapped(tmp_path: Path) -> None:
         assert opened.memory_at(Place(str(link), 100)) is None, "links are not followed"
     finally:
         link.unlink()
-
-
-def test_few_pieces_stay_mapped() -> None:
-    pieces, opened = [Piece(64) for _ in range(12)], OpenedPieces()
-    memories = [opened.memory_at(piece.place) for piece in pieces]
-    assert len(opened._opened) == 8
-    for piece in pieces:
-        piece.mark_as_used()
-    assert opened.memory_at(pieces[0].place) is None
-    assert opened.memory_at(pieces[-1].place) is memories[-1]
 
 
 # Packing

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import BEFORE, ROWS, ArrayKey, RowSpan, fill, spans
+from storages.core.ring.snapshot import RowSpan
 from tests.support.model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
 from tests.support.profiles import examples
 
@@ -65,28 +65,3 @@ def test_consecutive_parts_of_a_ring_together_equal_the_ring(
     again = ring_for(kind)
     again.load_state_dict(through_a_file(parts.state_dict()))
     assert bytes_in(again) == bytes_in(whole)
-
-
-def test_a_part_is_a_view_of_the_memory_of_the_ring() -> None:
-    ring, stream = ring_for("vector"), Stream(2, "vector", False, np.random.default_rng(0))
-    for _ in range(10):
-        ring.insert(stream.step())
-    pieces = ring.snapshot(6).arrays[ArrayKey(ROWS, ("Reward",))]
-    assert [len(piece) for piece in pieces] == [2, 2]
-    assert all(np.shares_memory(piece, ring.columns.data("Reward")) for piece in pieces)
-
-
-@pytest.mark.parametrize(("first", "end", "places"), [(3, 3, []), (0, 5, [(0, 5)]), (6, 10, [(6, 8), (0, 2)])])
-def test_spans_of_rows_are_contiguous_or_wrap_around(first: int, end: int, places: list[tuple[int, int]]) -> None:
-    found = list(spans(first, end, 8))
-    assert [(place.start, place.stop) for place in found] == places
-    target = np.full(8, -1)
-    fill(target, found, np.arange(first, end))
-    assert [target[number % 8] for number in range(first, end)] == list(range(first, end))
-
-
-def test_first_whole_skips_rows_whose_stacks_reach_back_before_the_part() -> None:
-    before = np.array([[2, 0], [2, 1], [2, 2], [0, 2]], np.uint8)
-    arrays = {ArrayKey(BEFORE, ("Observation",)): (before,)}
-    assert RowSpan(10, 14, False, 0, arrays).first_whole(10) == 12
-    assert RowSpan(10, 14, False, 0, {}).first_whole(10) == 10
