@@ -99,7 +99,7 @@ def test_a_custom_callback_logs_a_metric(tmp_path: Path) -> None:
     assert longest[-1] >= 8
 
 
-def test_an_interrupted_run_in_a_custom_environment_is_resumed_by_the_printed_command(tmp_path: Path) -> None:
+def test_an_interrupted_run_in_an_own_environment_is_resumed_by_the_printed_command(tmp_path: Path) -> None:
     module, train, resume = section("Resume with an environment of your own")
     (tmp_path / "corridor.py").write_text(module, encoding="utf-8")
     stopped = train.replace("--steps 300", "--steps 1_000_000").strip()

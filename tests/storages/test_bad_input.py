@@ -136,7 +136,7 @@ def test_an_invalid_later_sample_is_refused_and_leaves_the_storage_unchanged(cas
         (lambda stacks: stacks.astype(np.float64), "had dtype uint8 in the first sample, now it has float64"),
     ],
 )
-def test_frame_stacks_of_wrong_shape_or_dtype_are_refused_before_their_memory_is_read(
+def test_frame_stacks_of_a_wrong_shape_or_dtype_are_refused_before_they_are_read(
     key: str, changed: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = replay_buffer(5, envs=environments("frames", NUM_ENVS))
@@ -154,9 +154,10 @@ def test_frame_stacks_of_wrong_shape_or_dtype_are_refused_before_their_memory_is
     assert len(storage) == 8
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("key", [OBS, OBS2])
+@pytest.mark.parametrize(
+    ("number", "dtype", "key"),
+    [(np.nan, np.float16, OBS), (np.inf, np.float32, OBS2), (-np.inf, np.float64, OBS), (np.nan, np.float32, OBS)],
+)
 def test_non_finite_numbers_are_found_in_every_position(number: float, dtype: Any, key: str) -> None:
     storage, finite = replay_buffer(5), np.zeros((2, 2, 3), dtype)
     storage.insert_transition(good() | {OBS: finite, OBS2: finite})

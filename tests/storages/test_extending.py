@@ -62,7 +62,7 @@ def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None
         (ReplayBuffer, "batch_size", "here it is mini_batch_size or num_mini_batch of the algorithm"),
     ],
 )
-def test_hyper_parameter_names_of_other_libraries_raise_an_error_with_the_name_used_here(
+def test_hyper_parameter_names_of_other_libraries_are_refused_with_the_name_here(
     cls: Any, name: str, hint: str
 ) -> None:
     with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
@@ -77,7 +77,7 @@ class ClippedRewards(ReplayBuffer):
 
 
 @pytest.mark.parametrize("size", [20, 6])
-def test_an_insertion_of_ones_own_receives_every_step_of_slices_and_of_some_environments_once(size: int) -> None:
+def test_an_insertion_of_ones_own_receives_every_step_of_a_slice_once(size: int) -> None:
     plain, clipped = (
         cls.create_factory(size=size)("cpu", None, ALGORITHM, None) for cls in (ReplayBuffer, ClippedRewards)
     )

@@ -200,7 +200,7 @@ def test_rollouts_accept_transitions_of_some_environments() -> None:
     )
 
 
-def test_invalid_partial_insertions_raise_errors_that_name_the_cause_and_store_no_data() -> None:
+def test_invalid_partial_insertions_are_refused_by_their_cause_and_store_no_data() -> None:
     storage, stream = made("uniform", 3, size=2), Stream(3, "vector", False, np.random.default_rng(0))
     sample = stream.step()
     with pytest.raises(IndexError, match=r"envs must lie in \[0, 3\), got 3"):

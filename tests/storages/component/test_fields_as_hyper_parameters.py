@@ -254,7 +254,7 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
 
 
-def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
+def test_a_default_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
     class Later(FieldComponent):
         rate: float = 0.5
 

@@ -67,7 +67,7 @@ def test_rounding_of_observations_or_next_observations_cuts_no_episode(
     assert lengths(path) == [(10, False, True)] * 4
 
 
-def test_lossy_next_observations_cut_no_episode_of_a_file_with_flags_and_are_refused_in_one_without(
+def test_lossy_next_observations_cut_no_episode_and_are_refused_without_flags(
     tmp_path: Path,
 ) -> None:
     noisy = following() + np.random.default_rng(1).normal(size=(COUNT, 3)) * 0.02

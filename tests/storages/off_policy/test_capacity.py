@@ -68,10 +68,15 @@ def learnt(storage: Storage) -> dict[int, Any]:
     return drawn
 
 
-@pytest.mark.quick_share(0.1, long=0.4)
-@pytest.mark.parametrize("kind", ["vector", "dict of frames"])
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.quick_share(0.1)
+@pytest.mark.parametrize(
+    ("way", "window", "kind"),
+    [
+        (way, window, ("vector", "dict of frames")[(row + column) % 2])
+        for row, way in enumerate(WAYS)
+        for column, window in enumerate(WINDOWS)
+    ],
+)
 def test_a_growing_storage_equals_one_that_was_large_enough_from_the_beginning(
     way: str, window: str, kind: str
 ) -> None:
@@ -247,10 +252,15 @@ def endless(num_envs: int, kind: str) -> Stream:
     return stream
 
 
-@pytest.mark.quick_share(0.1, long=0.5)
-@pytest.mark.parametrize("max_bytes", [30_000, 123_456])
-@pytest.mark.parametrize("kind", ["vector", "image", "dict of frames"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.quick_share(0.3)
+@pytest.mark.parametrize(
+    ("way", "kind", "max_bytes"),
+    [
+        ("uniform", "vector", 123_456),
+        ("priority", "image", 30_000),
+        ("hindsight, priority and recency", "dict of frames", 123_456),
+    ],
+)
 def test_max_bytes_limits_the_memory_of_a_storage(way: str, kind: str, max_bytes: int) -> None:
     storage, stream = made(way, None, kind, max_bytes=max_bytes), endless(2, kind)
     for _ in range(2):

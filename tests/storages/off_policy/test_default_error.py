@@ -202,7 +202,7 @@ def batches_of(kinds: Any) -> Iterator[tuple[PERBuffer, Any]]:
 
 
 @pytest.mark.parametrize("sequences", [Sequences(3), Episodes(whole=False)])
-def test_default_errors_of_new_sequences_and_episodes_are_limited_to_the_largest_error(sequences: Any) -> None:
+def test_default_errors_of_new_sequences_and_episodes_are_at_most_the_largest_error(sequences: Any) -> None:
     for storage, batch in batches_of([sequences]):
         storage.after_gradients(batch, {ERRORS: torch.full(batch[MASK].shape, 0.5)})
         insert(storage, 10, num_envs=2)

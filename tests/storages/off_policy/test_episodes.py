@@ -31,7 +31,6 @@ from storages.transition import (
     TRUNC2,
     UNSORTED_INDICES,
     WEIGHTS,
-    WINDOW,
 )
 from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
 from tests.support.profiles import examples
@@ -294,7 +293,7 @@ def test_the_errors_of_a_piece_set_the_priority_of_its_episode() -> None:
 
 
 @pytest.mark.parametrize("pieces", [Episodes(longest=4), Episodes(max_steps=4)], ids=repr)
-def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrapped_from(pieces: Episodes) -> None:
+def test_the_lead_out_of_pieces_reaches_to_the_bootstrapped_observations(pieces: Episodes) -> None:
     storage = made("uniform", pieces, n_step=3)
     insert_episodes(storage, 10, 12)
     (batch,) = storage.generate_batches(1, 20)
@@ -306,7 +305,7 @@ def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrappe
     torch.testing.assert_close(batch[DISCOUNT], torch.where(following > newest, 0, GAMMA**3))
 
 
-def test_whole_episodes_have_no_lead_out_and_random_pieces_with_n_steps_cannot_be_packed() -> None:
+def test_whole_episodes_have_no_lead_out_and_random_pieces_of_n_steps_are_not_packed() -> None:
     storage = made("uniform", Episodes(), n_step=3)
     insert_episodes(storage, 10, 12)
     assert LEAD_OUT not in next(storage.generate_batches(1, 20))
@@ -374,66 +373,6 @@ def test_batch_sizes_of_packed_batches_stay_on_the_cpu_as_pytorch_requires() -> 
 def _packed(padded: Any, batch: Any) -> Any:
     order = batch[SORTED_INDICES]
     return torch.cat([padded[t, order[:size]] for t, size in enumerate(batch[BATCH_SIZES].tolist())])
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_relabels_a_whole_episode_with_one_goal_and_its_rewards(
-    strategy: Any, n_step: int, packed: bool
-) -> None:
-    class Envs:
-        num_envs = 2
-
-        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
-
-    episodes = Episodes(packed=packed)
-    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=episodes)(
-        "cpu", None, ALGORITHM, Envs()
-    )
-    storage.seed(0)
-    random, episodic = np.random.default_rng(0), Episodic(Model(30), 2)
-    position, ended = random.normal(size=(2, 1)).astype(np.float32), np.ones((2, 1), bool)
-    for _ in range(50):
-        following = random.normal(size=(2, 1)).astype(np.float32)
-        where, after = (
-            {"observation": at, "achieved_goal": at, "desired_goal": np.full((2, 1), 100, np.float32)}
-            for at in (position, following)
-        )
-        begins, ended = ended, random.random((2, 1)) < 0.2
-        sample = {
-            OBS: where,
-            DONE: begins,
-            ACT: np.zeros((2, 1), np.int64),
-            REW: -np.abs(following - 100),
-            OBS2: after,
-            DONE2: np.zeros((2, 1), bool),
-            TRUNC2: ended,
-        }
-        storage.insert_transition(sample)
-        episodic.insert(sample)
-        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
-    (batch,) = storage.generate_batches(1, 64)
-    drawn, steps = episodic.drawn(episodes), episodic.model.steps
-    relabelled = []
-    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
-        env, run = number % 2, drawn[number]
-        of = (batch[EPISODE][:, 0] == b) if packed else (slice(None), b)
-        goals = batch[OBS]["desired_goal"][of]
-        assert (goals == goals[0]).all()
-        assert (batch[OBS2]["desired_goal"][of] == goals[0]).all()
-        goal = goals[0].item()
-        relabelled.append(goal != 100)
-        reached = [steps[step][OBS2]["achieved_goal"][env, 0].item() for step in run]
-        if goal != 100 and strategy != "random":
-            assert goal in (reached if strategy != "final" else reached[-1:])
-        for t in range(len(run)):
-            window = reached[t : t + n_step]
-            expected = sum(GAMMA**k * -abs(at - goal) for k, at in enumerate(window))
-            assert batch[REW][of][t].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
-            assert batch[WINDOW][of][t].item() == len(window)
-    assert 0.2 < np.mean(relabelled) < 0.8
 
 
 @pytest.mark.parametrize(

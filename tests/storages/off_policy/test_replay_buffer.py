@@ -34,6 +34,16 @@ def batch_of(storage: Any, size: int = 32) -> Any:
     return next(iter(storage.generate_batches(1, size)))
 
 
+def test_uniform_draws_are_fair_after_the_ring_has_wrapped() -> None:
+    storage, _ = filled()
+    drawn = torch.cat([batch[INDICES] for batch in storage.generate_batches(200, 1000)])[:, 0].numpy()
+    first, last = 15 * 3, 25 * 3
+    assert first <= drawn.min() <= drawn.max() < last
+    counts, expected = np.bincount(drawn - first, minlength=30), 200_000 / 30
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert chi_square < 58.3  # 0.999 quantile of 29 degrees of freedom
+
+
 def test_generate_batches_yields_the_requested_number_of_batches() -> None:
     storage, _ = filled()
     batches = list(storage.generate_batches(3, 8, num_epochs=2))

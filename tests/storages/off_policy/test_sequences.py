@@ -10,23 +10,20 @@ from hypothesis import strategies as st
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, Sequences, Storage
 from storages.transition import (
-    BURN_IN,
     DONE,
     DONE2,
     ERRORS,
     INDICES,
-    LEAD_OUT,
     MASK,
     OBS,
     OBS2,
     REW,
     TRUNC2,
     WEIGHTS,
-    WINDOW,
 )
-from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.model import ALGORITHM, Model, Stream, environments, equal, through_a_file
 from tests.support.profiles import examples
-from tests.support.windows_model import Expected, arrays, assert_sequences
+from tests.support.windows_model import arrays, assert_sequences
 
 SIZE = 16
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -193,63 +190,6 @@ def test_uniform_sequences_have_equal_weights_and_report_row_age_and_replay_rati
     info = storage.after_gradients(batch, {})
     assert info["storage/row_age"] == pytest.approx(29 - batch[INDICES].double().mean().item())
     assert info["storage/replay_ratio"] == pytest.approx(4 * 8 / 30)
-
-
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_relabels_a_whole_sequence_with_one_goal_and_its_rewards(strategy: Any, n_step: int) -> None:
-    class Envs:
-        num_envs = 2
-
-        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
-
-    sequences = Sequences(4, burn_in=2)
-    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=sequences)(
-        "cpu", None, ALGORITHM, Envs()
-    )
-    storage.seed(0)
-    random, model = np.random.default_rng(0), Model(30)
-    position = random.normal(size=(2, 1)).astype(np.float32)
-    ended = np.ones((2, 1), bool)
-    for _ in range(50):
-        following = random.normal(size=(2, 1)).astype(np.float32)
-        seen = [
-            {"observation": where, "achieved_goal": where, "desired_goal": np.full((2, 1), 100, np.float32)}
-            for where in (position, following)
-        ]
-        begins, ended = ended, random.random((2, 1)) < 0.15
-        sample = {
-            OBS: seen[0],
-            DONE: begins,
-            "Action": np.zeros((2, 1), np.int64),
-            REW: -np.abs(following - 100),
-            OBS2: seen[1],
-            DONE2: np.zeros((2, 1), bool),
-            TRUNC2: ended,
-        }
-        storage.insert_transition(sample)
-        model.insert(sample)
-        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
-    (batch,) = storage.generate_batches(1, 64)
-    goals = batch[OBS]["desired_goal"]
-    relabelled = goals[0, :, 0] != 100
-    assert 0.2 < relabelled.float().mean() < 0.8
-    assert (goals == goals[:1]).all()
-    assert (batch[OBS2]["desired_goal"] == goals[:1]).all()
-    assert (batch[BURN_IN][OBS]["desired_goal"] == goals[:1]).all()
-    if n_step > 1:
-        assert (batch[LEAD_OUT][OBS]["desired_goal"] == goals[:1]).all()
-    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
-        start, env = divmod(number, 2)
-        steps = Expected(model, start, env, sequences, 0).steps[2:]
-        for t, step in enumerate(steps):
-            rewards = [
-                -abs(float(model.steps[step + k][OBS2]["achieved_goal"][env, 0]) - float(goals[t, b, 0]))
-                for k in range(int(batch[WINDOW][t, b]))
-            ]
-            expected = sum(GAMMA**k * reward for k, reward in enumerate(rewards))
-            assert batch[REW][t, b].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize(

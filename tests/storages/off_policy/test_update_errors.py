@@ -54,8 +54,7 @@ def test_errors_of_another_shape_than_the_batch_are_refused_with_both_shapes(kin
     assert before == after
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["transitions", "packed episodes"])
 @pytest.mark.parametrize(
     "convert",
     [

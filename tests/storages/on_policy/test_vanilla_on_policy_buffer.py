@@ -60,7 +60,7 @@ def test_a_rollout_that_ends_with_a_termination_does_not_evaluate_the_actor(make
     assert storage.actor.asked == []
 
 
-def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_observation(make: Make) -> None:
+def test_an_episode_cut_by_a_time_limit_bootstraps_from_its_own_last_observation(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(2, 7, reward=2, truncated=1))
@@ -70,7 +70,7 @@ def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_obser
     assert returns[1.0] == pytest.approx(1 + GAMMA * returns[2.0])
 
 
-def test_steps_in_order_reset_the_recurrent_state_where_the_rollout_of_another_worker_goes_on(make: Make) -> None:
+def test_steps_in_order_reset_the_recurrent_state_where_another_worker_goes_on(make: Make) -> None:
     storage = make(size=4)
     for number, begins in ((1, 1), (2, 0), (61, 0), (62, 0)):
         states = {RHS: np.full((1, 1), number, np.float32), RHS2: np.full((1, 1), number + 1, np.float32)}
@@ -296,7 +296,7 @@ def test_batches_of_an_empty_rollout_or_without_returns_are_refused(make: Make) 
         storage.generate_batches(1)
 
 
-def test_batches_are_refused_if_rewards_were_replaced_after_the_returns_were_computed(make: Make) -> None:
+def test_batches_are_refused_if_rewards_were_replaced_after_returns_were_computed(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.before_gradients()

@@ -95,7 +95,7 @@ def test_on_policy_returns_equal_those_of_gae(trace_lambda: float) -> None:
 
 @pytest.mark.parametrize("rho_bar", [0.3, 1.0, 1.2])
 @pytest.mark.parametrize("of_one", [0.5, 0.8])
-def test_values_converge_to_those_of_a_policy_between_both_and_of_the_current_one_where_both_are_equal(
+def test_values_converge_to_those_of_a_policy_between_the_acting_and_the_current_one(
     rho_bar: float, of_one: float
 ) -> None:
     between = np.minimum(rho_bar * 0.5, [1 - of_one, of_one])

@@ -71,7 +71,7 @@ def test_records_behind_corrupt_bytes_are_found(junk: bytes, tmp_path: Path) -> 
     assert (flaw.begin, flaw.end, flaw.cut) == (len(one), len(one) + len(junk), False)
 
 
-def test_complete_records_of_a_truncated_file_are_read_and_the_rest_is_reported_as_cut(tmp_path: Path) -> None:
+def test_complete_records_of_a_truncated_file_are_read_and_the_rest_is_cut(tmp_path: Path) -> None:
     written(tmp_path / "file", block(1), block(2))
     data = (tmp_path / "file").read_bytes()
     half = len(data) // 2

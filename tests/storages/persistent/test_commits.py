@@ -33,8 +33,9 @@ def writes_may_proceed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return go_on
 
 
-@pytest.mark.parametrize("kind", ["vector", "image", "frames", "dict of frames"])
-@pytest.mark.parametrize("way", ["plain", "recency"])
+@pytest.mark.parametrize(
+    ("way", "kind"), [("plain", "image"), ("plain", "dict of frames"), ("recency", "vector"), ("recency", "frames")]
+)
 def test_insertions_during_a_commit_do_not_alter_the_commit(
     way: str, kind: str, tmp_path: Path, writes_may_proceed: threading.Event
 ) -> None:
@@ -124,15 +125,14 @@ def test_an_interrupted_commit_is_completed_by_the_next_one(
     pair.close()
 
 
-@pytest.mark.parametrize("way", ["plain", "priority"])
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "name"),
+    ("owner", "name", "way"),
     [
-        (blocks, "write"),
-        (LogFiles, "append"),
-        (LogFiles, "_opened"),
-        (CommitLog, "append"),
+        (blocks, "write", "plain"),
+        (LogFiles, "append", "priority"),
+        (LogFiles, "_opened", "plain"),
+        (CommitLog, "append", "priority"),
     ],
 )
 def test_a_small_commit_interrupted_at_any_call_is_stored_once(

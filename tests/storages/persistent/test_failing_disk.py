@@ -12,7 +12,7 @@ import pytest
 from storages.persistent import PersistenceError
 from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
-from tests.support.directories import Pair, small_segments
+from tests.support.directories import Pair
 from tests.support.model import contents
 
 
@@ -51,48 +51,6 @@ def half_written_steps() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("can_truncate", [True, False])
-def test_errors_of_a_failed_commit_are_not_attributed_to_the_next_commit(can_truncate: bool, tmp_path: Path) -> None:
-    pair = Pair("priority", tmp_path, size=60, commit_every=20)
-    pair.insert(40)
-    pair.update()
-    # A checkpoint keeps the file of errors.
-    pair.kept.state_dict()
-    pair.update()
-    with half_written_steps(), failing(segments.os, "ftruncate", lambda *_: not can_truncate):  # noqa: SIM117
-        with pytest.raises(PersistenceError, match="cannot be written"):
-            pair.kept.flush()
-    pair.update()
-    pair.insert(5)
-    pair.kept.flush()
-    pair.update()
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-@pytest.mark.parametrize("way", ["plain", "priority"])
-@pytest.mark.parametrize("new_file", [False, True])
-def test_a_half_written_record_that_cannot_be_removed_leaves_no_gap(new_file: bool, way: str, tmp_path: Path) -> None:
-    with small_segments(0 if new_file else 1_000_000):
-        pair = Pair(way, tmp_path, commit_every=4)
-        pair.insert(10)
-        pair.kept.flush()
-        for _ in range(2):
-            pair.insert(2)
-            with half_written_steps(), failing(segments.os, "ftruncate"), failing(Path, "unlink"):
-                for _ in range(2):
-                    with pytest.raises(PersistenceError, match="cannot be written"):
-                        pair.kept.flush()
-            left = pair.kept.ring.steps
-            pair.insert(3)
-            pair.kept.flush()
-            assert pair.kept.ring.steps == left + 3
-        pair.reopen()
-        pair.assert_same()
-        pair.close()
-
-
 def test_close_reports_steps_that_could_not_be_written(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(3)
@@ -107,29 +65,6 @@ def test_close_reports_steps_that_could_not_be_written(tmp_path: Path) -> None:
     there = pair.open()
     assert contents(there) == safe
     there.close()
-
-
-@pytest.mark.parametrize("name", ["unlink", "ftruncate"])
-def test_a_rollback_is_completed_once_files_can_be_deleted_or_truncated_again(name: str, tmp_path: Path) -> None:
-    # Depending on the file size, the rollback deletes or truncates a file.
-    with small_segments(1_500 if name == "unlink" else 9_000):
-        pair = Pair("priority", tmp_path, commit_every=3)
-        pair.insert(10)
-        pair.update()
-        kept, twin = pair.kept.state_dict(), pair.twin.state_dict()
-        pair.insert(12)
-        pair.update()
-        pair.kept.flush()
-        with failing(*((segments.os, name) if name == "ftruncate" else (Path, name))):
-            pair.kept.load_state_dict(kept)
-            pair.twin.load_state_dict(twin)
-            pair.assert_same()
-            with pytest.raises(PersistenceError, match="cannot be written"):
-                pair.kept.flush()
-        pair.insert(4)
-        pair.reopen()
-        pair.assert_same()
-        pair.close()
 
 
 def test_foreign_bytes_at_the_end_of_a_file_do_not_damage_later_commits(tmp_path: Path) -> None:

@@ -238,9 +238,7 @@ def assert_each_has_its_error(storage: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1_000, 5])
-def test_episodes_that_end_by_hand_after_others_of_the_same_step_keep_their_numbers_and_errors(
-    size: int, tmp_path: Path
-) -> None:
+def test_episodes_that_end_by_hand_after_others_keep_their_numbers_and_errors(size: int, tmp_path: Path) -> None:
     storage = buffer(tmp_path / "here", num_envs=3, size=size, commit_every=1_000, **PRIORITIES)
     no = np.zeros((3, 1), np.float32)
     for step in range(2):

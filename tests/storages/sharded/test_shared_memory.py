@@ -96,32 +96,12 @@ def test_batches_through_shared_memory_equal_those_that_are_sent(factory: Any) -
     assert "in memory" in sharing.seen[4:]
 
 
-def test_after_a_first_reply_of_each_shard_all_come_through_memory() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 40))
-    # The second request was sent before the first was answered.
-    assert group.seen[:2] == ["sent", "sent"]
-    assert set(group.seen[2:]) == {"in memory"}
-
-
 def test_batches_that_are_kept_are_not_overwritten() -> None:
     replay = filled(SharingShards([maker(PRIORITISED)]))
     batches = list(learn(replay, 40))
     copies = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
     list(learn(replay, 40))
     assert all(equal(batch, copy) for batch, copy in zip(batches, copies, strict=True))
-
-
-def test_larger_batches_get_larger_pieces() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 20))
-    group.seen.clear()
-    assert all(len(batch[OBS]) == 50 for batch in learn(replay, 20, size=50))
-    # Prefetched batches of the former size come first.
-    assert group.seen.count("sent") in (1, 2)
-    assert group.seen[-1] == "in memory"
 
 
 def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:

@@ -45,7 +45,7 @@ def test_values_of_any_width_are_returned_as_they_were_inserted(width: int) -> N
 
 @pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_an_observation_that_differs_in_one_byte_does_not_change_the_next_observation_before(width: int) -> None:
+def test_an_observation_with_one_other_byte_leaves_the_next_observation_before_it(width: int) -> None:
     for env, position in np.ndindex(NUM_ENVS, width):
         *_, last = samples_of(width)
         last |= {DONE2: np.zeros((NUM_ENVS, 1), np.bool_)}
