@@ -321,7 +321,7 @@ def test_mixed_and_sharded_storages_take_both_names(tmp_path: Any) -> None:
             getattr(ShardedReplay, name)(object.__new__(ShardedReplay))
 
 
-def test_an_overridden_insert_single_tensor_slice_overwrites_and_dicts_are_appended_to() -> None:
+def test_an_own_insert_single_tensor_slice_overwrites_and_dicts_are_appended_to() -> None:
     class Own(ReplayBuffer):
         def insert_single_tensor_slice(self, key: str, values: Any, start: int = 0) -> int:  # type: ignore[override]
             return super().insert_single_tensor_slice(key, values * 2, start)

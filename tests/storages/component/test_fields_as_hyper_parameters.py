@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import json
 import pickle
 import pydoc
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
+from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, Storage
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import (
     Count,
@@ -171,15 +170,6 @@ def test_a_wrong_value_is_refused_when_the_factory_is_made(arguments: Any, error
         Deeper.create_factory(**arguments)
 
 
-def test_a_factory_can_be_pickled_and_its_config_is_json() -> None:
-    factory = Deeper.create_factory(explorer=Explorer(LinearSchedule(1, 0)), memory=ReplayBuffer.create_factory(5))
-    assert pickle.loads(pickle.dumps(factory)) == factory
-    config = json.loads(json.dumps(factory.config))["hyper_parameters"]
-    assert config["optimizer"] == {"name": "Optimizer", "hyper_parameters": {"betas": [0.9, 0.999], "eps": 1e-8}}
-    assert config["explorer"]["hyper_parameters"]["epsilon"]["name"] == "LinearSchedule"
-    assert config["memory"]["hyper_parameters"]["size"] == 5
-
-
 def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> None:
     class Bounded(FieldComponent):
         low: float = 0.0
@@ -254,7 +244,7 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
 
 
-def test_a_default_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
+def test_a_default_assigned_to_a_class_later_is_that_of_later_factories() -> None:
     class Later(FieldComponent):
         rate: float = 0.5
 

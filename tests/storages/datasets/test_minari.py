@@ -235,48 +235,6 @@ def test_text_spaces_and_nested_action_spaces_are_refused(tmp_path: Path) -> Non
         list(open_dataset(path))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_values_that_do_not_match_the_space_are_refused_when_read(layout: str, tmp_path: Path) -> None:
-    made = buffers([episode(2)], BOX)
-    made[0] = minari.data_collector.EpisodeBuffer(
-        **{**vars(made[0]), "observations": ["a", "b", "c"] if layout == "hdf5" else made[0].observations}
-    )
-    path = written_by_minari(tmp_path / "odd", layout, BOX, spaces.Discrete(4), made)
-    if layout != "hdf5":
-        metadata = path / "data" / "metadata.json"
-        saved = json.loads(metadata.read_text())
-        wide = spaces.Box(-1, 1, (4,), np.float32)
-        metadata.write_text(json.dumps(saved | {"observation_space": minari.serialization.serialize_space(wide)}))
-    message = "only numbers are read" if layout == "hdf5" else "the space says shape"
-    with pytest.raises(DatasetError, match=f"{path}.*{message}"):
-        list(open_dataset(path))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_missing_or_invalid_metadata_is_named(layout: str, tmp_path: Path) -> None:
-    path = tmp_path / "written"
-    write_dataset(path, some(), format=f"minari-{layout}")
-    metadata = path / "data" / "metadata.json"
-    saved = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps(saved | {"total_episodes": 5}))
-    with pytest.raises(DatasetError, match="the metadata claim 5 episodes, but there are 4"):
-        list(open_dataset(path))
-    other = {"type": "Dict", "subspaces": {"a": json.loads(saved["observation_space"])}}
-    metadata.write_text(json.dumps(saved | {"observation_space": json.dumps(other)}))
-    with pytest.raises(DatasetError, match=f"{path}.* lacks observations/a"):
-        list(open_dataset(path))
-    del saved["observation_space"]
-    metadata.write_text(json.dumps(saved))
-    with pytest.raises(DatasetError, match="has no spaces"):
-        list(open_dataset(path))
-    metadata.write_text(json.dumps(saved | {"data_format": "clay"}))
-    with pytest.raises(DatasetError, match="in Minari's format 'clay'; hdf5, arrow, parquet are read"):
-        open_dataset(path)
-    metadata.write_text("{")
-    with pytest.raises(DatasetError, match=r"metadata\.json is no metadata of a Minari data set, or damaged"):
-        open_dataset(path)
-
-
 @pytest.mark.parametrize(("package", "format_"), [("h5py", "minari-hdf5"), ("pyarrow", "minari-arrow")])
 def test_without_the_package_the_command_that_installs_it_is_named(
     package: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

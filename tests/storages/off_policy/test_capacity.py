@@ -194,21 +194,6 @@ def test_a_growing_storage_is_restored_from_its_directory(way: str, tmp_path: Pa
         made(way, 100, directory=tmp_path)
 
 
-def test_a_reopened_growing_storage_takes_no_more_memory_than_before(tmp_path: Path) -> None:
-    storage = made("priority", None, directory=tmp_path)
-    stream = endless(2, "vector")
-    for steps in (10, 60):
-        for _ in range(steps):
-            storage.insert_transition(stream.step())
-        learnt(storage)
-        before = storage.nbytes
-        storage.close()
-        storage = made("priority", None, directory=tmp_path)
-        learnt(storage)
-        assert storage.nbytes <= before
-    storage.close()
-
-
 def test_growth_beyond_the_device_memory_is_refused_and_keeps_the_stored_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

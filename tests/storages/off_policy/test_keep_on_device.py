@@ -97,7 +97,7 @@ def test_keep_on_device_gives_the_same_batches_as_a_storage_on_the_cpu(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keep_on_device_gives_equal_batches_after_replacements_resets_copies_and_loads(kind: str) -> None:
+def test_keep_on_device_gives_equal_batches_after_resets_copies_and_loads(kind: str) -> None:
     envs = environments(kind, 2)
     storages = [made("priority and recency", envs, keep_on_device=keep) for keep in (False, True)]
     stream = Stream(2, kind, True, np.random.default_rng(1))

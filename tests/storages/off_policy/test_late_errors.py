@@ -12,12 +12,50 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
+from storages.core.device.transfer import Fetched, Transfer
 from storages.transition import ERRORS, REW
 from tests.support.comparison import assert_equal
 from tests.support.episodic import buffer
-from tests.support.late_transfer import with_late_errors
 from tests.support.model import ALGORITHM, Stream, equal
 from tests.support.profiles import examples
+
+
+class Arrival:
+    """An event; until it is waited for, the copies hold meaningless numbers.
+
+    Args:
+        copies: tensors that are filled when they arrive.
+        sources: tensors that are copied.
+    """
+
+    def __init__(self, copies: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+        self._copies, self._sources = copies, [source.clone() for source in sources]
+
+    def synchronize(self) -> None:
+        for arrived, source in zip(self._copies, self._sources, strict=True):
+            arrived.copy_(source)
+
+
+class LateTransfer(Transfer):
+    """A transfer to the CPU as if it were another device."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self.is_asynchronous = True
+
+    def fetch(self, *tensors: torch.Tensor) -> Fetched:
+        copies = [torch.full_like(tensor, 12_345) for tensor in tensors]
+        return Fetched(copies, Arrival(copies, [tensor.detach() for tensor in tensors]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateTransfer, ()
+
+
+def with_late_errors(storage: Storage) -> Any:
+    """Make a storage that does not wait for errors."""
+    storage.sampler._transfer = LateTransfer()  # type: ignore[attr-defined]
+    return storage
+
 
 SIZE = 16
 PRIORITIES: dict[str, Any] = {"n_step": 2, "alpha": 0.7, "beta": 0.5, "epsilon": 0.01}

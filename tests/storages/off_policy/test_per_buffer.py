@@ -157,7 +157,7 @@ def test_errors_of_zero_without_an_epsilon_give_no_nan() -> None:
     assert_distribution(numbers, 46, np.full(4, 0.25))
 
 
-def test_alpha_zero_keeps_no_priorities_and_a_later_alpha_begins_at_the_default_error() -> None:
+def test_alpha_zero_keeps_no_priorities_and_a_later_alpha_begins_with_the_default() -> None:
     storage, _ = filled(size=4, num_envs=1, alpha=0.0)
     plain = storage.nbytes
     give_errors(storage, [46, 47, 48, 49], [1.0, 2.0, 3.0, 4.0])

@@ -146,17 +146,6 @@ def test_batches_keep_the_dtypes_of_dict_observations() -> None:
         assert {name: leaf.dtype for name, leaf in batch[key].items()} == {"a": torch.float32, "b": torch.uint8}
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.float32, np.float64, np.uint8, np.int64])
-def test_flags_of_any_dtype_are_stored_equally(dtype: Any) -> None:
-    storages = replay_buffer(10), replay_buffer(10)
-    stream = Stream(2, "vector", False, np.random.default_rng(0))
-    for _ in range(15):
-        sample = stream.step()
-        storages[0].insert_transition(sample)
-        storages[1].insert_transition(sample | {key: sample[key].astype(dtype) for key in (DONE, DONE2, TRUNC2)})
-    assert contents(storages[0]) == contents(storages[1])
-
-
 def test_a_missing_truncation_field_means_no_truncation() -> None:
     storage = replay_buffer(5)
     sample = Stream(2, "vector", False, np.random.default_rng(0)).step()

@@ -234,7 +234,7 @@ def test_another_buffer_is_not_accepted_as_the_ancestor(tmp_path: Path, version:
 
 @pytest.mark.parametrize("repaired", ["the child", "the ancestor"])
 @pytest.mark.parametrize("harm", [flip_a_chunk, flip_the_log])
-def test_damage_of_an_ancestor_is_named_and_a_repair_of_it_or_the_child_keeps_the_rest(
+def test_damage_of_an_ancestor_is_named_and_a_repair_of_either_keeps_the_rest(
     harm: Callable[[Path], None], repaired: str, tmp_path: Path, version: str
 ) -> None:
     root = make_chain(tmp_path / "x")

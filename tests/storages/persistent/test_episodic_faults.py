@@ -14,7 +14,7 @@ import pytest
 from storages import ReplayBuffer
 from storages.persistent import DamageError, PersistenceError, read_state, repair
 from storages.persistent.log.notes import MARKER_NAME, write_marker
-from tests.support import killing_episodic
+from tests.storages.persistent import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
 from tests.support.profiles import examples

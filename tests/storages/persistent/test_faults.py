@@ -119,6 +119,35 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         made("plain", tmp_path / "file" / "below")
 
 
+# Files changed by another program
+
+
+def test_foreign_bytes_at_the_end_of_a_file_do_not_damage_later_commits(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(9)
+    pair.kept.flush()
+    with max(tmp_path.glob("*.steps")).open("ab") as file:
+        file.write(b"something else")
+    pair.insert(1)
+    pair.kept.flush()
+    pair.insert(9)
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def test_a_file_truncated_by_another_program_is_reported(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(9)
+    pair.kept.flush()
+    path = max(tmp_path.glob("*.steps"))
+    os.truncate(path, path.stat().st_size - 10)
+    with pytest.raises(PersistenceError, match="it was truncated"):
+        pair.insert(1)
+    with pytest.raises(PersistenceError):
+        pair.kept.close()
+
+
 # Concurrent writers
 
 

@@ -13,7 +13,7 @@ import torch
 
 from storages import Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, DONE, DONE2, MASK, OBS, OBS2, REW, TRUNC2
-from tests.support import limited_memory
+from tests.storages.persistent import limited_memory
 from tests.support.episodic import Twins, updated
 from tests.support.model import ALGORITHM, through_a_file
 

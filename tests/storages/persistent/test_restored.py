@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storages import NStepReplayBuffer, PERBuffer, ReplayBuffer
 from storages.transition import REW
 from tests.support.directories import SIZE, WAYS, Pair, made, small_segments
-from tests.support.model import KINDS, Stream, contents
+from tests.support.model import KINDS, contents
 from tests.support.profiles import examples
 
 STEP = st.sampled_from(
@@ -109,18 +109,6 @@ def test_an_empty_storage_can_be_reopened(tmp_path: Path) -> None:
         storage.flush()
         assert len(storage) == 0
         storage.close()
-
-
-def test_a_stream_interrupted_after_a_commit_is_not_joined_with_the_next(tmp_path: Path) -> None:
-    pair = Pair("n steps", tmp_path, num_envs=2, commit_every=1)
-    pair.insert(4)
-    pair.kept.flush()
-    pair._stream = Stream(2, "vector", True, np.random.default_rng(9))
-    pair.insert(1)
-    pair.reopen()
-    pair.assert_same()
-    assert pair.kept.ring.broken()[-2].all()
-    pair.close()
 
 
 def test_a_directory_can_be_reopened_with_another_kind_of_replay(tmp_path: Path) -> None:
