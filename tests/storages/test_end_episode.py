@@ -12,7 +12,7 @@ import torch
 import storages
 from storages import Episodes, Sequences, Storage
 from storages.transition import DONE2, ERRORS, LOGP, MASK, OBS, OBS2, REW, TRUNC2, VAL
-from tests.support.model import ALGORITHM, Stream, contents, environments, equal, map_leaves, through_a_file
+from tests.support.model import ALGORITHM, Stream, contents, environments, equal, map_leaves, through_a_file, unchanged
 from tests.support.rollouts import SummingActor
 
 SIZE = 16
@@ -20,9 +20,7 @@ PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
 REPLAYS: dict[str, Callable[..., Any]] = {
     "uniform": lambda **given: storages.ReplayBuffer.create_factory(**given),
     "priority": lambda **given: storages.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
-    "hindsight": lambda **given: storages.HERBuffer.create_factory(
-        her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew), **PRIORITIES, **given
-    ),
+    "hindsight": lambda **given: storages.HERBuffer.create_factory(her_function=unchanged, **PRIORITIES, **given),
     "on the device": lambda **given: storages.PERBuffer.create_factory(keep_on_device=True, **PRIORITIES, **given),
     "prefetch": lambda **given: storages.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
 }

@@ -23,7 +23,7 @@ from storages import (
 )
 from storages.transition import ACT, ADV, IREW, LOGP, OBS, OBS2, RET, REW, VAL
 from tests.support.comparison import assert_equal
-from tests.support.model import ALGORITHM, Sample, Stream, equal, map_leaves, replay_buffer
+from tests.support.model import ALGORITHM, Sample, Stream, equal, map_leaves, replay_buffer, unchanged
 
 HALVES: dict[str, Callable[[Any], Any]] = {
     "float16 array": lambda array: array.astype(np.float16),
@@ -38,17 +38,13 @@ def single(value: Any) -> Any:
     return value.astype(np.float32) if isinstance(value, np.ndarray) else value.float().numpy()
 
 
-def keep_achieved(*fields: Any) -> Any:
-    return fields[:5]
-
-
 REPLAY: dict[str, Any] = {
     "one step": ReplayBuffer.create_factory(size=12),
     "three steps": NStepReplayBuffer.create_factory(size=12, n_step=3),
     "sequences": NStepReplayBuffer.create_factory(size=12, n_step=2, sequences=Sequences(3, burn_in=1)),
     "episodes": ReplayBuffer.create_factory(size=12, sequences=Episodes(whole=False)),
     "packed episodes": ReplayBuffer.create_factory(size=12, sequences=Episodes(whole=False, packed=True)),
-    "hindsight": HERBuffer.create_factory(size=12, n_step=2, her_function=keep_achieved, her_ratio=0.5),
+    "hindsight": HERBuffer.create_factory(size=12, n_step=2, her_function=unchanged, her_ratio=0.5),
     "priorities": PERBuffer.create_factory(size=12, n_step=2, alpha=0.5),
 }
 

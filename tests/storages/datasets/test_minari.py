@@ -220,21 +220,6 @@ def test_images_that_minari_stored_as_jpeg_are_read(layout: str, tmp_path: Path)
         assert abs(read.observations[0].astype(int) - gradient).max() < 8
 
 
-def test_text_spaces_and_nested_action_spaces_are_refused(tmp_path: Path) -> None:
-    path = written_by_minari(
-        tmp_path / "texts", "hdf5", spaces.Text(5), spaces.Discrete(4), buffers([episode(2, "vector")], spaces.Text(5))
-    )
-    with pytest.raises(DatasetError, match=r"metadata\.json has a space of type 'Text', which is not numeric"):
-        list(open_dataset(path))
-    actions = spaces.Dict({"a": spaces.Discrete(4)})
-    metadata = path / "data" / "metadata.json"
-    saved = json.loads(metadata.read_text())
-    saved["observation_space"] = minari.serialization.serialize_space(BOX)
-    metadata.write_text(json.dumps(saved | {"action_space": minari.serialization.serialize_space(actions)}))
-    with pytest.raises(DatasetError, match="the action space must be a single array, not a Dict or Tuple of"):
-        list(open_dataset(path))
-
-
 @pytest.mark.parametrize(("package", "format_"), [("h5py", "minari-hdf5"), ("pyarrow", "minari-arrow")])
 def test_without_the_package_the_command_that_installs_it_is_named(
     package: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

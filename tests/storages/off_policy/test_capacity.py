@@ -26,6 +26,7 @@ from tests.support.model import (
     environments,
     equal,
     through_a_file,
+    unchanged,
 )
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, assert_windows
@@ -35,7 +36,7 @@ WAYS: dict[str, Any] = {
     "uniform": storages.NStepReplayBuffer.create_factory,
     "priority": lambda **given: storages.PERBuffer.create_factory(**PRIORITIES, **given),
     "hindsight, priority and recency": lambda **given: storages.HERBuffer.create_factory(
-        her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew),
+        her_function=unchanged,
         **PRIORITIES,
         eta=0.999,
         cmin=6,

@@ -8,21 +8,17 @@ import pytest
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences
 from tests.support.comparison import assert_equal
-from tests.support.model import ALGORITHM, Stream
+from tests.support.model import ALGORITHM, Stream, unchanged
 
 SIZE = 10
 ENDLESS = (SIZE + 1, 2**62, 2**70)
-
-
-def keep(*fields: Any) -> Any:
-    return fields[:5]
 
 
 KINDS: dict[str, Any] = {
     "uniform": lambda **more: NStepReplayBuffer.create_factory(**more),
     "priorities": lambda **more: PERBuffer.create_factory(alpha=0.5, **more),
     "recency": lambda **more: EREBuffer.create_factory(cmin=3, **more),
-    "hindsight": lambda **more: HERBuffer.create_factory(her_function=keep, **more),
+    "hindsight": lambda **more: HERBuffer.create_factory(her_function=unchanged, **more),
     "sequences": lambda **more: NStepReplayBuffer.create_factory(sequences=Sequences(3, burn_in=1), **more),
     "episodes": lambda **more: NStepReplayBuffer.create_factory(sequences=Episodes(whole=False), **more),
     "pieces": lambda **more: NStepReplayBuffer.create_factory(sequences=Episodes(longest=2, whole=False), **more),

@@ -32,16 +32,12 @@ from storages.transition import (
     UNSORTED_INDICES,
     WEIGHTS,
 )
-from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file, unchanged
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, assert_windows
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 WAYS: dict[str, Any] = {

@@ -25,7 +25,7 @@ from storages import (
 from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, REWC, RTG, TAKEN2
 from tests.storages.off_policy.test_her_buffer import GoalStream, History, compute_reward
 from tests.support.episodic import EpisodesModel, buffer
-from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file
+from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file, unchanged
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, assert_windows, continues
 
@@ -40,10 +40,6 @@ WINDOWS: dict[str, Sequences | Episodes | None] = {
     "packed episodes": Episodes(packed=True, whole=False),
     "pieces of episodes": Episodes(longest=3, whole=False),
 }
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 WAYS: dict[str, Any] = {

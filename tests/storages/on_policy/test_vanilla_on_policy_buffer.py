@@ -52,14 +52,6 @@ def test_a_terminated_episode_does_not_bootstrap(make: Make) -> None:
     assert 99.0 not in storage.actor.asked
 
 
-def test_a_rollout_that_ends_with_a_termination_does_not_evaluate_the_actor(make: Make) -> None:
-    storage = make(size=2)
-    storage.insert_transition(step(1, 2, reward=1))
-    storage.insert_transition(step(2, 3, reward=2, terminated=1))
-    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 2, 2.0: 2})
-    assert storage.actor.asked == []
-
-
 def test_an_episode_cut_by_a_time_limit_bootstraps_from_its_own_last_observation(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))

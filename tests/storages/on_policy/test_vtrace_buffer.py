@@ -124,14 +124,6 @@ class RecordingActor(Actor):
         return super().evaluate_actions(obs, rhs, done, action)
 
 
-def test_long_rollouts_are_evaluated_completely_in_parts() -> None:
-    actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
-    filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
-    parts = [obs for obs, rhs, _ in actor.asked if rhs is None]
-    assert max(len(part) for part in parts) * 3 <= 512
-    assert np.array_equal(torch.cat(parts), [sample[OBS] for sample in inserted])
-
-
 def test_a_recurrent_actor_evaluates_the_whole_rollout_from_its_first_state() -> None:
     actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
     for number, sample in enumerate(inserted):

@@ -244,19 +244,6 @@ def test_a_million_updates_accumulate_no_rounding_errors() -> None:
     assert tree.total == pytest.approx(math.fsum(tree.leaves), rel=1e-13)
 
 
-@pytest.mark.long
-def test_leaves_and_masses_may_have_any_numeric_dtype_and_stride() -> None:
-    tree = SumTree(20)
-    tree.set(np.arange(10, dtype=np.uint8)[::2], np.arange(10, dtype=np.float32)[::2])
-    tree.set(np.array([1]), [5])  # type: ignore[arg-type]
-    assert tree.leaves[:10].tolist() == [0, 5, 2, 0, 4, 0, 6, 0, 8, 0]
-    sparse = np.linspace(0, 0.9, 20)[::2]
-    np.testing.assert_array_equal(tree.sample(sparse)[0], tree.sample(sparse.copy())[0])
-    read_only = np.array([0.5])
-    read_only.flags.writeable = False
-    assert tree.sample(read_only)[0].tolist() == tree.sample(np.array([0.5]))[0].tolist()
-
-
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))])
 @pytest.mark.parametrize("size", SIZES)
 def test_a_copy_is_equal_to_the_tree_and_independent_of_it(again: Any, size: int) -> None:
