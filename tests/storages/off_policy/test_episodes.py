@@ -47,7 +47,6 @@ WAYS: dict[str, Any] = {
     "ranks": lambda **kwargs: PERBuffer.create_factory(
         **PRIORITIES, prioritization="rank", uniform_share=0.3, error_max=1.0, **kwargs
     ),
-    # This function returns its input, so that relabelled steps still equal the inserted ones.
     "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
     ),

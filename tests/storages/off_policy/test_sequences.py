@@ -35,7 +35,6 @@ WAYS: dict[str, Any] = {
     "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
     "priority and recency": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
-    # This function returns its input, so that relabelled steps still equal the inserted ones.
     "hindsight": lambda **kwargs: HERBuffer.create_factory(her_function=unchanged, her_ratio=0.6, **kwargs),
     "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
