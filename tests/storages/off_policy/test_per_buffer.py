@@ -58,7 +58,7 @@ def test_transitions_are_drawn_in_proportion_to_their_priorities(
             storage.insert_transition(stream.step())
     errors = random.exponential(size=40)
     errors[::5] = 0
-    first = storage._ring.start
+    first = storage.ring.start
     give_errors(storage, np.arange(first, first + 40), errors)
     priorities = (errors + epsilon) ** alpha
     assert_distribution(drawn(storage), first, priorities / priorities.sum())
@@ -97,7 +97,7 @@ def test_priorities_do_not_depend_on_when_rows_are_drawn(size: int, stride: int)
 
 def test_late_errors_of_overwritten_transitions_are_ignored() -> None:
     storage, stream = filled(size=4, num_envs=1, steps=10)
-    first = storage._ring.start
+    first = storage.ring.start
     assert first == 6
     for _ in range(2):
         storage.insert_transition(stream.step())
@@ -117,7 +117,7 @@ def test_the_last_error_counts_for_a_transition_that_is_twice_in_a_batch() -> No
 @pytest.mark.parametrize("weights_over", ["stored", "batch"])
 def test_importance_weights_give_an_unbiased_mean_or_have_a_maximum_of_one_per_batch(weights_over: Any) -> None:
     storage, _ = filled(alpha=0.8, beta=1.0, weights_over=weights_over, stratified=False)
-    first = storage._ring.start
+    first = storage.ring.start
     random = np.random.default_rng(2)
     values = random.normal(size=40)
     give_errors(storage, np.arange(first, first + 40), random.exponential(size=40) + 0.05)
@@ -194,7 +194,7 @@ def test_reset_removes_all_priorities() -> None:
     storage.reset()
     for _ in range(3):
         storage.insert_transition(stream.step())
-    first = storage._ring.start
+    first = storage.ring.start
     assert_distribution(drawn(storage), first, np.full(3, 1 / 3))
 
 
@@ -233,7 +233,7 @@ def test_a_value_out_of_range_is_refused_when_the_factory_is_made(
 
 def test_weights_of_extremely_different_priorities_stay_above_0() -> None:
     storage, _ = filled(size=4, num_envs=1, alpha=1.0, beta=1.0)
-    first = storage._ring.start
+    first = storage.ring.start
     give_errors(storage, np.arange(first, first + 4), [1.0, 1.0, 1.0, 1e-42])
     (batch,) = storage.generate_batches(1, 4)
     assert (batch[WEIGHTS] > 0).all()

@@ -31,10 +31,6 @@ def closed(tmp_path: Path) -> Pair:
     return pair
 
 
-def last(directory: Path) -> Path:
-    return max(directory.glob("*.steps"))
-
-
 def test_older_versions_of_all_files_but_the_closing_note_are_detected(closed: Pair) -> None:
     for path in (closed.directory.parent / "older").iterdir():
         shutil.copy(path, closed.directory / path.name)

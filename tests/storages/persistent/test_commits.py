@@ -1,10 +1,8 @@
 """Commits in a background thread: later insertions do not alter them, and uncommitted steps stay within the limit."""
 
 import copy
-import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from storages.persistent.log import records as blocks
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.replay import write_ahead_log
-from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
+from tests.support.directories import Pair, small_segments
 
 
 @pytest.fixture
@@ -54,72 +52,6 @@ def test_insertions_during_a_commit_do_not_alter_the_commit(
         writes_may_proceed.set()
         pair.kept._log.wal.wait()
         assert pair.kept._log.wal.written == committed
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path, commit_every=1)
-    for step in range(20):
-        pair.insert()
-        assert pair.kept._log.wal.written >= step
-    pair.close()
-
-
-@contextmanager
-def commits(size: str) -> Iterator[None]:
-    with large_commits() if size == "large" else nullcontext():
-        yield
-
-
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_the_error_of_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str, tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
-    with commits(size):
-        pair.insert(2)
-        pair.kept._log.wal.wait()
-        with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            wal = pair.kept._log.wal
-            while pair.kept.ring.steps < wal._next_commit:
-                pair.insert(1)
-            if size == "large":
-                pair.insert(1)
-                assert wal._writing is not None
-                wal._writing.exception()
-            before = len(pair.kept)
-            with pytest.raises(PersistenceError, match="File too large"):
-                pair.kept.insert_transition(pair._stream.step())
-            assert len(pair.kept) == before
-    pair.insert(1)
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-@pytest.mark.parametrize("way", ["plain", "recency"])
-def test_an_interrupted_commit_is_completed_by_the_next_one(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair(way, tmp_path)
-    pair.insert(8)
-    pair.update()
-    pair.kept.flush()
-    pair.insert(3)
-    pair.update()
-    for written in range(3):
-        write, left = os.write, [written]
-
-        def interrupted(file: int, data: Any, left: list[int] = left, write: Any = write) -> int:
-            left[0] -= 1
-            if left[0] < 0:
-                raise KeyboardInterrupt
-            return int(write(file, data[:60]))
-
-        with monkeypatch.context() as patched:
-            patched.setattr(blocks.os, "write", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                pair.kept.flush()
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -165,19 +97,6 @@ def test_a_small_commit_interrupted_at_any_call_is_stored_once(
     pair.reopen()
     pair.assert_same()
     pair.close()
-
-
-@pytest.mark.parametrize("way", ["plain", "priority"])
-def test_deleted_files_of_small_commits_are_reported(way: str, tmp_path: Path) -> None:
-    pair = Pair(way, tmp_path, commit_every=4)
-    pair.insert(6)
-    pair.kept._log.wal.wait()
-    for path in tmp_path.glob("*.steps"):
-        path.unlink()
-    with pytest.raises(PersistenceError, match="is lost, but still in memory"):
-        pair.insert(20)
-    with pytest.raises(PersistenceError):
-        pair.kept.close()
 
 
 @pytest.mark.parametrize("steps", [0, 1])

@@ -3,14 +3,11 @@
 import itertools
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from storages.persistent import DamageError, PersistenceError, read_state
-from storages.persistent.replay import recovery
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.transition import REW
 from tests.support.directories import SIZE, Pair, made, small_segments
@@ -64,31 +61,6 @@ def test_a_manifest_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None
     (tmp_path / RingManifest.name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PersistenceError, match=r"storage\.json is a symbolic link, which is not followed"):
         read_state(tmp_path)
-
-
-def test_files_written_and_deleted_before_steps_are_read_are_not_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("priority", tmp_path, commit_every=3)
-    pair.insert(9)
-    pair.kept.flush()
-    recover, more = recovery.recover, [3]
-
-    def recover_after_more_commits(*given: Any) -> Any:
-        if more[0]:
-            more[0] -= 1
-            pair.insert(20)
-            pair.update()
-            # All steps go to a new file, and the older files are deleted.
-            pair.kept._log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
-            pair.kept.flush()
-        return recover(*given)
-
-    monkeypatch.setattr(recovery, "recover", recover_after_more_commits)
-    with small_segments(100):
-        state = read_state(tmp_path)
-    assert torch.equal(state["priorities"]["errors"], pair.kept.priorities.state_dict()["errors"])
-    pair.close()
 
 
 def test_real_damage_is_reported_beside_a_writer(tmp_path: Path) -> None:

@@ -116,21 +116,6 @@ def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:
     assert group.seen[-1] == "in memory"
 
 
-def test_a_shard_that_came_back_from_another_machine_gets_pieces_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(OpenedPieces, "memory_at", lambda self, place: None)
-        list(learn(replay, 40))
-    list(learn(replay, 20))
-    assert set(group.seen) == {"sent"}
-    storage = group.shards[0].storage
-    group.shards[0] = ReplayShard(lambda: storage)
-    with pytest.warns(RuntimeWarning, match="shard 0 died and was replaced"):
-        list(learn(replay, 20))
-    assert group.seen[-1] == "in memory"
-
-
 def test_a_shard_on_another_machine_sends_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenedPieces, "memory_at", lambda self, place: None)
     made: list[str] = []
@@ -149,18 +134,15 @@ def test_a_shard_on_another_machine_sends_its_batches(monkeypatch: pytest.Monkey
     assert 1 <= len(made) <= 2
 
 
-def test_without_room_for_shared_memory_batches_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reserves", [True, False], ids=["without room", "a system without reserved memory"])
+def test_without_shared_memory_batches_are_sent(reserves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    group = SharingShards([maker(PRIORITISED)])
-    assert len(list(learn(filled(group), 30))) == 30
-    assert set(group.seen) == {"sent"}
-
-
-def test_a_system_without_reserved_memory_sends_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "posix_fallocate")
+    if reserves:
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    else:
+        monkeypatch.delattr(os, "posix_fallocate")
     group = SharingShards([maker(PRIORITISED)])
     assert len(list(learn(filled(group), 30))) == 30
     assert set(group.seen) == {"sent"}
