@@ -98,7 +98,7 @@ def cases() -> Iterator[tuple[str, int, str, str, int]]:
     for row, way in enumerate(WAYS):
         for column, window in enumerate(WINDOWS):
             n_step = 1 if way == "plain" or (row + column) % 2 else 3
-            yield way, n_step, window, KINDS[(row + 2 * column) % len(KINDS)], 1 if column % 3 == 2 else 4
+            yield way, n_step, window, KINDS[(row + 2 * column) % len(KINDS)], 1 if (row + column) % 3 == 2 else 4
 
 
 @pytest.mark.quick_share(0.2)
