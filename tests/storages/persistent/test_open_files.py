@@ -36,5 +36,5 @@ def test_a_storage_that_cannot_be_opened_says_how(kind: str, tmp_path: Path) -> 
         for _ in range(20):
             storage.insert_transition(stream.step())
         storage.close()
-    with files_left(1), pytest.raises(PersistenceError, match=r"; close files, of which .* by `ulimit -n \d+`"):
+    with files_left(0), pytest.raises(PersistenceError, match=r"; close files, of which .* by `ulimit -n \d+`"):
         made(kind, tmp_path / "kept")
