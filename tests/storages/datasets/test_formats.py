@@ -277,3 +277,14 @@ def test_the_best_episodes_are_chosen() -> None:
     assert chosen(returns, max_episodes=2) == {0, 2}
     assert chosen(returns, min_return=4.0, max_episodes=2) == {2}
     assert return_of(episode(4)) == pytest.approx(float(episode(4).fields[REW].sum()))
+
+
+def test_an_empty_storage_is_an_empty_data_set_which_is_not_merged(tmp_path: Path) -> None:
+    storage = made("plain", tmp_path / "kept", size=20)
+    fill(storage, some())
+    storage.reset()
+    storage.close()
+    dataset = open_dataset(tmp_path / "kept")
+    assert (len(dataset), dataset.steps, list(dataset)) == (0, 0, [])
+    with pytest.raises(DatasetError, match="kept is empty; leave it out"):
+        about_merged([dataset_at(tmp_path / "one.npz", some()), dataset])

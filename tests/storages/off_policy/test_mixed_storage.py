@@ -252,6 +252,8 @@ def test_invalid_mixes_are_refused() -> None:
         mixed_of(replay, rollout)
     with pytest.raises(ValueError, match=r"shares must name the storages \['b'\], got \['a'\]"):
         MixedStorage({"b": replay}, {"a": 1.0})
+    with pytest.raises(ValueError, match=r"storages must make batches on one device, got .*'meta'"):
+        mixed_of(replay, UNIFORM("meta", None, ALGORITHM, None))
     mixed = mixed_of(replay, UNIFORM("cpu", None, ALGORITHM, None))
     with pytest.raises(EmptyStorageError):
         mixed.generate_batches(1, 8)

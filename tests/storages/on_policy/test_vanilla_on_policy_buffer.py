@@ -347,3 +347,8 @@ def test_a_loaded_rollout_knows_how_many_transitions_were_ever_inserted(make: Ma
         storage.insert_transition(step(number, number + 1, reward=1))
     loaded.load_state_dict(through_a_file(storage.state_dict()))
     assert loaded.inserted == storage.inserted == 5
+
+
+def test_a_sequence_length_that_does_not_divide_the_rollout_is_refused() -> None:
+    with pytest.raises(ValueError, match="GAEBuffer: sequence_length must divide size=5, got 2"):
+        GAEBuffer.create_factory(size=5, sequence_length=2)
